@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpudoctor.core.sample import Sample
@@ -34,6 +35,12 @@ _SETTLED = 20
 """Samples after which a child counts as sound: the next failure is a first one again."""
 
 OnSample = Callable[[Sample], None]
+_GPU_MARKS = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")
+
+
+def has_gpus() -> bool:
+    """Whether this machine shows signs of an NVIDIA GPU, so that NVML may have something to say."""
+    return any(Path(mark).exists() for mark in _GPU_MARKS)
 
 
 def watch(on_sample: OnSample, target: Local | None = None, interval: float = INTERVAL) -> Callable[[], None]:

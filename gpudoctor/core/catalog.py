@@ -146,7 +146,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "python": ("python", "package", "manifest", "requirement"),
     "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
     "cluster": (
-        *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "barrier", "suspect"),
+        *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "rank_group", "barrier", "suspect"),
         *("link", "flow", "collective"),
     ),
     "run": ("run", "failure", "run_process", "run_gpu", "worker_end", "crash"),

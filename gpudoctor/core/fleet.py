@@ -416,7 +416,9 @@ FACTS = (
     column(
         "rank.state",
         "text",
-        "here, awaited, missing (never came), silent (came, stopped answering), ended, failed or twice (of two ranks)",
+        "in a job's check: here, awaited, missing (never came), silent (came, stopped answering), ended, failed or"
+        " twice (of two ranks); of a running job: waits (for others), loads, sleeps, locked, reads, listens, computes,"
+        " moves, idles, stopped, frozen, gone or unseen",
     ),
     column("rank.step", "text", "the last step that it told"),
     column("rank.because", "text", "why it failed or cannot be judged"),

@@ -1,8 +1,36 @@
-"""What is known of a command that ran with the doctor beside it: the facts ``run.*``, its processes and its GPUs."""
+"""Facts of jobs: ``run.*`` of a command that ran with the doctor beside it, ``rank.*`` and ``job.*`` of one that runs.
+
+The rows ``rank`` and ``rank_group`` of a running job share columns with those of a job's check, in `core.fleet`.
+"""
 
 from __future__ import annotations
 
-from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.catalog import Kind, column, fact
+
+_OF_THE_FIRST: tuple[tuple[str, Kind, str], ...] = (
+    ("place", "text", "function, file and line of the program that it is in: train (train.py:41)"),
+    ("collective", "text", "function of torch in which it waits for other ranks; absent where in none"),
+    ("waits_in", "text", "what it waits for: sleep, lock, file, socket, pipe, events, child, device"),
+    ("what", "text", "the file that it waits for, or the address of the peer"),
+    ("mount", "text", "mount point of that file"),
+    ("mount_kind", "text", "kind of its file system, such as nfs4"),
+    ("mount_source", "text", "what is mounted there, such as server:/export"),
+    ("mount_remote", "bool", "whether another machine or a program of this one serves it"),
+    ("kernel_state", "text", "state of its main thread: R, S, D (cannot be interrupted), T (stopped)"),
+    ("kernel_function", "text", "function of the kernel that it sleeps in"),
+    ("unseen", "text", "why its stack is not known; absent where it is"),
+    ("worker", "int", "number of its DataLoader's worker that does not come on, from 0; absent without"),
+    ("worker_pid", "int", "process id of that worker"),
+    ("worker_place", "text", "function, file and line that it is in"),
+    ("worker_waits_in", "text", "what it waits for, as waits_in"),
+    ("worker_state", "text", "state of its main thread, as kernel_state"),
+    ("worker_what", "text", "the file or peer that it waits for"),
+    ("worker_mount", "text", "mount point of that file"),
+    ("worker_mount_kind", "text", "kind of its file system"),
+    ("worker_mount_source", "text", "what is mounted there"),
+    ("worker_mount_remote", "bool", "whether another machine or a program of this one serves it"),
+)
+"""Columns that ranks have, and groups of them, too."""
 
 FACTS = (
     fact("run.command", "text", "the command, without secrets"),
@@ -63,4 +91,37 @@ FACTS = (
     column("run_gpu.ecc_corrected", "int", "memory errors that ECC repaired meanwhile"),
     column("run_gpu.ecc_uncorrected", "int", "memory errors that ECC could not repair meanwhile"),
     column("run_gpu.error", "text", "why it did not answer at the end; absent where it did"),
+    fact("job.looked_s", "float", "how long a running job was looked at", "s"),
+    fact("job.ranks", "int", "ranks of a running job that were looked at"),
+    fact("job.unseen", "list", "its ranks of which it cannot be told what they do, and why"),
+    fact("job.still", "bool", "whether a rank of it waited for others all the time, or stands still without them"),
+    fact("job.waiting", "text", "ranks that wait for others, all the time: ranks 0-6; absent where none does"),
+    fact("job.waiting_count", "int", "how many they are"),
+    fact("job.waiting_in", "text", "what most of them wait in, such as all_reduce"),
+    fact("job.differing", "bool", "whether all wait for each other, and not in the same function"),
+    fact("job.ras", "text", "where NCCL's RAS was asked"),
+    fact("job.records", "int", "dumps of torch's flight recorder that were read"),
+    column("rank.pid", "int", "process id of a rank of a running job"),
+    column("rank.process", "text", "name of its process"),
+    column("rank.gpu", "int", "NVML's number of the first GPU that its processes use; absent where they use none"),
+    column("rank.gpus", "list", "all of them"),
+    column("rank.awaited", "bool", "whether the others wait for it"),
+    column("rank.still", "bool", "whether its stack stayed the same, and it neither computed nor read nor wrote"),
+    column("rank.cpu", "float", "processors that it and its processes kept busy", "%"),
+    column("rank.stack", "list", "functions of its main thread, the innermost first"),
+    *(column(f"rank.{name}", kind, about) for name, kind, about in _OF_THE_FIRST),
+    column("rank_group.name", "text", "ranks that do the same: Rank 7, Ranks 0-6"),
+    column("rank_group.ranks", "list", "their numbers, or process ids where nobody numbers them"),
+    column("rank_group.count", "int", "how many they are"),
+    column("rank_group.who", "text", "process, host and GPU of the first of them: pid 812 on node3, GPU 2"),
+    column("rank_group.hosts", "list", "their machines"),
+    column("rank_group.state", "text", "what they do, as rank.state"),
+    column("rank_group.does", "text", "function that they wait in, else the place in the program"),
+    column("rank_group.awaited", "bool", "whether the others wait for them"),
+    column("rank_group.first", "int", "row of the first of them in the group rank"),
+    column("rank_group.rank", "int", "number of the first of them"),
+    column("rank_group.host", "text", "machine of the first of them"),
+    column("rank_group.pid", "int", "its process id"),
+    column("rank_group.gpu", "int", "its GPU, by NVML's number"),
+    *(column(f"rank_group.{name}", kind, f"{about}, of the first of them") for name, kind, about in _OF_THE_FIRST),
 )

@@ -24,6 +24,7 @@ COMMANDS = (
     "bench",
     "preflight",
     "run",
+    "job",
     "fleet",
     "setup",
     "expect",
@@ -93,6 +94,7 @@ _ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
     (("bench",), diagnosing.add_bench),
     (("preflight",), diagnosing.add_preflight),
     (("run",), diagnosing.add_run),
+    (("job",), diagnosing.add_job),
     (("fleet",), diagnosing.add_fleet),
     (("setup",), changing.add_setup),
     (("expect",), supplies.add_expect_command),
@@ -171,6 +173,10 @@ gpudoctor run -- python train.py             and why it died, if it does
 gpudoctor run --quiet -o why.json -- ./job   a word if something is found
 srun gpudoctor run -- python train.py        once per rank
 srun gpudoctor run --gate -- ./train.sh      and only on a go of all
+""",
+    "job": """
+gpudoctor job 4711                      the ranks of the job that has this process
+gpudoctor job 4711 --json -o hang.json  the same as a document
 """,
     "fleet": """
 gpudoctor fleet --hosts "node[01-16]"  over ssh

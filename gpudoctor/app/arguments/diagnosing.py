@@ -154,6 +154,25 @@ def add_run(commands: Any) -> None:
     add_lang(run)
 
 
+def add_job(commands: Any) -> None:
+    """Add the command ``job``."""
+    job = new_command(
+        commands,
+        "job",
+        "what a running job does: which rank the others wait for, and what that one does instead",
+        description="Looks at the ranks of a job that runs, for some seconds, and stops none of them: which processes"
+        " are its ranks, in which function each is (by py-spy), what it waits for, what its DataLoader's workers do,"
+        " and its GPUs. Ranks are grouped by where they wait; the one that the others wait for is named.",
+        epilog="Exit code: 0 nothing is found, 1 an error is found (with --strict a warning, too), 2 misuse, 3 nothing"
+        " is found and not every rank could be seen.",
+    )
+    job.add_argument("pids", nargs="*", type=count, metavar="PID", help="a process of the job: its launcher, or a rank")
+    job.add_argument(
+        "--look", type=seconds, default=8.0, metavar="SECONDS", help="how long to look at it, at most (default: 8)"
+    )
+    add_report(job)
+
+
 def add_fleet(commands: Any) -> None:
     """Add the command ``fleet``."""
     fleet = new_command(

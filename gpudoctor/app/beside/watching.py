@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
@@ -27,7 +26,6 @@ _GPU_AFTER = 1.0
 """Seconds after which the GPUs are watched: a command that is over by then used them for nothing."""
 _LAST = 1.0
 """Seconds for the last look; where it takes longer (a hung file system), it is left out."""
-_GPU_MARKS = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")
 
 
 class Watch:
@@ -112,11 +110,10 @@ class Watch:
 
     def _watch_gpus(self) -> None:
         """Have NVML sampled by a child, where there is a GPU."""
+        from gpudoctor.app import live
         from gpudoctor.app.beside.gpus import GPUUse
 
         ranks = self._ranks
         self._gpus = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()
-        if (not ranks or ranks.samples_gpus) and any(Path(mark).exists() for mark in _GPU_MARKS):
-            from gpudoctor.app import live
-
+        if (not ranks or ranks.samples_gpus) and live.has_gpus():
             self._end_gpus = live.watch(self._gpus.add, interval=_GPU_PAUSE)

@@ -25,6 +25,8 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "gpu_process": {"pid": "process", "name": "name", "gpu": "gpu"},
     "service": {"name": "service"},
     "node": {"path": "device"},
+    "rank": {"rank": "rank", "host": "host", "hosts": "hosts", "pid": "process", "gpu": "gpu"},
+    "rank_group": {"rank": "rank", "host": "host", "hosts": "hosts", "pid": "process", "gpu": "gpu"},
 }
 """The keys of a subject by the columns of a group's rows."""
 _OTHERS = {name: name for name in ("gpu", "uuid", "name", "address", "rank", "host", "hosts")}

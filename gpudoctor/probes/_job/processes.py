@@ -86,20 +86,20 @@ class Tree:
 
     def _children(self, pid: int) -> Iterator[int]:
         """The children of all threads of that process."""
-        for task in _names(f"{self._proc}/{pid}/task"):
-            yield from map(int, _read(f"{self._proc}/{pid}/task/{task}/children").split())
+        for task in names(f"{self._proc}/{pid}/task"):
+            yield from map(int, first_bytes(f"{self._proc}/{pid}/task/{task}/children").split())
 
     def _children_of_all(self) -> Callable[[int], Iterator[int]]:
         """A look-up of children by the parents that all processes name, for kernels that list no children."""
         found: dict[int, list[int]] = {}
-        for name in _names(self._proc):
-            if name.isdigit() and (fields := _fields(f"{self._proc}/{name}/stat")):
+        for name in names(self._proc):
+            if name.isdigit() and (fields := stat_fields(f"{self._proc}/{name}/stat")):
                 found.setdefault(int(fields[2]), []).append(int(name))
         return lambda pid: iter(found.get(pid, ()))
 
     def _read(self, pid: int) -> None:
         """Read one process; one that is gone, or whose id is another's now, has ended."""
-        fields = _fields(f"{self._proc}/{pid}/stat")
+        fields = stat_fields(f"{self._proc}/{pid}/stat")
         known = self._processes.get(pid)
         if known and (not fields or fields[20] != known.start or fields[1] in b"ZX"):
             known.alive = False
@@ -110,7 +110,7 @@ class Tree:
             if any(process.pid == pid and process.start == fields[20] for process in self._ended):
                 return
             known = self._processes[pid] = Process(pid, fields[20])
-        sizes = _read(f"{self._proc}/{pid}/statm").split()
+        sizes = first_bytes(f"{self._proc}/{pid}/statm").split()
         if len(sizes) > 2:
             known.memory = max(0, int(sizes[1]) - int(sizes[2])) * _PAGE
             known.peak = max(known.peak, known.memory)
@@ -118,7 +118,7 @@ class Tree:
         known.cpu_seconds = (int(fields[12]) + int(fields[13])) / _TICKS
 
 
-def _names(folder: str) -> list[str]:
+def names(folder: str) -> list[str]:
     """The names in a folder; none where it is gone."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names, not paths
@@ -126,7 +126,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _read(path: str) -> bytes:
+def first_bytes(path: str) -> bytes:
     """The first 4096 bytes of a file of /proc; empty where it is gone."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -140,7 +140,7 @@ def _read(path: str) -> bytes:
         os.close(handle)
 
 
-def _fields(path: str) -> list[bytes]:
+def stat_fields(path: str) -> list[bytes]:
     """The fields of a stat file from the name on: name, state, parent, ...; empty where it is gone."""
-    head, _, rest = _read(path).rpartition(b")")
+    head, _, rest = first_bytes(path).rpartition(b")")
     return [head.partition(b"(")[2], *rest.split()] if rest else []

@@ -1,0 +1,379 @@
+"""Looks at the ranks of a job on this machine over some seconds, and tells what each of them does, as rows.
+
+Nothing is stopped, killed or asked to do anything: stacks are read from outside, the rest is the kernel's. A rank
+that ends meanwhile, hangs in the kernel, or is another user's costs its own row alone, for each is looked at in a
+thread that is left behind where it does not come back.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread
+from gpudoctor.core.sample import Sample
+from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
+from gpudoctor.probes._job.stacks import Stack, Stacks, stacks_of
+from gpudoctor.probes._job.waiting import Mount, Progress, Wait, progress_of, wait_of
+from gpudoctor.target.local import Local
+
+_LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)
+"""When it is looked, as shares of the time given."""
+_AT_ONCE = 8
+_LOOK_SECONDS = 12.0
+"""Seconds that one look at all ranks may take: 512 of them on two processors need about half."""
+_BUSY = 0.2
+"""Share of a processor from which on a rank counts as computing: one that waits for a worker uses a hundredth."""
+_IDLE_TURNS = 20.0
+"""Turns of a thread a second from which on it is no longer one that waits: polling waits have a few."""
+_MOVED = 4096
+"""Bytes read or written by which a rank has come on."""
+_MOST_FRAMES = 40
+_SOURCE = "py-spy and /proc, while it ran"
+_STATES = {
+    "sleep": "sleeps",
+    "lock": "locked",
+    "file": "reads",
+    "device": "reads",
+    "socket": "listens",
+    "pipe": "listens",
+    "events": "listens",
+    "child": "listens",
+}
+"""What a rank does by what its main thread waits for."""
+_OF_A_CONTEXT = "/dev/nvidia"
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Moment:
+    """One look at one rank: what its main thread waits for, its acting thread's stack, what its processes have used."""
+
+    wait: Wait | None
+    stacks: Stacks | Unread
+    own: Progress
+    whole: Progress
+    at: float
+
+    @property
+    def stack(self) -> Stack | None:
+        """The stack of the thread that does the job's work."""
+        return None if isinstance(self.stacks, Unread) else self.stacks.acting
+
+
+@dataclass(slots=True)
+class Seen:
+    """All looks at one rank."""
+
+    rank: RankProcess
+    moments: list[_Moment] = field(default_factory=list)
+    worker: tuple[int, Member, Stack | None, Wait | None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.rank.member.pid
+
+    @property
+    def last(self) -> _Moment:
+        """The latest look."""
+        return self.moments[-1]
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process has ended, or is a zombie."""
+        wait = self.last.wait
+        return wait is None or wait.state in ("Z", "X")
+
+    @property
+    def same_stack(self) -> bool:
+        """Whether its acting thread was at the same line whenever it was looked at; True where no stack is known."""
+        stacks = [moment.stack.frames for moment in self.moments if moment.stack]
+        return len(set(stacks)) < 2
+
+    @property
+    def cpu(self) -> float:
+        """Processors that it and its processes kept busy."""
+        return self._rate(lambda one: one.whole.cpu_seconds)
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing of it moved between the looks."""
+        if not self.same_stack or len(self.moments) < 2:
+            return False
+        if self._waits_for_ranks or self._spins:
+            return self._rate(lambda one: one.own.turns) < _IDLE_TURNS
+        moved = self.last.whole.moved - self.moments[0].whole.moved
+        return self.cpu < _BUSY and moved < _MOVED
+
+    @property
+    def state(self) -> str:
+        """What it does, in one word: see the fact ``rank.state``."""
+        wait, stack = self.last.wait, self.last.stack
+        if self.gone:
+            return "gone"
+        assert wait
+        if wait.state in "tT":
+            return "stopped"
+        if wait.frozen:
+            return "frozen"
+        if self._waits_for_ranks or self._spins:
+            return "waits"
+        if not self.still and len(self.moments) > 1:
+            return "computes" if self.same_stack and self.cpu >= _BUSY else "moves"
+        if stack and stack.loads:
+            return "loads"
+        if wait.kind == "hidden":
+            return "unseen"
+        return _STATES.get(wait.kind, "idles")
+
+    @property
+    def _waits_for_ranks(self) -> bool:
+        """Whether it is in a function in which ranks wait for each other."""
+        return bool(self.last.stack and self.last.stack.collective)
+
+    @property
+    def _spins(self) -> bool:
+        """Whether it waits for its GPU: a whole processor busy at one line, no system call, and a GPU open.
+
+        Asked for a value, CUDA waits so for what it was given before, collectives among it.
+        """
+        wait = self.last.wait
+        busy = self._rate(lambda one: one.own.cpu_seconds)
+        return bool(
+            len(self.moments) > 2
+            and self.last.stack
+            and self.same_stack
+            and busy > 1 - _BUSY
+            and wait
+            and wait.kind == "nothing"
+            and _has_gpu_open(self.pid)
+        )
+
+    def _rate(self, counter: Callable[[_Moment], float]) -> float:
+        """What a counter gained a second."""
+        first, last = self.moments[0], self.last
+        return (counter(last) - counter(first)) / max(0.01, last.at - first.at)
+
+
+def look_at(
+    job: Job,
+    seconds: float,
+    target: Local,
+    program: str | Unread,
+    stop: threading.Event | None = None,
+) -> list[Seen]:
+    """All looks at every rank of the job, over so many seconds, or until it is clear that all move."""
+    seen = [Seen(rank) for rank in job.ranks]
+    began = time.monotonic()
+    for share in _LOOKS:
+        delay = began + share * seconds - time.monotonic()
+        if delay > 0 and (stop or threading.Event()).wait(delay):
+            break
+        _look_once(job, [one for one in seen if not (one.moments and one.gone)], target, program)
+        if share and all(one.state in ("moves", "computes") for one in seen if not one.gone):
+            break
+    for one in seen:
+        if one.state == "loads":
+            one.worker = _stuck_worker(job, one.pid, target, program)
+    return seen
+
+
+def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample], host: str = "") -> tuple[Row, ...]:
+    """A row for each rank of this machine, and for each that its launcher has placed here and that is gone."""
+    host = host or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    gpus = _gpus_by_process(samples)
+    place = {"host": Known(host, "this machine"), "hosts": Known((host,), "this machine")}
+    rows = [{**place, **_row(job, one, gpus)} for one in seen]
+    return (*rows, *({**place, **_gone_row(number, job.world)} for number in job.missing))
+
+
+def _look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
+    """Look at each of them now."""
+
+    def look(one: Seen) -> _Moment:
+        """What one does now."""
+        wait = wait_of(one.pid)
+        ended = wait is None or wait.state in ("Z", "X") or not is_same(one.rank.member)
+        stacks = Unread("it has ended", reason=Reason.MISSING) if ended else stacks_of(target, program, one.pid)
+        pids = [one.pid, *(member.pid for member in job.below(one.pid))]
+        now = time.monotonic()
+        return _Moment(None if ended else wait, stacks, progress_of([one.pid]), progress_of(pids), now)
+
+    answers = in_time(look, seen, _LOOK_SECONDS)
+    for one in seen:
+        late = _Moment(Wait("?", "hidden"), Unread("no look at it came back", reason=Reason.TIMED_OUT), *_NOTHING)
+        one.moments.append(answers.get(id(one), late))
+
+
+_NOTHING = (Progress(), Progress(), 0.0)
+
+
+def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mapping[int, R]:
+    """The answers by the `id` of the item, of those that come in time; some at once, each in a thread."""
+    queue: SimpleQueue[T] = SimpleQueue()
+    answers: SimpleQueue[tuple[int, R]] = SimpleQueue()
+    for item in items:
+        queue.put(item)
+
+    def work() -> None:
+        """Ask for one after the other; a fault is an answer that does not come."""
+        while True:
+            try:
+                item = queue.get_nowait()
+            except Empty:
+                return
+            answers.put((id(item), ask(item)))
+
+    for _ in range(min(_AT_ONCE, len(items))):
+        threading.Thread(target=work, name="look", daemon=True).start()
+    found: dict[int, R] = {}
+    deadline = time.monotonic() + seconds
+    while len(found) < len(items) and (left := deadline - time.monotonic()) > 0:
+        try:
+            key, answer = answers.get(timeout=left)
+        except Empty:
+            break
+        found[key] = answer
+    return found
+
+
+def _stuck_worker(
+    job: Job, pid: int, target: Local, program: str | Unread
+) -> tuple[int, Member, Stack | None, Wait | None] | None:
+    """The DataLoader worker of that rank that does not ask for more work; None where there is none."""
+    children = [one for one in job.members.values() if one.parent == pid and one.is_python and not one.is_service]
+    children.sort(key=lambda one: (int(one.start), one.pid))
+    answers = in_time(lambda one: (stacks_of(target, program, one.pid), wait_of(one.pid)), children, _LOOK_SECONDS)
+    number = 0
+    for child in children:
+        stacks, wait = answers.get(id(child), (Unread("no look at it came back"), None))
+        stack = None if isinstance(stacks, Unread) else stacks.acting
+        if stack and not stack.is_loader_worker:
+            continue
+        if not (stack and any(frame.file.endswith("multiprocessing/queues.py") for frame in stack.frames[:6])):
+            return number, child, stack, wait
+        number += 1
+    return None
+
+
+# ---- Rows ----
+
+
+def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[int]]) -> Row:
+    """The row of one rank."""
+    rank, stack, wait = seen.rank, seen.last.stack, seen.last.wait
+    pids = [seen.pid, *(member.pid for member in job.below(seen.pid))]
+    used = tuple(sorted({gpu for pid in pids for gpu in gpus.get(pid, ())}))
+    unseen = seen.last.stacks.why if isinstance(seen.last.stacks, Unread) else ""
+    frames = tuple(frame.place for frame in (stack.frames if stack else ())[:_MOST_FRAMES])
+    nobody = seen.last.stacks if isinstance(seen.last.stacks, Unread) else Absent("in none")
+    inside = stack.collective if stack else ""
+    return {
+        "rank": _number(rank.rank, "no launcher numbers it"),
+        "local_rank": _number(rank.local_rank, "no launcher numbers it"),
+        "world": _number(job.world, "its launcher does not tell"),
+        "pid": Known(seen.pid, "/proc"),
+        "process": Known(rank.member.name, "/proc"),
+        "gpu": Known(used[0], "NVML") if used else Absent("NVML names none of its processes"),
+        "gpus": Known(used, "NVML"),
+        "state": Known(seen.state, _SOURCE),
+        "still": Known(seen.still or seen.state in ("stopped", "frozen", "gone"), _SOURCE),
+        "place": Known(stack.place, _SOURCE) if stack else nobody,
+        "collective": Known(inside or _GPU_WAIT, _SOURCE) if inside or seen.state == "waits" else nobody,
+        "cpu": Known(round(100 * seen.cpu, 1), "/proc"),
+        "stack": Known(frames, _SOURCE) if frames else nobody,
+        "unseen": Known(unseen, "py-spy") if unseen else Absent("it is known"),
+        "kernel_state": Known(wait.state, "/proc") if wait else Absent("it has ended"),
+        "kernel_function": _text(wait.where if wait else "", "the kernel does not tell"),
+        **_wait_columns("", wait),
+        **_worker_columns(seen.worker),
+    }
+
+
+_GPU_WAIT = "its GPU"
+"""Where a rank waits that spins for what it has given to its GPU."""
+
+
+def _gone_row(number: int, world: int | None) -> Row:
+    """The row of a rank that its launcher has placed here, and that has no process."""
+    return {
+        "rank": Known(number, "its launcher's variables"),
+        "world": _number(world, "its launcher does not tell"),
+        "state": Known("gone", "/proc"),
+        "still": Known(True, "/proc"),
+        "pid": Absent("it has no process"),
+        "gpu": Absent("it has no process"),
+        "unseen": Absent("it has no process"),
+    }
+
+
+def _worker_columns(worker: tuple[int, Member, Stack | None, Wait | None] | None) -> dict[str, Fact]:
+    """The columns about its DataLoader's worker; one absent column where there is none."""
+    if worker is None:
+        return {"worker": Absent("none of its DataLoader is seen to wait")}
+    number, member, stack, wait = worker
+    return {
+        "worker": Known(number, _SOURCE),
+        "worker_pid": Known(member.pid, "/proc"),
+        "worker_place": _text(stack.place if stack else "", "its stack is not known"),
+        "worker_state": _text(wait.state if wait else "", "it has ended"),
+        **_wait_columns("worker_", wait),
+    }
+
+
+def _wait_columns(prefix: str, wait: Wait | None) -> dict[str, Fact]:
+    """The columns about what is waited for."""
+    mount: Mount | None = wait.mount if wait else None
+    kind = wait.kind if wait else ""
+    hidden = Unread("the kernel does not show its system call", reason=Reason.DENIED)
+    return {
+        f"{prefix}waits_in": hidden if kind == "hidden" else _text(kind, "it has ended"),
+        f"{prefix}what": _text(wait.what if wait else "", "not a file or a peer"),
+        f"{prefix}mount": _text(mount.point if mount else "", "not a file"),
+        f"{prefix}mount_kind": _text(mount.kind if mount else "", "not a file"),
+        f"{prefix}mount_source": _text(mount.source if mount else "", "not a file"),
+        f"{prefix}mount_remote": Known(mount.remote, "/proc") if mount else Absent("not a file"),
+    }
+
+
+def _text(value: str, absent: str) -> Fact:
+    """The text as a fact; absent where it is empty."""
+    return Known(value, "/proc") if value else Absent(absent)
+
+
+def _number(value: int | None, absent: str) -> Fact:
+    """The number as a fact; absent without."""
+    return Absent(absent) if value is None else Known(value, "its launcher's variables")
+
+
+def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[int]]:
+    """The GPUs that each process was seen on, by NVML's numbers."""
+    found: dict[int, list[int]] = {}
+    for sample in samples:
+        for gpu in sample.gpus:
+            for process in gpu.processes or ():
+                if gpu.index not in found.setdefault(process.pid, []):
+                    found[process.pid].append(gpu.index)
+    return found
+
+
+def _has_gpu_open(pid: int) -> bool:
+    """Whether the process has a GPU's device file open."""
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names, not paths
+            try:
+                if os.readlink(f"/proc/{pid}/fd/{name}").startswith(_OF_A_CONTEXT):  # noqa: PTH115
+                    return True
+            except OSError:
+                continue
+    except OSError:
+        pass
+    return False

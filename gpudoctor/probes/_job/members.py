@@ -1,0 +1,312 @@
+"""Which processes of this machine belong to a job, and which of them are its ranks.
+
+To a job belong the process that is named and its descendants; where it leads a session or a process group, all of
+that; what shares its control group, where that is a Slurm step's or a container's; and what a launcher gave the same
+meeting point or step. One that leaves its parent is found by these.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from gpudoctor.core.fact import Reason, Unread
+from gpudoctor.probes._job.processes import names, stat_fields
+
+RANK_VARIABLES = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", ""),
+)
+"""What launchers set: a rank's number, its number on its machine, and how many there are in all and on the machine."""
+_KEYS = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("TORCHELASTIC_RUN_ID", "MASTER_PORT"),
+    ("PMIX_NAMESPACE",),
+    ("MASTER_ADDR", "MASTER_PORT"),
+)
+"""Variables that are the same for all processes of one job, and for no other."""
+_OF_A_JOB = re.compile(r"/(?:job_\d+/step_\w+|docker[/-]\w{12,}|libpod-\w{12,}|cri-containerd-\w{12,}|crio-\w{12,})")
+"""Control groups that hold one job's processes: of a Slurm step, or of a container."""
+_PYTHON = re.compile(r"python[\d.]*$|pypy[\d.]*$")
+_SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_RANKS = 1 << 14
+_PATIENCE = 2.0
+"""Seconds for the environment and command line of all: the kernel locks a process's memory for each."""
+_MOST = 1 << 20
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Member:
+    """A process of a job. `environ` is unread where the process is another user's or hangs with its memory locked."""
+
+    pid: int
+    start: bytes
+    parent: int
+    group: int
+    session: int
+    state: str
+    name: str
+    command: tuple[str, ...] = ()
+    environ: Mapping[str, str] | Unread = field(default_factory=dict)
+    cgroup: str = ""
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a Python program, by the program that it runs, or by its command line."""
+        words = (self.program, self.command[0] if self.command else "")
+        return any(_PYTHON.fullmatch(word.rpartition("/")[2]) for word in words)
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it is a helper that Python or torch has started beside the work."""
+        return any(service in word for word in self.command[1:4] for service in _SERVICES)
+
+    @property
+    def program(self) -> str:
+        """The file that it runs; empty where that is not shown."""
+        try:
+            return os.readlink(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")  # noqa: PTH115 - text
+        except OSError:
+            return ""
+
+    def variable(self, name: str) -> str:
+        """A variable that it was started with; empty without."""
+        return "" if isinstance(self.environ, Unread) else self.environ.get(name, "")
+
+    def number(self, name: str) -> int | None:
+        """A variable's whole number; None without."""
+        value = self.variable(name) if name else ""
+        return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else None
+
+
+@dataclass(slots=True)
+class RankProcess:
+    """A rank: its process, and what its launcher told it; `rank` is None where no launcher numbers it."""
+
+    member: Member
+    rank: int | None = None
+    local_rank: int | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job's processes on this machine; `missing` are ranks that its launcher placed here and that have no process."""
+
+    root: int
+    members: dict[int, Member]
+    ranks: list[RankProcess]
+    world: int | None = None
+    missing: tuple[int, ...] = ()
+    hidden: Unread | None = None
+    """Why some environments were not read, and so ranks may not be known."""
+
+    def below(self, pid: int) -> list[Member]:
+        """The members that descend from that process."""
+        found = {pid}
+        for member in sorted(self.members.values(), key=lambda one: (int(one.start), one.pid)):
+            if member.parent in found:
+                found.add(member.pid)
+        return [self.members[one] for one in found - {pid} if one in self.members]
+
+
+def read_job(pids: Sequence[int], whole: bool = False) -> Job | Unread:
+    """The job of those processes; unread where there is none of them. `whole`: they are all that belongs to it."""
+    stats = _all_processes()
+    roots = [pid for pid in pids if pid in stats]
+    if not roots:
+        return Unread(f"no process {', '.join(map(str, pids))}", reason=Reason.MISSING)
+    ours = {os.getpid()} | _descendants({os.getpid()}, stats)
+    seeds = _around(roots, stats) if not whole else set(roots)
+    found = (seeds | _descendants(seeds, stats)) - ours
+    reader = _Reader(_PATIENCE)
+    for pid in found:
+        reader.fill(stats[pid])
+    if not whole:
+        found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
+    members = {pid: stats[pid] for pid in found}
+    hidden = next((one.environ for one in members.values() if isinstance(one.environ, Unread)), None)
+    return _with_ranks(Job(roots[0], members, [], hidden=hidden))
+
+
+def read_member(pid: int) -> Member | None:
+    """What the stat file tells of a process; None where it is gone."""
+    fields = stat_fields(f"/proc/{pid}/stat")
+    if len(fields) < 21:
+        return None
+    parent, group, session = map(int, fields[2:5])
+    return Member(pid, fields[20], parent, group, session, fields[1].decode(), fields[0].decode("utf-8", "replace"))
+
+
+def is_same(member: Member) -> bool:
+    """Whether the process is still there, as itself; a zombie is not."""
+    fields = stat_fields(f"/proc/{member.pid}/stat")
+    return len(fields) > 20 and fields[20] == member.start and fields[1] not in (b"Z", b"X")
+
+
+def _all_processes() -> dict[int, Member]:
+    """All processes by number, by their stat files alone."""
+    found = (read_member(int(name)) for name in names("/proc") if name.isdigit())
+    return {member.pid: member for member in found if member}
+
+
+def _descendants(roots: Iterable[int], stats: Mapping[int, Member]) -> set[int]:
+    """The processes below those."""
+    children: dict[int, list[int]] = {}
+    for member in stats.values():
+        children.setdefault(member.parent, []).append(member.pid)
+    found: set[int] = set()
+    queue = list(roots)
+    while queue:
+        fresh = [child for child in children.get(queue.pop(), ()) if child not in found]
+        found.update(fresh)
+        queue += fresh
+    return found
+
+
+def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
+    """Those processes, what is of a session or a group that one of them leads, and of its step or container."""
+    leads = set(roots)
+    found = {one.pid for one in stats.values() if one.session in leads or one.group in leads} | leads
+    places = {place for pid in roots if (place := _job_cgroup(pid))}
+    if places and not places & {_job_cgroup(os.getpid())}:
+        found |= {pid for pid in stats if _job_cgroup(pid) in places}
+    return found
+
+
+def _job_cgroup(pid: int) -> str:
+    """The part of the process's control group that names a Slurm step or a container; empty for any other."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - many
+            match = _OF_A_JOB.search(file.read(1 << 14))
+    except OSError:
+        return ""
+    return match[0] if match else ""
+
+
+def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
+    """The processes that a launcher gave the same key as the first of those that has one."""
+    named = next(((key, one) for key in _KEYS for one in found if all(map(one.variable, key))), None)
+    if named is None:
+        return set()
+    key, first = named
+    wanted = [first.variable(name) for name in key]
+    own = {one.pid for one in found}
+    for pid in stats.keys() - own:
+        reader.fill(stats[pid])
+    return {pid for pid in stats.keys() - own if [stats[pid].variable(name) for name in key] == wanted}
+
+
+def _with_ranks(job: Job) -> Job:
+    """The job with its ranks: for each number the first Python process that has it, else the first process."""
+    living = [one for one in job.members.values() if one.state not in "ZX"]
+    for rank, local, world, here in RANK_VARIABLES:
+        by_rank: dict[int, list[Member]] = {}
+        for member in living:
+            if (number := member.number(rank)) is not None:
+                by_rank.setdefault(number, []).append(member)
+        if not by_rank:
+            continue
+        for number, members in sorted(by_rank.items()):
+            chosen = _topmost([one for one in members if one.is_python and not one.is_service] or members)
+            job.ranks.append(RankProcess(chosen, number, chosen.number(local)))
+        first = job.ranks[0].member
+        job.world = first.number(world)
+        job.missing = _missing(job, first.number(here))
+        return job
+    pythons = [one for one in living if one.is_python and not one.is_service]
+    job.ranks = [RankProcess(one) for one in (_leaders(pythons) or living[:1])]
+    return job
+
+
+def _missing(job: Job, here: int | None) -> tuple[int, ...]:
+    """Ranks that the launcher started here and that have no process any more.
+
+    Known where it told how many are here and their numbers follow each other, as torchrun and mpirun number them, and
+    where the ranks meet at this machine's loopback address, so that all are here.
+    """
+    numbers = {one.rank for one in job.ranks if one.rank is not None}
+    offsets = {one.rank - one.local_rank for one in job.ranks if one.rank is not None and one.local_rank is not None}
+    if job.hidden:
+        return ()
+    if job.world is not None and job.ranks[0].member.variable("MASTER_ADDR") in _LOOPBACK:
+        return tuple(sorted(set(range(min(job.world, _MOST_RANKS))) - numbers))
+    if here is None or len(offsets) != 1:
+        return ()
+    begin = offsets.pop()
+    return tuple(sorted(set(range(begin, begin + min(here, _MOST_RANKS))) - numbers))
+
+
+def _topmost(members: Sequence[Member]) -> Member:
+    """The one of which no other is an ancestor; the oldest of several."""
+    pids = {one.pid for one in members}
+    tops = [one for one in members if one.parent not in pids]
+    return min(tops or members, key=lambda one: (int(one.start), one.pid))
+
+
+def _leaders(pythons: Sequence[Member]) -> list[Member]:
+    """The Python processes that no launcher numbers: those below the topmost that were spawned, else the topmost."""
+    if not pythons:
+        return []
+    top = _topmost(pythons)
+    spawned = [one for one in pythons if one.parent == top.pid and any("spawn_main" in word for word in one.command)]
+    return spawned or [top]
+
+
+class _Reader:
+    """Reads environments and command lines in a thread, which is left behind where the kernel does not answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._stuck = 0
+
+    def fill(self, member: Member) -> None:
+        """Read both of one process."""
+        if self._stuck > 3:
+            member.environ = Unread("other processes of it did not answer", reason=Reason.GIVEN_UP)
+            return
+        answer = self._in_time(lambda: (_environ(member.pid), _command(member.pid)))
+        if answer is None:
+            self._stuck += 1
+            member.environ = Unread(f"process {member.pid} holds its memory locked", reason=Reason.TIMED_OUT)
+        else:
+            member.environ, member.command = answer
+
+    def _in_time(self, read: Callable[[], T]) -> T | None:
+        """What it returns; None where it takes too long."""
+        answers: SimpleQueue[T] = SimpleQueue()
+        threading.Thread(target=lambda: answers.put(read()), name="read", daemon=True).start()
+        try:
+            return answers.get(timeout=self._seconds)
+        except Empty:
+            return None
+
+
+def _environ(pid: int) -> Mapping[str, str] | Unread:
+    """The variables that the process was started with."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - many
+            entries = file.read(_MOST).split(b"\0")
+    except PermissionError:
+        return Unread(f"the environment of process {pid} is another user's", reason=Reason.DENIED)
+    except OSError:
+        return {}
+    pairs = (entry.partition(b"=") for entry in entries)
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, mark, value in pairs if mark}
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    """The words of its command line; none where it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - many
+            return tuple(file.read(1 << 14).decode("utf-8", "replace").rstrip("\0").split("\0"))
+    except OSError:
+        return ()

@@ -1,0 +1,173 @@
+"""What NCCL and torch record of a job while it runs: NCCL's RAS by its socket, torch's flight recorder by its files.
+
+Each is turned into the text that people paste, which the readers of `gpudoctor.readers.tools` understand: the reports
+of ncclras, and a dump as JSON below the name of its file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import pickle
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpudoctor.core.fact import Reason, Unread
+from gpudoctor.target.local import Local
+
+RAS_ADDRESS = ("localhost", 28028)
+"""Where NCCL's RAS listens unless NCCL_RAS_ADDR says otherwise (NCCL src/ras: NCCL_RAS_CLIENT_PORT, read 2026-11)."""
+_GREETING = b"CLIENT PROTOCOL 2\n"
+_RAS_SECONDS = 8.0
+"""Seconds for a report: RAS itself waits 5 s for processes that do not answer it."""
+_MOST_RAS = 8 << 20
+_MOST_DUMP = 16 << 20
+_DUMP_SECONDS = 3.0
+_DEEPEST = 12
+_MOST_VALUES = 4_000_000
+_DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+"""Variables that begin the names of dumps; the rank's number follows."""
+_RECORDS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+
+
+def ras_address(environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where the RAS of a rank with that environment listens."""
+    host, mark, port = environ.get("NCCL_RAS_ADDR", "").strip().rpartition(":")
+    if mark and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
+        return host.strip("[]") or RAS_ADDRESS[0], int(port)
+    return RAS_ADDRESS
+
+
+def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str | Unread:
+    """The verbose report of NCCL's RAS at that address, as ncclras prints it.
+
+    The client greets with its protocol and gets the server's, asks for a time limit, and for the status; the server
+    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11); where its version of the protocol differs, it answers all the same.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        with socket.create_connection(address, min(2.0, seconds)) as line:
+            _send(line, _GREETING, deadline)
+            if not _answer(line, deadline).upper().startswith(b"SERVER PROTOCOL "):
+                return Unread(f"{_name(address)} does not speak NCCL's RAS", reason=Reason.MALFORMED)
+            _send(line, b"TIMEOUT %d\n" % max(1, int(seconds) - 3), deadline)
+            if _answer(line, deadline).strip().upper() != b"OK":
+                return Unread(f"NCCL's RAS at {_name(address)} refuses a time limit", reason=Reason.MALFORMED)
+            _send(line, b"VERBOSE STATUS\n", deadline)
+            return _rest(line, deadline).decode("utf-8", "replace")
+    except TimeoutError:
+        return Unread(f"NCCL's RAS at {_name(address)} gave no answer within {seconds:g} s", reason=Reason.TIMED_OUT)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return Unread(f"NCCL's RAS at {_name(address)}: {why}", reason=Reason.MISSING)
+
+
+def flight_record(target: Local, rank: int, environ: Mapping[str, str], root: str = "") -> str | Unread:
+    """The rank's dump of torch's flight recorder as text: the name of its file and JSON; `root` is where it lives.
+
+    Read in a child with a deadline, for its file system may hang. A dump is JSON, or a pickle of plain values: of any
+    other pickle nothing is made.
+    """
+    stem = next((environ[name] for name in _DUMP_VARIABLES if environ.get(name, "").startswith("/")), "")
+    if not stem:
+        recorded = any(environ.get(name, "0") not in ("", "0") for name in _RECORDS)
+        why = "the job names no file for the flight recorder's dumps (TORCH_FR_DUMP_TEMP_FILE)"
+        return Unread(f"{why}, though it records" if recorded else why, reason=Reason.NOT_STATED)
+    path = f"{stem}{rank}"
+    try:
+        answer = target.run(["base64", "-w", "0", "--", f"{root}{path}"], _DUMP_SECONDS, limit=_MOST_DUMP)
+    except OSError as error:
+        return Unread(f"{path}: {error.strerror or error}", reason=Reason.FAILED)
+    if answer.cut or not answer.ok:
+        missing = "No such file" in answer.complaint
+        why = "no dump was written" if missing else answer.complaint or answer.how
+        return Unread(f"{path}: {why}", reason=Reason.MISSING if missing else Reason.FAILED)
+    try:
+        document = plain_document(base64.b64decode(answer.out))
+    except (binascii.Error, ValueError) as error:
+        return Unread(f"{path}: {error}", reason=Reason.MALFORMED)
+    return f"nccl_trace_rank_{rank}\n{json.dumps(document)}\n"
+
+
+def plain_document(data: bytes) -> Any:
+    """The JSON document, or the plain values of a pickle; raises `ValueError` for anything else."""
+    if data[:1] in (b"{", b"["):
+        try:
+            return json.loads(data)
+        except RecursionError:
+            raise ValueError("it nests too deep") from None
+    try:
+        return _plain(_PlainUnpickler(io.BytesIO(data)).load())
+    except ValueError:
+        raise
+    except Exception as error:  # a pickle can fail in any way
+        raise ValueError(f"neither JSON nor a pickle of plain values ({type(error).__name__})") from None
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Makes containers, texts and numbers, and refuses whatever names a class or a function."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Refuse: a name in a pickle is code that would run."""
+        raise ValueError(f"its pickle names {module}.{name}"[:120])
+
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002
+        """Refuse: it would be looked up elsewhere."""
+        raise ValueError("its pickle refers to something outside")
+
+
+def _plain(value: object, depth: int = 0, left: list[int] | None = None) -> Any:
+    """The value with lists for tuples and text for keys; raises `ValueError` for what is not plain, deep or endless.
+
+    A pickle may hold the same list a million times: what comes out is counted.
+    """
+    left = [_MOST_VALUES] if left is None else left
+    left[0] -= 1
+    if depth > _DEEPEST or left[0] < 0:
+        raise ValueError("it nests too deep, or holds too much")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, depth + 1, left) for item in value]
+    if isinstance(value, dict):
+        return {str(key)[:200]: _plain(item, depth + 1, left) for key, item in value.items()}
+    raise ValueError(f"it holds a {type(value).__name__}")
+
+
+def _send(line: socket.socket, data: bytes, deadline: float) -> None:
+    """Send all of it in time."""
+    line.settimeout(max(0.01, deadline - time.monotonic()))
+    line.sendall(data)
+
+
+def _answer(line: socket.socket, deadline: float) -> bytes:
+    """One line of the server; raises `OSError` where it is none."""
+    return _received(line, deadline, lambda data: data.endswith(b"\n"), 4096)
+
+
+def _rest(line: socket.socket, deadline: float) -> bytes:
+    """All that the server sends until it closes the connection."""
+    return _received(line, deadline, lambda _: False, _MOST_RAS)
+
+
+def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
+    """What comes until it `ends`, or until the connection does; raises `TimeoutError`, `ValueError` for too much."""
+    data = b""
+    while not ends(data):
+        line.settimeout(max(0.01, deadline - time.monotonic()))
+        piece = line.recv(1 << 16)
+        if not piece:
+            return data
+        data += piece
+        if len(data) > most:
+            raise ValueError("it answers without end")
+    return data
+
+
+def _name(address: tuple[str, int]) -> str:
+    """``localhost:28028``."""
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,211 @@
+"""Stacks of Python programs as they run, by ``py-spy dump``: which functions each thread is in, and what these mean.
+
+py-spy is always asked not to pause the program (``--nonblocking``): whoever asks what a job waits for must not make it
+wait, a stop would delay the collectives of all ranks, and a process in uninterruptible sleep cannot be stopped at all.
+What is read of a program that runs meanwhile may be torn: then it is asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.core.fact import Reason, Unread
+from gpudoctor.core.frozen import frozen
+from gpudoctor.target.local import Local
+from gpudoctor.target.protocol import printable
+
+_OPTIONS = ("dump", "--nonblocking", "--json", "--full-filenames", "--pid")
+_TRIES = 3
+_SECONDS = 5.0
+"""Seconds that py-spy may take for one process: it reads symbols from the interpreter's file."""
+_DENIED = re.compile(r"permission denied|operation not permitted|try running again with elevated permissions", re.I)
+_NO_PYTHON = re.compile(r"failed to find python version|python.*not found|no python|failed to.*interpreter", re.I)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |^<")
+_DISTRIBUTED = "torch/distributed/"
+_NO_WAIT = re.compile(r"torch/distributed/(?:elastic|launcher|run\.py|argparse_util|checkpoint/)")
+_LOADER = "torch/utils/data/dataloader.py"
+_WORKER = "torch/utils/data/_utils/worker.py"
+_MEETING = re.compile(r"rendezvous|store")
+_DEVICE = re.compile(r"torch/(?:cuda|xpu|accelerator)/(?:__init__|streams|memory)\.py")
+_WRAPPERS = ("wrapper", "inner", "_fn", "decorate_context")
+
+
+@frozen
+class Frame:
+    """A function of a stack: its name, its file, and the line it is at."""
+
+    name: str
+    file: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """``load (train.py:41)``."""
+        return f"{self.name} ({self.file.rpartition('/')[2]}:{self.line})"
+
+
+@frozen
+class Stack:
+    """The Python stack of a thread, the innermost function first."""
+
+    thread: int
+    name: str
+    frames: tuple[Frame, ...]
+
+    @property
+    def place(self) -> str:
+        """The innermost function of the program itself, not of a library; of all where there is none."""
+        own = next((one for one in self.frames if not _LIBRARY.search(one.file)), None)
+        inner = own or next(iter(self.frames), None)
+        return inner.place if inner else ""
+
+    @property
+    def collective(self) -> str:
+        """The function of torch.distributed that it waits in, such as ``all_reduce``; empty where it is in none."""
+        for frame in self.frames:
+            if frame.name.rpartition(".")[2] in _WRAPPERS:
+                continue
+            if _DISTRIBUTED in frame.file and not _NO_WAIT.search(frame.file):
+                meets = _MEETING.search(frame.file) or _MEETING.search(frame.name)
+                return self._meeting() if meets else frame.name
+            if frame.file.endswith("torch/autograd/graph.py") and frame.name == "_engine_run_backward":
+                return "backward"
+            if _DEVICE.search(frame.file) and frame.name.rpartition(".")[2] in ("synchronize", "wait", "query"):
+                return "synchronize"
+            if not frame.file.endswith(("torch/_ops.py", "torch/_tensor.py")):
+                return ""
+        return ""
+
+    def _meeting(self) -> str:
+        """The function that meets the other ranks: ``init_process_group``, else what waits at the store."""
+        outer = [one.name for one in self.frames if _DISTRIBUTED in one.file and one.name not in _WRAPPERS]
+        return "init_process_group" if "init_process_group" in outer else (outer or ["rendezvous"])[-1]
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is in the next batch of a DataLoader."""
+        return any(one.file.endswith(_LOADER) for one in self.frames)
+
+    @property
+    def is_loader_worker(self) -> bool:
+        """Whether it is a DataLoader's worker."""
+        return any(one.file.endswith(_WORKER) for one in self.frames)
+
+    @property
+    def joins(self) -> bool:
+        """Whether it waits for another thread of its process."""
+        return bool(self.frames) and self.frames[0].name.rpartition(".")[2] in ("join", "_wait_for_tstate_lock")
+
+
+@frozen
+class Stacks:
+    """All threads of a process."""
+
+    threads: tuple[Stack, ...]
+    main: int
+
+    @property
+    def acting(self) -> Stack | None:
+        """The thread that does the job's work: the main one or, where that joins another, one in torch or in data."""
+        main = next((one for one in self.threads if one.thread == self.main), None) or next(iter(self.threads), None)
+        if main and main.joins:
+            others = (one for one in self.threads if one is not main and (one.collective or one.loads))
+            return next(others, main)
+        return main
+
+
+def stacks_of(target: Local, program: str | Unread, pid: int) -> Stacks | Unread:
+    """The Python stacks of the process; unread where the program may not or cannot look into it."""
+    if isinstance(program, Unread):
+        return program
+    why = Unread("not asked")
+    for _ in range(_TRIES):
+        try:
+            answer = target.run([program, *_OPTIONS, str(pid)], _SECONDS, {"RUST_BACKTRACE": "0"})
+        except OSError as error:
+            return Unread(f"py-spy cannot be started: {error.strerror or error}", reason=Reason.FAILED)
+        if answer.ok and (found := _parsed(answer.out, pid)):
+            return found
+        if answer.status is None:
+            return Unread(f"py-spy {answer.how}", reason=Reason.TIMED_OUT)
+        why = _refusal(pid, f"{answer.err}\n{answer.out}")
+        if why.reason in (Reason.DENIED, Reason.MISSING):
+            break
+    return why
+
+
+def find_program(target: Local) -> str | Unread:
+    """The path of py-spy: beside our own interpreter, where its package puts it, or on PATH."""
+    beside = Path(sysconfig.get_path("scripts") or Path(sys.executable).parent) / "py-spy"
+    found = str(beside) if os.access(beside, os.X_OK) else target.which("py-spy")
+    return found or Unread("py-spy is not installed: pip install 'gpudoctor[job]'", reason=Reason.MISSING)
+
+
+def _refusal(pid: int, complaint: str) -> Unread:
+    """Why py-spy tells nothing, from what it printed."""
+    if not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
+        return Unread("it ended while it was looked at", reason=Reason.MISSING)
+    if _DENIED.search(complaint):
+        return Unread(_rights(), reason=Reason.DENIED)
+    if _NO_PYTHON.search(complaint):
+        return Unread("no Python interpreter is in it", reason=Reason.MISSING)
+    first = next((line for line in complaint.splitlines() if line.strip()), "no output")
+    return Unread(f"py-spy: {printable(first.removeprefix('Error: ').strip(), 120)}", reason=Reason.FAILED)
+
+
+def _rights() -> str:
+    """Why a process may not be looked into, and what gives the right."""
+    try:
+        scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii").strip()
+    except OSError:
+        scope = "0"
+    try:
+        capabilities = re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text("ascii"), re.M)
+    except OSError:
+        capabilities = None
+    may = bool(capabilities and int(capabilities[1], 16) >> 19 & 1)
+    if scope == "3":
+        return "the kernel lets nobody look into processes (kernel.yama.ptrace_scope is 3)"
+    if scope in ("1", "2") and not may:
+        return f"kernel.yama.ptrace_scope is {scope}, and CAP_SYS_PTRACE is not held: run gpudoctor job as root"
+    if not may:
+        return "it is another user's process, or a container forbids it: run as root, in a container with SYS_PTRACE"
+    return "the kernel forbids to look into it (seccomp, a user namespace or a security module)"
+
+
+def _parsed(out: str, pid: int) -> Stacks | None:
+    """The stacks in py-spy's JSON; None where it is none, or torn."""
+    try:
+        listed = json.loads(out)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(listed, list):
+        return None
+    threads = tuple(_stacks(listed))
+    return Stacks(threads, pid) if any(one.frames for one in threads) else None
+
+
+def _stacks(listed: Sequence[object]) -> Iterator[Stack]:
+    """A stack for each thread of the document."""
+    for entry in listed:
+        if isinstance(entry, Mapping):
+            frames: Any = entry.get("frames")
+            found = tuple(
+                Frame(printable(one.get("name"), 200), printable(one.get("filename"), 500), _whole(one.get("line")))
+                for one in (frames if isinstance(frames, list) else ())
+                if isinstance(one, Mapping)
+            )
+            number = _whole(entry.get("os_thread_id")) or _whole(entry.get("thread_id"))
+            yield Stack(number, printable(entry.get("thread_name") or "", 80), found)
+
+
+def _whole(value: object) -> int:
+    """The whole number; 0 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,239 @@
+"""What a process waits for, by what the kernel says of its main thread: state, system call, file, peer, mount."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.probes._job.processes import first_bytes, stat_fields
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
+    "x86_64": {
+        "sleep": (35, 230),
+        "futex": (202, 449),
+        "file": (0, 1, 17, 18, 19, 20, 72, 73, 74, 75, 76, 77, 78, 217, 277, 285, 295, 296, 306),
+        "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
+        "path": (2, 4, 6, 21, 76, 80, 82, 83, 84, 87, 137),
+        "path at": (257, 262, 258, 263, 269, 332, 437, 439),
+        "poll": (7, 271, 23, 270, 232, 281, 441),
+        "child": (61, 247),
+        "ioctl": (16,),
+    },
+    "aarch64": {
+        "sleep": (101, 115),
+        "futex": (98, 449),
+        "file": (63, 64, 65, 66, 67, 68, 46, 25, 32, 82, 83, 61, 81, 84, 47, 69, 70, 267),
+        "socket": (203, 202, 206, 207, 211, 212, 242, 243, 269),
+        "path": (43,),
+        "path at": (56, 79, 34, 35, 48, 291, 437, 439),
+        "poll": (73, 72, 22, 441),
+        "child": (260, 95),
+        "ioctl": (29,),
+    },
+}
+"""Numbers of system calls that wait, by what they wait for (Linux's tables for these processors, read 2026-11)."""
+_SELECTS = (23, 270)
+"""select(2) and pselect(2) of x86_64: without descriptors they are a sleep, as older Pythons do it."""
+_FROZEN = re.compile(r"refrigerator|freezer_trap")
+_REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
+"""Kinds of file systems that somebody else serves: a look at them may wait for ever."""
+_WRITES = (1, 18, 20, 74, 75, 77, 84, 83, 82, 87, 285, 296)
+_LONGEST_PATH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system."""
+
+    point: str
+    kind: str
+    source: str
+
+    @property
+    def remote(self) -> bool:
+        """Whether another machine, or a program of this one, serves it."""
+        return bool(_REMOTE.search(self.kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread waits for. `kind` is sleep, lock, file, socket, pipe, events, child, device, nothing or hidden.
+
+    `what` is the file or the peer, `mount` the file system of that file, where they are known. `state` is the letter of
+    the kernel, `where` the function of the kernel that it sleeps in.
+    """
+
+    state: str
+    kind: str
+    what: str = ""
+    mount: Mount | None = None
+    where: str = ""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether its control group is frozen."""
+        return bool(_FROZEN.search(self.where))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What processes have used and moved so far: seconds of processors, bytes, turns of their main threads."""
+
+    cpu_seconds: float = 0.0
+    moved: int = 0
+    turns: int = 0
+
+
+def wait_of(pid: int) -> Wait | None:
+    """What the process's main thread waits for now; None where it is gone."""
+    fields = stat_fields(f"/proc/{pid}/stat")
+    if len(fields) < 2:
+        return None
+    state = _main_state(pid) or fields[1].decode()
+    where = _line(f"/proc/{pid}/task/{pid}/wchan")
+    where = "" if where == "0" else where
+    if state in "ZX":
+        return Wait(state, "nothing")
+    call = _line(f"/proc/{pid}/task/{pid}/syscall").split()
+    if not call:
+        return Wait(state, "hidden", where=where)
+    if call[0] in ("running", "-1"):
+        return Wait(state, "nothing", where=where)
+    number, arguments = int(call[0]), [int(word, 16) for word in call[1:7]]
+    kind = next((kind for kind, numbers in _calls().items() if number in numbers), "")
+    return _understood(pid, number, kind, arguments, Wait(state, "nothing", where=where))
+
+
+def progress_of(pids: Sequence[int]) -> Progress:
+    """What those processes have used and moved together; those that are gone count as nothing."""
+    cpu, moved, turns = 0.0, 0, 0
+    for pid in pids:
+        fields = stat_fields(f"/proc/{pid}/stat")
+        if len(fields) > 14:
+            cpu += (int(fields[12]) + int(fields[13])) / _TICKS
+        io = first_bytes(f"/proc/{pid}/io").decode("ascii", "replace")
+        moved += sum(int(number) for number in re.findall(r"^[rw]char: (\d{1,18})$", io, re.M))
+        status = first_bytes(f"/proc/{pid}/task/{pid}/status").decode("utf-8", "replace")
+        turns += sum(int(number) for number in re.findall(r"ctxt_switches:\t(\d{1,18})$", status, re.M))
+    return Progress(cpu, moved, turns)
+
+
+def mount_of(pid: int, path: str) -> Mount | None:
+    """The file system that holds the path, as that process sees it."""
+    try:
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            listed = file.read(1 << 20)
+    except OSError:
+        return None
+    best: Mount | None = None
+    for match in re.finditer(r"^\S+ \S+ \S+ \S+ (\S+) .* - (\S+) (\S+)", listed, re.M):
+        point = match[1].replace("\\040", " ")
+        inside = path == point or path.startswith(f"{point.rstrip('/')}/")
+        if inside and (best is None or len(point) >= len(best.point)):
+            best = Mount(point, match[2], match[3].replace("\\040", " "))
+    return best
+
+
+def _calls() -> Mapping[str, Sequence[int]]:
+    """The numbers of this processor's system calls; none where they are not known."""
+    return _CALLS.get(platform.machine(), {})
+
+
+def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
+    """The wait that this system call is."""
+    state, where = plain.state, plain.where
+    if kind == "poll" and number in _SELECTS and not arguments[0] and platform.machine() == "x86_64":
+        kind = "sleep"
+    if kind in ("path", "path at"):
+        path = _text_at(pid, arguments[kind == "path at"])
+        if path and not path.startswith("/"):
+            folder = _link(f"/proc/{pid}/cwd")
+            path = f"{folder}/{path}" if folder else path
+        return Wait(state, "file", path, mount_of(pid, path) if path else None, where)
+    if kind in ("file", "socket", "ioctl"):
+        return _of_descriptor(pid, arguments[0], plain)
+    names_of = {"sleep": "sleep", "futex": "lock", "poll": "events", "child": "child"}
+    return Wait(state, names_of.get(kind, "nothing"), where=where)
+
+
+def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
+    """The wait for what that descriptor is open on."""
+    state, where = plain.state, plain.where
+    opened = _link(f"/proc/{pid}/fd/{descriptor}")
+    kind, _, rest = opened.partition(":[")
+    if kind == "socket":
+        return Wait(state, "socket", _peer(pid, rest.rstrip("]")), where=where)
+    if kind == "pipe":
+        return Wait(state, "pipe", where=where)
+    if opened.startswith("/dev/"):
+        return Wait(state, "device", opened, where=where)
+    if opened.startswith("/"):
+        return Wait(state, "file", opened, mount_of(pid, opened), where)
+    return Wait(state, "events" if opened else "nothing", where=where)
+
+
+def _peer(pid: int, inode: str) -> str:
+    """The address that a TCP socket is connected to, ``10.0.0.7:29500``; empty where it is none."""
+    for table in ("tcp", "tcp6"):
+        for line in _line(f"/proc/{pid}/net/{table}", 1 << 20).splitlines()[1:]:
+            columns = line.split()
+            if len(columns) > 9 and columns[9] == inode:
+                address, _, port = columns[2].partition(":")
+                return f"{_address(address)}:{int(port, 16)}"
+    return ""
+
+
+def _address(text: str) -> str:
+    """An address as the kernel's table has it (``0100007F``) in the usual form; IPv4 inside IPv6 as IPv4."""
+    import socket
+
+    raw = b"".join(struct.pack("=I", int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
+    if len(raw) == 16 and raw.startswith(b"\0" * 10 + b"\xff\xff"):
+        raw = raw[12:]
+    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+
+
+def _text_at(pid: int, address: int) -> str:
+    """The text with an end mark at that address of the process's memory; empty where it cannot be read."""
+    try:
+        handle = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        size = _LONGEST_PATH - address % _LONGEST_PATH  # up to the end of its page
+        data = os.pread(handle, size, address)
+        if b"\0" not in data:
+            data += os.pread(handle, _LONGEST_PATH, address + size)
+        return data.partition(b"\0")[0].decode("utf-8", "replace")
+    except (OSError, OverflowError, ValueError):
+        return ""
+    finally:
+        os.close(handle)
+
+
+def _main_state(pid: int) -> str:
+    """The state letter of its main thread."""
+    fields = stat_fields(f"/proc/{pid}/task/{pid}/stat")
+    return fields[1].decode() if len(fields) > 1 else ""
+
+
+def _link(path: str) -> str:
+    """Where a link of /proc leads; empty where it cannot be read."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - text, not a path of ours
+    except OSError:
+        return ""
+
+
+def _line(path: str, limit: int = 4096) -> str:
+    """The text of a file of /proc; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(limit).decode("utf-8", "replace").strip()
+    except (OSError, ValueError):
+        return ""
