@@ -231,7 +231,10 @@ def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() 
 RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
 
 
-def answers(*temperatures: Fact, rule: Rule = RULE, air: Fact = Unread("no sensor")) -> list[object]:
+NO_SENSOR = Unread("no sensor")
+
+
+def answers(*temperatures: Fact, rule: Rule = RULE, air: Fact = NO_SENSOR) -> list[object]:
     rows: tuple[Row, ...] = tuple({"t": fact, "uuid": Known(f"GPU-{n}", "x")} for n, fact in enumerate(temperatures))
     snapshot = Snapshot(Target("local", "x"), {"room.air": air}, {"gpu": rows})
     found = judge_rule(rule, snapshot)

@@ -46,7 +46,8 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
     """The verbose report of NCCL's RAS at that address, as ncclras prints it.
 
     The client greets with its protocol and gets the server's, asks for a time limit, and for the status; the server
-    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11); where its version of the protocol differs, it answers all the same.
+    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11); where its version of the protocol differs,
+    it answers all the same.
     """
     deadline = time.monotonic() + seconds
     try:

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from gpudoctor.app import interactive, pipeline, reading
+from gpudoctor.app.commands.record import Hider
 from gpudoctor.app.hiding import Sharing, shared
 from gpudoctor.app.interactive import work_on
-from gpudoctor.app.commands.record import Hider
 from gpudoctor.core.diagnosis import Diagnosis
 from tests.app.hiding.planting import BOOK
 
