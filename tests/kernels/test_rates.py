@@ -1,17 +1,25 @@
-"""What a sound GPU is expected to reach: held against published figures, and silent where a limit is not its own."""
+"""What a sound GPU is expected to reach, held against published figures; measured machines judged as saved ones are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from gpudoctor.app import bench
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.app.reading import snapshot_of
+from gpudoctor.core.about import __version__
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Known, listed
-from gpudoctor.core.measurement import Meanwhile
+from gpudoctor.core.measurement import Kernel, Meanwhile, Run
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete, rates
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.rates import Device
+from gpudoctor.views import document
 from tests import rates as machines
 
 PUBLISHED = {
@@ -167,3 +175,73 @@ def test_siblings_are_those_of_the_same_name_and_two_at_least() -> None:
     rows = listed(complete(machines.snapshot("RTX 3090", found)).rows("measured"))
     assert len({row["gpu"] for row in rows}) == 2
     assert not any(isinstance(row["siblings"], Known) for row in rows)
+
+
+def judged(snapshot: Snapshot) -> Diagnosis:
+    """As ``gpudoctor read`` does with what ``gpudoctor snapshot`` saved."""
+    return diagnose(snapshot_of(document.facts(snapshot, __version__)), rulebook.load())
+
+
+def loud(diagnosis: Diagnosis) -> Sequence[Finding]:
+    return [finding for finding in diagnosis.findings if finding.severity != "info"]
+
+
+def test_what_is_sick_is_the_one_finding() -> None:
+    for name, (snapshot, page, says) in machines.sick().items():
+        found = loud(judged(snapshot))
+        assert {finding.id for finding in found} == {page}, name
+        assert says in found[0].title, name
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("model", machines.MODELS)
+def test_sound_gpus_that_differ_by_nature_give_no_finding(model: str, seed: int) -> None:
+    assert loud(judged(machines.snapshot(model, machines.sound(model, seed)))) == []
+
+
+def test_sound_ways_between_gpus_give_no_finding() -> None:
+    assert loud(judged(machines.snapshot("H100", machines.with_ways(machines.sound("H100"), 371, {})))) == []
+    bridged = machines.with_ways(machines.sound("V100"), 45, {3: 0.4})  # no switches: GPUs may well differ
+    assert loud(judged(machines.snapshot("V100", bridged))) == []
+
+
+def test_gpus_that_somebody_uses_are_not_judged_and_it_says_who() -> None:
+    found = machines.changed(machines.sound("H100"), [3], "", machines.held("pid 41207, train.py"))
+    diagnosis = judged(machines.snapshot("H100", found))
+    assert loud(diagnosis) == []
+    unjudged = {one.id: one.because for one in diagnosis.unjudged}
+    for page in ("gpu.slow", "gpu.copies-slow", "gpu.wrong-results"):
+        assert "in use by pid 41207, train.py" in unjudged[page]
+
+
+def test_what_is_wrong_with_one_gpu_hides_nothing_on_another() -> None:
+    hot = machines.slower(0.55, sm_clock_mhz=1110, temperature_c=89, reasons=("hw_slowdown", "hw_thermal_slowdown"))
+    found = machines.changed(machines.sound("H100"), [5], "matmul", hot)
+    found = machines.changed(found, [2], "matmul", machines.slower(0.5))
+    diagnosis = loud(judged(machines.snapshot("H100", found)))
+    assert {(one.id, (one.subject or {})["address"]) for one in diagnosis} == {
+        ("gpu.throttled", "0000:ab:00.0"),
+        ("gpu.slow", "0000:3a:00.0"),
+    }
+
+
+def test_a_gpu_that_spoils_its_own_copies_is_named_before_the_ways_to_it() -> None:
+    found = machines.changed(machines.sound("H100"), [5], "copy.to", machines.wrong("3 of 33554432 values are wrong"))
+    peers = Run("peer.copy", -1, "ran", 41.2, right=False, differ=12, compared=1 << 23, words="wrong on the way 2 to 5")
+    kernels = (*found.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s"))
+    diagnosis = judged(machines.snapshot("H100", replace(found, kernels=kernels, runs=(*found.runs, peers))))
+    assert diagnosis.findings[0].id == "gpu.wrong-results"
+    assert "gpu.peer-wrong" in diagnosis.findings[0].explains
+
+
+def test_cards_of_one_name_with_fewer_multiprocessors_may_give_other_bits() -> None:
+    """RTX 3080 of 10 and of 12 GB: libraries sum in another order there."""
+    sound = machines.snapshot("H100", machines.changed(machines.sound("H100"), range(8), "add", _digest))
+    assert loud(judged(sound))[0].id == "gpu.wrong-results"
+    rows = listed(sound.rows("cuda_device"))
+    other = tuple({**row, "sms": Known(114, "test")} if at == 3 else row for at, row in enumerate(rows))
+    assert loud(judged(replace(sound, groups={**sound.groups, "cuda_device": other}))) == []
+
+
+def _digest(run: Run) -> Run:
+    return replace(run, details={"digest": "b" if run.gpu == 3 else "a"})

@@ -1,6 +1,7 @@
-"""What we say NCCL would choose, beside what NCCL's own library chooses, in a network of our own making.
+"""What we say NCCL and Gloo would choose, beside what they choose themselves, in networks of our own making.
 
-Needs an interpreter with a wheel nvidia-nccl-cu12 or -cu13 (GPUDOCTOR_NCCL_PYTHON), `unshare` and `ip`; no GPU.
+Needs `unshare` and `ip`; NCCL an interpreter with a wheel nvidia-nccl-cu12 or -cu13 (GPUDOCTOR_NCCL_PYTHON), Gloo one
+with torch; no GPU.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,14 +57,13 @@ def python() -> str:
     return found
 
 
-def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:
-    """The known facts of both probes in a network of its own; `more` are commands that change it."""
+def printed(network: str, argv: list[str], **environ: str) -> Any:
+    """The object that the program prints last, in a network, mounts and a host name of its own."""
     needs.program("ip")
-    script = f'{_NETWORK}{more}\nexec "$@"'
-    own = [needs.program("unshare"), "--user", "--map-root-user", "--net", "--mount", "/bin/sh", "-euc", script, "sh"]
+    own = ["--user", "--map-root-user", "--net", "--mount", "--uts", "/bin/sh", "-euc", f'{network}\nexec "$@"', "sh"]
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
     done = subprocess.run(
-        [*own, sys.executable, "-c", _ASK, python],
+        [needs.program("unshare"), *own, *argv],
         check=False,
         capture_output=True,
         text=True,
@@ -72,7 +73,12 @@ def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:
     if done.returncode and "Operation not permitted" in done.stderr:
         needs.missing("the right to make network namespaces")
     assert done.returncode == 0, done.stderr
-    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:
+    """The known facts of both probes; `more` are commands that change the network."""
+    facts: dict[str, Any] = printed(f"{_NETWORK}{more}", [sys.executable, "-c", _ASK, python], **environ)
     return facts
 
 
@@ -126,3 +132,65 @@ def test_the_library_is_loaded_without_a_driver(python: str) -> None:
     facts = asked(python)
     assert facts["libnccl.version"].startswith("2.")
     assert facts["libnccl.path"].endswith("/nvidia/nccl/lib/libnccl.so.2")
+
+
+HOSTS = {
+    "an address of its own": "127.0.0.1 localhost\n10.1.2.3 node7\n",
+    "as Debian sets it": "127.0.0.1 localhost\n127.0.1.1 node7\n",
+    "another's address": "127.0.0.1 localhost\n10.9.9.9 node7\n",
+    "another's first, then its own": "127.0.0.1 localhost\n10.9.9.9 node7\n10.1.2.3 node7\n",
+}
+
+_GLOO_NETWORK = """
+mount -t sysfs none /sys
+mount --bind "$HOSTS" /etc/hosts
+hostname node7
+ip link set lo up
+ip link add eth0 type veth peer name far0
+ip link set eth0 up
+ip link set far0 up
+ip addr add 10.1.2.3/24 dev eth0
+until grep -q up /sys/class/net/eth0/operstate; do sleep 0.05; done
+"""
+
+_GLOO = """
+import datetime, json, socket, sys
+from torch.distributed import TCPStore
+from torch._C._distributed_c10d import ProcessGroupGloo
+found = {}
+for number, (name, hosts) in enumerate(json.loads(sys.argv[1]).items()):
+    open("/etc/hosts", "w").write(hosts)
+    options = ProcessGroupGloo._Options()
+    options._devices = [ProcessGroupGloo.create_default_device()]
+    store = TCPStore("127.0.0.1", 0, 1, True)
+    group = ProcessGroupGloo(store, 0, 1, datetime.timedelta(seconds=5))
+    told = store.get("0/0")  # a length, the host's name, then a sockaddr
+    at = told.index(bytes([socket.AF_INET, 0]), 8 + len(socket.gethostname()))
+    found[name] = socket.inet_ntoa(told[at + 4 : at + 8])
+print(json.dumps(found))
+"""
+
+_PROBE = """
+import json, sys
+from gpudoctor.probes import rendezvous
+from gpudoctor.target.local import Local
+found = {}
+for name, hosts in json.loads(sys.argv[1]).items():
+    open("/etc/hosts", "w").write(hosts)
+    facts = dict(rendezvous.probe(Local("standard", python=sys.executable)))
+    found[name] = getattr(facts["net.gloo_address"], "value", None)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("environ", [{}, {"GLOO_SOCKET_IFNAME": "eth0"}], ids=["by name", "by interface"])
+def test_gloo_announces_what_we_say(tmp_path: Path, environ: dict[str, str]) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    theirs, ours = (
+        printed(_GLOO_NETWORK, [python, "-c", code, json.dumps(HOSTS)], HOSTS=str(hosts), **environ)
+        for python, code in ((needs.torch_python(), _GLOO), (sys.executable, _PROBE))
+    )
+    assert ours == theirs
+    assert set(theirs) == set(HOSTS)
