@@ -1,8 +1,10 @@
-"""The cluster: checks and pairs as heat maps, suspects, hosts to take out and hosts that may train."""
+"""The cluster: checks and pairs as heat maps, suspects, hosts to take out; it grows while hosts answer."""
 
 from __future__ import annotations
 
 import gzip
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,23 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpudoctor.app import demos
+from gpudoctor.app import demos, interactive
 from gpudoctor.app.interactive import work_on
+from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
+from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.fleet.remote import OnReply
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fleet import OK, Check, Fleet, Host, Pairwise
+from gpudoctor.views import document as view
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
 from gpudoctor.views.tui.words import fleets
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, opened_by, shown, until
+from tests.cluster.fleet_documents import BOOK, LOST, document, folded, hosts
+from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, opened_by, settled, shown, until
 from tests.views.tui.test_kernels import sound
 
 
@@ -283,3 +292,41 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
         await cluster(pilot)
 
     assert snap_compare(DoctorApp(work(measured.rack())), terminal_size=size, run_before=there)
+
+
+async def test_a_saved_fleet_shows_its_hosts(opened: Opened, tmp_path: Path) -> None:
+    diagnosis = folded([*hosts(7, n3=LOST), "Killed"], FleetContext(scheduler="slurm"))
+    (tmp_path / "fleet.json").write_text(view.render(diagnosis))
+    async with opened(interactive.of_files([str(tmp_path / "fleet.json")], ()), WIDE) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "NO-GO" in shown(pilot)[0])
+        assert "1 host to take out, 1 unreachable" in shown(pilot)[0]
+        await pilot.press("c")
+        assert "NodeName=n3" in pilot.app.clipboard
+        await pilot.press("f")
+        await pilot.pause()
+        assert "repaired one by one" in shown(pilot)[1]
+
+
+async def test_it_opens_on_the_cluster_and_grows_while_hosts_answer(opened: Opened) -> None:
+    more = threading.Event()
+
+    def ask(on_reply: OnReply) -> None:
+        for text in hosts(3):
+            on_reply(Reply(text))
+        more.wait(120)
+        on_reply(Reply(document("n4", LOST)))
+
+    def watch() -> Iterator[Diagnosis]:
+        return FleetQuery(ReplySource(ask), FleetFold(BOOK), FleetContext()).watch()
+
+    async with opened(interactive.of_fleet(watch, ()), WIDE, settle=False) as pilot:
+
+        def said(words: str) -> bool:
+            return any(words in line for line in shown(pilot)[:2])
+
+        await until(pilot, lambda: isinstance(pilot.app.screen, ClusterScreen) and said("3 of 3 hosts"))
+        more.set()
+        await settled(pilot)
+        await until(pilot, lambda: said("4 of 4 hosts answered"))
+        assert "NO-GO" in shown(pilot)[0]
