@@ -1,7 +1,8 @@
-"""Kernel log and daemons through the whole rulebook: what peers cry wolf at is no finding."""
+"""From files to findings, through the whole rulebook: what peers cry wolf at, and a sound container, draw none."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,10 +14,12 @@ from gpudoctor.core.fact import Known
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge
 from gpudoctor.diagnosis.knowledge import complete
-from gpudoctor.probes import collect, driver, environment, fabric, host, kernel_log, limits, pci
+from gpudoctor.probes import collect, container, driver, environment, fabric, host, kernel_log, limits, pci, wsl
 from tests.probes.test_log_events import SXID, XID_154
+from tests.probes.test_probe_container import LIB, VERSION, handed
 from tests.probes.test_probe_fabric import NOTHING, START, hgx, running, stamped
 from tests.probes.test_probe_kernel_log import record, tree_of
+from tests.probes.test_probe_wsl import KERNEL
 from tests.probes.trees import Tree
 
 QUIET: dict[str, Callable[[Path], Tree]] = {
@@ -64,3 +67,23 @@ def test_no_alarm_at(tmp_path: Path, name: str) -> None:
     probes = [driver, environment, fabric, host, kernel_log, limits, told, pci]
     diagnosis = judge(complete(collect(QUIET[name](tmp_path).target(), probes)), rulebook.load())
     assert [finding.title for finding in diagnosis.findings if finding.severity != "info"] == []
+
+
+def test_a_container_with_its_gpu_in_wsl_gives_neither_error_nor_warning(tmp_path: Path) -> None:
+    told = ModuleType("gpudoctor.probes.told")
+    answers = {
+        "nvml.state": Known("ok", "NVML"),
+        "gpu.count": Known(1, "NVML"),
+        "libs.libcuda": Known(f"{LIB}/libcuda.so.1", "the loader"),
+        "libs.libcuda_kind": Known("driver", "the loader"),
+        "libs.libcuda_version": Known(VERSION, "the loader"),
+    }
+    kinds = {"gpu.count": "int", "libs.libcuda_version": "version"}
+    facts = [fact(name, kinds.get(name, "text"), "told") for name in answers]  # type: ignore[arg-type]
+    vars(told).update(FACTS=facts, probe=lambda _: iter(answers.items()))
+    library = "/usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1"
+    tree = handed(Tree(tmp_path).linux(kernel=KERNEL).container(), library, nodes=("dxg",))
+    target = tree.target(PATH=os.environ["PATH"])
+    read = collect(target, [container, driver, environment, host, limits, told, pci, wsl])
+    found = judge(complete(read), rulebook.load()).findings
+    assert [finding.id for finding in found if finding.severity != "info"] == []
