@@ -83,7 +83,7 @@ def test_one_flipped_bit_of_a_million_is_one_wrong_word(bit: int) -> None:
     folder = str(Path(child.__file__).parent.parent)
     program = PLANT.format(folder=folder, bit=bit)
     done = subprocess.run(
-        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=120
+        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=600
     )
     assert done.stdout.split() == ["1", "131072", "4711", "0"]
 
@@ -114,7 +114,7 @@ print(*(copies.run(context, spec).value for spec in copies.KERNELS))
 def test_a_copy_in_gpu_memory_counts_what_is_read_and_written_and_one_to_the_host_what_is_sent() -> None:
     program = TIMED.format(folder=str(Path(child.__file__).parent.parent))
     done = subprocess.run(
-        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=120
+        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=600
     )
     block = 2 << 20
     assert [float(word) * 1e9 * 0.5 for word in done.stdout.split()] == pytest.approx([4 * block, block, block])
