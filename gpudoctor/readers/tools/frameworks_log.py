@@ -21,7 +21,7 @@ _PLUGIN = Pattern(
     r" jaxlib version (\d+(?:\.\d+)+)"
 )
 _DEVICES = Pattern(r"list_physical_devices\(['\"]GPU['\"]\)\)?\s*(?:->|:|=)\s*(\[.*\])")
-_NOT_LOADED = Pattern(r"Could not load dynamic library '([^']+)'")
+_NOT_LOADED = Pattern(r"Could(?: not load dynamic library '|n't open CUDA library )([\w./-]{1,80}\w)")
 _CREATED = Pattern(r"name: (\S.*?), pci bus id: ([0-9a-f:.]+), compute capability: (\d+\.\d+)")
 _SHOWN = (
     ("device: cuda:", Pattern(r"\bDevice: cuda:(?P<index>\d+) (?P<name>[^:\n]+?)(?: : \S+)?\s*$")),
@@ -92,7 +92,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), paste.use(index))
     yield from _tensorflow_gpu_count(paste)
     lost: dict[str, str] = {}
-    for index, line in paste.having("could not load dynamic library"):
+    for index, line in paste.having("could not load dynamic library", "couldn't open cuda library"):
         if match := _NOT_LOADED.search(line):
             lost.setdefault(match.group(1), paste.use(index))
     if lost:
