@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpudoctor.app.demos import playing
+from gpudoctor.app import demos
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Json
 from gpudoctor.core.plan import Plan, PlanStep
@@ -79,7 +79,7 @@ def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
     steps: list[Json] = [_step(scene, step) for step in wanted]
     python = next(step.argv[0] for step in wanted if step.argv)
     return {
-        "schema": playing.RUN_SCHEMA,
+        "schema": demos.RUN_SCHEMA,
         "before": [f"{name} {version}" for name, version in scene.before],
         "downloads_mib": scene.mib,
         "steps": steps,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.demos.playing import LIVE_SCHEMA
+from gpudoctor.app.demos import LIVE_SCHEMA
 from gpudoctor.core.sample import GPU, Sample, sample_of
 from gpudoctor.target.record import to_json
 from gpudoctor.target.recorded import Recorded
@@ -35,7 +35,7 @@ _LINK_MB_S = 148_000
 
 
 def document(first: Sample, seed: int) -> dict[str, Any]:
-    """The document that `gpudoctor.app.demos.playing` plays."""
+    """The document that `gpudoctor.app.demos` plays."""
     noise = random.Random(seed)
     rows = [[_numbers(gpu, moment, noise) for gpu in first.gpus] for moment in range(MOMENTS)]
     names = {name: None for row in rows for numbers in row for name in numbers}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from textual.pilot import Pilot
 
 from gpudoctor.app import demos
-from gpudoctor.views.tui import hints, themes
+from gpudoctor.views.tui import themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.widgets import frame
@@ -91,13 +91,13 @@ def gallery() -> str:
 async def keys() -> str:
     """What every key does, a row for each screen, as a Markdown table."""
     app = DoctorApp(replace(demos.named(SHOTS[0].demo), pace=0).work())
-    by_screen: dict[str, list[hints.Hint]] = {}
+    by_screen: dict[str, list[frame.Hint]] = {}
     async with app.run_test(size=SIZE) as pilot:
         await settled(pilot)
         for door in (*frame.SCREEN_ENTRIES, frame.FIX_SCREEN):
             await app.run_action(f"open('{door.name}')")
             await pilot.pause(0.3)
-            by_screen[door.title] = [hint for hint in hints.hints_of(app.screen) if not hint.action.startswith("open(")]
+            by_screen[door.title] = [hint for hint in frame.hints_of(app.screen) if not hint.action.startswith("open(")]
     told = Counter((hint.keys, hint.words) for of in by_screen.values() for hint in of)
     most = {which for which, count in told.items() if count >= len(by_screen) - 1}
     first = next(iter(by_screen.values()))
@@ -109,7 +109,7 @@ async def keys() -> str:
     return "\n".join(["| where | keys |", "|---|---|", *(f"| {where} | {said} |" for where, said in rows)])
 
 
-def _listed(of: Sequence[hints.Hint]) -> str:
+def _listed(of: Sequence[frame.Hint]) -> str:
     return " · ".join(
         f"{' '.join(f'`{key}`' for key in hint.keys)} {_WORDS.get(hint.words, hint.words)}" for hint in of
     )

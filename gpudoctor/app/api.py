@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpudoctor.app import output, pipeline, reading
-from gpudoctor.app.commands.exits import exit_code
 from gpudoctor.app.commands.reports import html_of, rendered
 from gpudoctor.app.hiding import shared
+from gpudoctor.app.output import exit_code
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Level
 from gpudoctor.readers import read_file

@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 
 from gpudoctor.app.arguments import COMMANDS, no_command, parse
-from gpudoctor.app.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
+from gpudoctor.app.output import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.core import files, language, streams
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.language import choose_language
@@ -126,6 +126,7 @@ def _action_of(
 
 _FILES = {
     "completion": "supplies",
+    "diff": "keeping",
     "history": "keeping",
     "mcp": "supplies",
     "pyz": "supplies",

@@ -17,7 +17,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from gpudoctor.app.commands.exits import MISUSE
+from gpudoctor.app.output import MISUSE
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import from_json

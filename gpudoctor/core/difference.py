@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Since
 from gpudoctor.core.fact import Fact, Json, Unread, fact_to_json
 from gpudoctor.core.frozen import frozen
-from gpudoctor.core.history import Since
 
 SCHEMA = "gpudoctor-diff/1"
 Side = Literal["A", "B"]

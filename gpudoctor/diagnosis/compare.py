@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.core.catalog import OTHER, TOPICS
-from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Since
 from gpudoctor.core.difference import Change, Difference, OneSided, Side
 from gpudoctor.core.fact import Fact, Known, Row, Rows, Unread, Value, known, listed, text_of, value_of
-from gpudoctor.core.history import Since
 from gpudoctor.core.rule import SEVERITIES
 from gpudoctor.core.snapshot import Snapshot
 

@@ -22,8 +22,7 @@ from gpudoctor.kernels.specs import KernelEntry
 from gpudoctor.kernels.specs import program as program  # by this name tests lay out another
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
-from gpudoctor.target.protocol import answers, patience, printable
-from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
+from gpudoctor.target.protocol import STILL, WAKING, Waiting, answers, gpus_on_bus, patience, printable
 
 OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 120.0)
 """Most seconds until a rung is open, as long as its child reads or computes: the import of torch from cold storage, the

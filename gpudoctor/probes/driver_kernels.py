@@ -15,8 +15,7 @@ from gpudoctor.core.fact import Absent, Fact, Rows, Unread
 from gpudoctor.core.measurement import Device
 from gpudoctor.kernels import facts
 from gpudoctor.target import Target
-from gpudoctor.target.protocol import answers, patience, printable
-from gpudoctor.target.waiting import WAKING, gpus_on_bus, seconds_to_wake
+from gpudoctor.target.protocol import WAKING, answers, gpus_on_bus, patience, printable, seconds_to_wake
 
 WAITS = True
 LEVEL = "standard"

@@ -18,8 +18,7 @@ from gpudoctor.probes._loader import libcuda_kind
 from gpudoctor.probes._nvml.values import COMPUTE_MODES, pci_address, uuid
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target, Watch, error_words
-from gpudoctor.target.protocol import answers, patience, printable
-from gpudoctor.target.waiting import WAKING, seconds_to_wake
+from gpudoctor.target.protocol import WAKING, answers, patience, printable, seconds_to_wake
 
 WAITS = True
 FACTS = (

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._cgroups import CGROUPS, NO_LIMIT
-from gpudoctor.probes._cgroups import folders as cgroup_folders
-from gpudoctor.probes._reading import as_unread, path_exists, refusal, text
+from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, path_exists, refusal, text
+from gpudoctor.probes._reading import folders as cgroup_folders
 from gpudoctor.target import Target
 
 FACTS = (

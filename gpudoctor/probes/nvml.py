@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, value_of
-from gpudoctor.probes._nvml import groups, smi, values
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, text_of, value_of
+from gpudoctor.core.frozen import field, mutable, replace
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.probes._nvml import groups, values
 from gpudoctor.probes._nvml.columns import COLUMNS
 from gpudoctor.probes._nvml.replies import HANDLE, NvmlRequest, Replies, ask_nvml, limits
 from gpudoctor.probes._reading import as_unread, line, names_in, path_exists
-from gpudoctor.target import Target
-from gpudoctor.target.protocol import printable
+from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import printable, text_rows
 
 FACTS = (
     fact(
@@ -91,10 +93,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from machine_facts.items()
     rows = _gpu_rows(replies, machine_facts["gpu.count"])
     state = _state(replies)
-    smi_answer = smi.SmiAnswer()
+    smi_answer = SmiAnswer()
     if not quick and not replies.timed_out and not (replies.done and _healthy(rows)):
         program = target.which("nvidia-smi")
-        smi_answer = smi.ask(target, program, _SMI_SECONDS) if program else smi.SmiAnswer("nvidia-smi is not on PATH")
+        smi_answer = ask_smi(target, program, _SMI_SECONDS) if program else SmiAnswer("nvidia-smi is not on PATH")
     yield from _state_facts(replies, state, smi_answer).items()
     yield from ((name, state) for name, state in smi_answer.facts.items() if not known(machine_facts.get(name)))
     yield "gpu", _merge_rows(rows, smi_answer)
@@ -148,7 +150,7 @@ def _state(replies: Replies) -> str:
     if library := failed.get("library"):
         return "library not found" if "No such file" in library.text else "library unusable"
     if init := failed.get("nvmlInit") or replies.driver_lost:
-        return _STATES.get(init.code or 0, smi.state_of(init.text))
+        return _STATES.get(init.code or 0, smi_state(init.text))
     if any(fault.state == "crashed" for fault in replies.faults):
         return "crashed"
     if replies.stuck is not None:
@@ -156,7 +158,7 @@ def _state(replies: Replies) -> str:
     return "ok" if replies.done or (replies.timed_out and replies.started) else ""
 
 
-def _state_facts(replies: Replies, state: str, smi_answer: smi.SmiAnswer) -> dict[str, Fact]:
+def _state_facts(replies: Replies, state: str, smi_answer: SmiAnswer) -> dict[str, Fact]:
     """State, message, code and unanswered calls; by nvidia-smi where our child found no library or no message."""
     failed = {} if replies.started else replies.failures.get(None, {})
     ended = replies.unread_rest
@@ -172,9 +174,9 @@ def _state_facts(replies: Replies, state: str, smi_answer: smi.SmiAnswer) -> dic
     elif not state:
         message = Unread("; ".join(filter(None, (replies.ending, smi_answer.trouble))))
     if smi_answer.message and state in _WORDLESS:
-        message = Known(smi_answer.message, smi.SOURCE)
+        message = Known(smi_answer.message, SOURCE)
         if state in {"", "library not found"} and smi_answer.state != "ok":
-            known = Known(smi_answer.state, smi.SOURCE)
+            known = Known(smi_answer.state, SOURCE)
     elif not state and smi_answer.trouble:
         known = Unread(f"{replies.ending}; {smi_answer.trouble}")
     unanswered: Fact = Absent("every call returned") if replies.done or replies.started else ended
@@ -239,14 +241,14 @@ def _healthy(rows: Rows) -> bool:
     return not isinstance(rows, tuple) or not any(known(row["error"]) for row in rows)
 
 
-def _merge_rows(rows: Rows, smi_answer: smi.SmiAnswer) -> Rows:
+def _merge_rows(rows: Rows, smi_answer: SmiAnswer) -> Rows:
     """NVML's rows and those that nvidia-smi has besides, with its values for columns that NVML left unknown.
 
     Where NVML could not be asked: nvidia-smi's rows, Absent where it counts no GPU, Unread where it did not answer.
     """
     if isinstance(rows, Unread) and smi_answer.rows is None:
         if "gpu.count" in smi_answer.facts:
-            return Absent(f"{smi.SOURCE}: {smi_answer.message}")
+            return Absent(f"{SOURCE}: {smi_answer.message}")
         return Unread(f"{rows.why}; {smi_answer.trouble}") if smi_answer.trouble else rows
     if isinstance(rows, Absent):
         return rows
@@ -275,3 +277,114 @@ def _group_rows(replies: Replies, count: Fact) -> Iterator[tuple[str, Fact | Row
         return
     for name in ("gpu_ecc", "mig", "gpu_process", "nvlink", "p2p", "topology.pairs"):
         yield name, replies.unread_rest
+
+
+# ---- nvidia-smi as the second witness, where NVML cannot be asked in our own child: read as a pasted one would be ----
+# What it prints is believed only where it has the form of an answer; a script of that name that prints something else
+# is no witness.
+
+SOURCE = "nvidia-smi"
+
+_WORDS = {
+    "driver/library version mismatch": "version mismatch",
+    "driver not loaded": "driver not loaded",
+    "insufficient permissions": "no permission",
+    "gpu is lost": "gpu is lost",
+    "unknown error": "unknown error",
+    "nvml shared library not found": "library not found",
+}
+_FIELDS = (
+    "index,name,uuid,pci.bus_id,memory.total,memory.used,mig.mode.current,compute_mode,"
+    "ecc.errors.uncorrected.volatile.total,temperature.gpu,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,"
+    "pcie.link.width.max,utilization.gpu"
+)
+_BANNER = ("driver.version", "driver.cuda_version", "gpu.count")
+
+
+@mutable
+class SmiAnswer:
+    """What nvidia-smi reported. `trouble`: why it gave no usable answer; `state`, `message`: its NVML error, if any."""
+
+    trouble: str = ""
+    state: str = ""
+    message: str = ""
+    facts: dict[str, Fact] = field(default_factory=dict)
+    rows: tuple[Row, ...] | None = None
+    text: tuple[Row, ...] = ()
+
+
+def smi_state(message: str) -> str:
+    """The value of `nvml.state` for an NVML error message; an unknown message in lower case, without its full stop."""
+    plain = message.strip().rstrip(".").lower()
+    return next((state for start, state in _WORDS.items() if plain.startswith(start)), plain)
+
+
+def ask_smi(target: Target, program: str, seconds: float) -> SmiAnswer:
+    """Run nvidia-smi for its table, then with ``--query-gpu``, within `seconds` in all; a failure is in `trouble`."""
+    try:
+        answer = target.run([program], timeout=seconds)
+    except OSError as error:
+        return SmiAnswer(trouble=f"{program} could not be started: {error.strerror or error}")
+    if answer.status is None and answer.seconds < seconds:
+        return SmiAnswer(trouble=f"{program} printed without end, which is no answer of nvidia-smi")
+    if answer.status is None:
+        return SmiAnswer(trouble=f"{program} did not answer: {answer.how}")
+    smi_answer = _parse_table_run(program, answer)
+    if "driver.version" in smi_answer.facts and not smi_answer.state:
+        smi_answer.rows = _query_gpus(target, program, seconds - answer.seconds) or smi_answer.rows
+        if smi_answer.rows is not None:
+            smi_answer.facts["gpu.count"] = Known(len(smi_answer.rows), SOURCE)
+    return smi_answer
+
+
+def _parse_table_run(program: str, answer: Answer) -> SmiAnswer:
+    """Parses a plain run of nvidia-smi; `trouble` is set if its output is no answer of nvidia-smi."""
+    output = f"{answer.out}\n{answer.err}"
+    report = _parse_report(output)
+    facts: dict[str, Fact] = {name: _with_own_source(fact) for name in _BANNER if (fact := report.known(name))}
+    if not report.known("nvml.state"):
+        return SmiAnswer(trouble=f"{program} printed something that is no answer of nvidia-smi ({answer.how})")
+    smi_answer = SmiAnswer(facts=facts, rows=_listed_gpus(report))
+    if message := report.known("nvml.message"):
+        smi_answer.state = report.text("nvml.state")
+        smi_answer.message = printable(message.value)
+        smi_answer.text = text_rows(output, SOURCE)
+    return smi_answer
+
+
+def _query_gpus(target: Target, program: str, seconds: float) -> tuple[Row, ...] | None:
+    """One row per GPU as ``--query-gpu`` lists them; None if the run failed or a row lacks its UUID."""
+    try:
+        answer = target.run([program, f"--query-gpu={_FIELDS}", "--format=csv"], timeout=max(0.5, seconds))
+    except OSError:
+        return None
+    rows = _listed_gpus(_parse_report(answer.out)) if answer.ok else None
+    if not rows or not all(known(row.get("uuid")) for row in rows):
+        return None
+    return rows
+
+
+def _parse_report(output: str) -> Snapshot:
+    """The text read as a pasted report would be, with the source ``nvidia-smi``."""
+    from gpudoctor.readers import read_text
+
+    return read_text(output, SOURCE)
+
+
+def _listed_gpus(report: Snapshot) -> tuple[Row, ...] | None:
+    """The report's rows of the group ``gpu`` that have an index; None if there is none."""
+    rows = report.rows("gpu")
+    indexed = [row for row in listed(rows) if known(row.get("index"))]
+    return tuple(dict(_usable_columns(row)) for row in indexed) or None
+
+
+def _usable_columns(row: Row) -> Iterator[tuple[str, Fact]]:
+    """Columns of one GPU with this source; a name that the table cut (``NVIDIA GeForce RTX 3050 ...``) is left out."""
+    for name, state in row.items():
+        if not (name == "name" and text_of(state).endswith("...")):
+            yield name, _with_own_source(state)
+
+
+def _with_own_source(state: Fact) -> Fact:
+    """The fact with the source ``nvidia-smi`` if it is known, else unchanged."""
+    return replace(state, source=SOURCE) if isinstance(state, Known) else state

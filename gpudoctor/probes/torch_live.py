@@ -10,8 +10,7 @@ from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, known
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
-from gpudoctor.target.protocol import answers, patience, printable, text_rows
-from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
+from gpudoctor.target.protocol import STILL, WAKING, Waiting, answers, gpus_on_bus, patience, printable, text_rows
 
 WAITS = True
 LEVEL = "standard"

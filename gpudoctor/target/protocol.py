@@ -1,4 +1,4 @@
-"""How a child process answers: its lines, its noise, our patience.
+"""How a child process answers: its lines, its noise, and how long it is waited for.
 
 A child prints each answer as one line: `MARK` and a JSON object. Whatever else lands on its standard output (a
 ``.pth`` file that prints, a library that greets) is no answer and does no harm.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from gpudoctor.core.fact import Known, Row
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.secrets import without_secrets
+from gpudoctor.target import Target
 
 MARK = "@gpudoctor "
 TEXT_LINES = 200
@@ -57,3 +62,189 @@ def patience(variable: str, default: float) -> float:
     except ValueError:
         return default
     return seconds if 0 < seconds < 3600 else default
+
+
+# ---- How long a child is waited for: while it works, up to a limit; without a sign of work, not as long ----
+# Slow is not broken: an import from cold network storage takes a minute, a GPU that nothing keeps awake seconds. What a
+# child does is measured from outside, by what Linux counts for it and its descendants.
+
+WAKING = 5.0
+"""Seconds to give each GPU that may have to wake: mostly it takes 1-3 s, one after the other; 6.6 s were seen."""
+
+STILL = 30.0
+"""Seconds without a sign of work after which a child is given up: a wait for storage or for a GPU shows none."""
+
+_LEAST_SECONDS, _LEAST_BYTES = 0.1, 4096
+"""Processor time and bytes read that are a sign of work; a process that only polls in its sleep stays below."""
+_TRACE = 1.0
+"""Seconds for a child that is given up to print where it is."""
+_MOST_PROCESSES = 64
+
+
+@frozen
+class Work:
+    """What a process and its descendants have done: CPU seconds, bytes read, major page faults."""
+
+    seconds: float = 0.0
+    read: int = 0
+    pages: int = 0
+
+    def progressed_since(self, earlier: Work) -> bool:
+        """Whether it has worked since that measurement. Numbers may fall, where a descendant is gone."""
+        return (
+            abs(self.seconds - earlier.seconds) >= _LEAST_SECONDS
+            or abs(self.read - earlier.read) >= _LEAST_BYTES
+            or self.pages != earlier.pages
+        )
+
+
+class Waiting:
+    """Decides, as a child's `Watch`, whether it may go on; `why` says why not, and is empty until then.
+
+    `most` and `still` are seconds: in all, and without a sign of work. Every line that the child prints is a sign of
+    work. Without its process id (`pid`), or where the system does not show what a process does, it has all of `most`.
+    """
+
+    def __init__(
+        self,
+        most: float,
+        still: float = STILL,
+        measure: Callable[[int], Work | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pid = 0
+        self.why = ""
+        self._measure, self._clock = measure or work_of, clock
+        self._most, self._still = most, still
+        self._began = self._last = self._looked = clock()
+        self._before: Work | None = Work()
+        self._end = float("inf")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the current step began."""
+        return self._clock() - self._began
+
+    def begin(self, most: float, still: float) -> None:
+        """Begin a new step that may take `most` seconds, `still` of them without a sign of work."""
+        self._most, self._still = most, still
+        self._began = self._last = self._clock()
+
+    def __call__(self, line: str | None) -> bool:
+        """Note a line of output, or None for none; False once it was given up and had 1 s for a traceback."""
+        now = self._clock()
+        if self.why:
+            return now < self._end
+        if line:
+            self._last = now
+        elif now - self._looked >= 1.0:
+            self._measure_work(now)
+        if now - self._began > self._most:
+            self._give_up(f"given up after {now - self._began:.0f} s, still at work")
+        elif self._before and now - self._last > self._still:
+            self._give_up(
+                f"given up after {now - self._began:.0f} s, the last {self._still:g} s without a sign of work"
+            )
+        return True
+
+    def _measure_work(self, now: float) -> None:
+        """Measure the process's work; progress, or no measurement at all, resets the time without a sign of work."""
+        self._looked = now
+        if not self.pid or not self._before:
+            return
+        work = self._measure(self.pid)
+        if work is None or work.progressed_since(self._before):
+            self._last, self._before = now, work
+
+    def _give_up(self, why: str) -> None:
+        """Keep the reason, and send SIGUSR1 so that the child's faulthandler prints where it is."""
+        self.why = why
+        self._end = self._clock() + _TRACE
+        if self.pid and _is_descendant(self.pid):
+            try:
+                os.kill(self.pid, signal.SIGUSR1)
+            except OSError:
+                self._end = 0.0
+
+
+def gpus_on_bus(target: Target) -> int:
+    """Number of NVIDIA display and 3D controllers on the PCI bus; 0 where it cannot be read. Wakes no GPU."""
+    folder = "/sys/bus/pci/devices"
+    try:
+        return sum(_is_gpu(target, f"{folder}/{name}") for name in target.listing(folder))
+    except OSError:
+        return 0
+
+
+def seconds_to_wake(target: Target, each: float = WAKING) -> float:
+    """Seconds for the driver and all GPUs to wake: `each` per GPU plus one more; at least five GPUs are assumed."""
+    return each * (1 + max(5, gpus_on_bus(target)))
+
+
+def _is_gpu(target: Target, folder: str) -> bool:
+    """Whether the PCI device in that sysfs folder is an NVIDIA display or 3D controller."""
+    try:
+        return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith(
+            "0x03"
+        )
+    except OSError:
+        return False
+
+
+def work_of(pid: int) -> Work | None:
+    """Work done by the process and its descendants; None where it is not our descendant or /proc does not say."""
+    if not _is_descendant(pid):
+        return None
+    seconds, bytes_read, pages = 0.0, 0, 0
+    for process in _descendants(pid):
+        fields = _stat(process)
+        if len(fields) < 15:
+            continue
+        # after the command's name: state, parent, ...; major faults 12th, of ended children 13th; then times in ticks
+        pages += int(fields[9]) + int(fields[10])
+        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        bytes_read += _bytes_read(process)
+    return Work(seconds, bytes_read, pages)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """The process id and those of its descendants, at most 64."""
+    pending = [pid]
+    for _ in range(_MOST_PROCESSES):
+        if not pending:
+            return
+        process = pending.pop()
+        yield process
+        for path in Path(f"/proc/{process}/task").glob("*/children"):
+            pending += map(int, _read_text(path).split())
+
+
+def _is_descendant(pid: int) -> bool:
+    """Whether the process is a descendant of this one, up to 16 generations."""
+    for _ in range(16):
+        fields = _stat(pid)
+        if len(fields) < 2 or pid <= 1:
+            return False
+        pid = int(fields[1])
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; empty where the process does not exist."""
+    return _read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+
+
+def _bytes_read(pid: int) -> int:
+    """Bytes read by the process from files, pipes and disk (/proc/PID/io); 0 where it may not be read."""
+    lines = dict(line.split(": ") for line in _read_text(Path(f"/proc/{pid}/io")).splitlines() if ": " in line)
+    return int(lines.get("rchar", 0)) + int(lines.get("read_bytes", 0))
+
+
+def _read_text(path: Path) -> str:
+    """The file's text; empty where it cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged, Verdict
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Since, Unjudged, Verdict
 from gpudoctor.core.fact import Absent, known, listed, text_of
 from gpudoctor.core.fact import Reason as Kind
-from gpudoctor.core.history import Since
 from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line, value
 

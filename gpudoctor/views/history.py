@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.core.history import SCHEMA, Kept
+from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept
 from gpudoctor.core.rule import SEVERITIES
 from gpudoctor.views._terminal import Style, one_line
 from gpudoctor.views.document import line
@@ -21,7 +21,7 @@ def render(runs: Sequence[Kept], folder: str, style: Style | None = None) -> str
 
 def document(runs: Sequence[Kept], folder: str) -> str:
     """The list of kept checks as JSON, on one line."""
-    content = {"schema": SCHEMA, "folder": folder, "runs": [run.to_json() for run in runs]}
+    content = {"schema": HISTORY_SCHEMA, "folder": folder, "runs": [run.to_json() for run in runs]}
     return line(content)
 
 

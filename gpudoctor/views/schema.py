@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+from gpudoctor.core.diagnosis import HISTORY_SCHEMA as HISTORY
 from gpudoctor.core.difference import SCHEMA as DIFF
 from gpudoctor.core.fleet import SCHEMA as FLEETS
 from gpudoctor.core.fleet import Kind, Verdict
 from gpudoctor.core.fleet import Outcome as FleetOutcome
-from gpudoctor.core.history import SCHEMA as HISTORY
 from gpudoctor.core.measurement import SCHEMA as KERNELS
 from gpudoctor.core.measurement import Level, Meanwhile, Rung, Status
 from gpudoctor.core.plan import SCHEMA as PLANS

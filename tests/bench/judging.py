@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from gpudoctor.app import ruletest
+from gpudoctor.app.commands import rules
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.about import __version__
@@ -87,7 +87,7 @@ def case_facts() -> Iterator[Document]:
     """The cases on the pages that tell facts."""
     for case in rulebook.cases():
         if not case.report:
-            yield Document(f"{case.rule}: {case.name}", document.facts(ruletest.snapshot_of(case), __version__))
+            yield Document(f"{case.rule}: {case.name}", document.facts(rules.snapshot_of(case), __version__))
 
 
 def reports() -> Iterator[Document]:

@@ -11,12 +11,11 @@ import pytest
 
 from gpudoctor.cluster.job import local
 from gpudoctor.cluster.job.diagnosis import barriers
-from gpudoctor.cluster.job.door import Door, port_holder
 from gpudoctor.cluster.job.options import LIMITS, JobOptions
 from gpudoctor.cluster.job.results import LinkSeen
 from gpudoctor.cluster.job.run import room_for
 from gpudoctor.cluster.job.stages import furthest_clock
-from gpudoctor.cluster.job.wire import GoneError, Line
+from gpudoctor.cluster.job.wire import Door, GoneError, Line, port_holder
 from gpudoctor.cluster.links.server import Server
 from tests.processes import free_port
 

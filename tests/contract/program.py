@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import gpudoctor
+from gpudoctor.app import output
 from gpudoctor.app.arguments import parser
-from gpudoctor.app.commands import exits
 
 CODES = ("SOUND", "BROKEN", "MISUSE", "UNKNOWN", "DIFFERENT", "INTERRUPTED", "UNHEARD")
 _MORE = {"1": ("+", "*", "?"), "+": ("*",), "?": ("*",)}
@@ -44,7 +44,7 @@ def _typed(action: argparse.Action) -> dict[str, Any]:
 
 def codes() -> dict[str, int]:
     """The exit codes by name."""
-    return {name.lower(): int(getattr(exits, name)) for name in CODES}
+    return {name.lower(): int(getattr(output, name)) for name in CODES}
 
 
 def functions() -> dict[str, Any]:

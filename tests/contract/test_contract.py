@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app.commands import exits
+from gpudoctor.app import output
 from gpudoctor.views import schema
 from tests.contract import promises, schemas
 
@@ -35,7 +35,7 @@ def test_every_kind_of_document_can_be_asked_for() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_contract() -> None:
-    assert (exits.SOUND, exits.BROKEN, exits.MISUSE, exits.UNKNOWN) == (0, 1, 2, 3)
+    assert (output.SOUND, output.BROKEN, output.MISUSE, output.UNKNOWN) == (0, 1, 2, 3)
 
 
 def finding(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpudoctor
-from gpudoctor.app.ruletest import snapshot_of
+from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.core.fact import Absent, Reason, Unread, fact_from_json, fact_to_json
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot
@@ -30,7 +30,7 @@ ALLOWED = {
     # prints once what many runs failed of in the very same words
     ("views/bench.py", "run.because not in common_failures"),
     # compares the sentence that a page's case expects with the one that was said: it is the test of the words
-    ("app/ruletest.py", "case.unjudged in item.because"),
+    ("app/commands/rules.py", "case.unjudged in item.because"),
     # leaves out a sentence that the line above it has said already
     ("views/tui/words/measured.py", "run.because not in step.message"),
 }

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.app.reading import read
-from gpudoctor.app.ruletest import snapshot_of
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.rule import Case

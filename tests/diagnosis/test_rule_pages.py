@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpudoctor.app.arguments import COMMANDS
-from gpudoctor.app.ruletest import failure
+from gpudoctor.app.commands.rules import failure
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.rule import Rule
 from gpudoctor.diagnosis import pages, rulebook

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app.arguments import COMMANDS
+from gpudoctor.app.commands import rules
 from gpudoctor.core.errors import RuleError
 from gpudoctor.diagnosis import pages, rulebook
-from gpudoctor.diagnosis.rulebook import skeleton
 from gpudoctor.diagnosis.rulebook.check import BLANK
 from tests.conftest import Program
 
@@ -57,7 +57,7 @@ def test_the_report_names_the_command_that_shows_a_site_s_page(called: Program, 
     site = tmp_path / "our rules"
     path = site / "driver" / "driver.beta.toml"
     path.parent.mkdir(parents=True)
-    path.write_text(fill(skeleton.page("driver.beta")), "utf-8")
+    path.write_text(fill(rules.page("driver.beta")), "utf-8")
     paste = "Nvidia driver version: 999.1\n"
     found = called("read", "-", "--rules", str(site), "--format", form, stdin=paste)
     named = re.search(r"gpudoctor (explain driver\.beta [^`\n]+)", found.out)
@@ -66,11 +66,11 @@ def test_the_report_names_the_command_that_shows_a_site_s_page(called: Program, 
     assert (shown.code, shown.out.splitlines()[0]) == (0, "driver.beta: The driver is a beta")
 
 
-@pytest.mark.parametrize("blank", range(len(BLANKS.findall(skeleton.page("driver.beta")))))
+@pytest.mark.parametrize("blank", range(len(BLANKS.findall(rules.page("driver.beta")))))
 def test_one_blank_left_is_named(tmp_path: Path, blank: int) -> None:
     path = tmp_path / "driver" / "driver.beta.toml"
     path.parent.mkdir()
-    text = skeleton.page("driver.beta")
+    text = rules.page("driver.beta")
     path.write_text(fill(text, leave=blank), "utf-8")
     with pytest.raises(RuleError, match=r"driver\.beta\.toml:\d+: .* is still to be filled in: ") as refused:
         rulebook.load([tmp_path])
@@ -78,7 +78,7 @@ def test_one_blank_left_is_named(tmp_path: Path, blank: int) -> None:
 
 
 def test_what_it_teaches_in_comments_is_right_as_it_stands(tmp_path: Path) -> None:
-    text = fill(skeleton.page("gpu.beta"))
+    text = fill(rules.page("gpu.beta"))
     for head in (
         "each = ",
         "confirm = ",
@@ -99,7 +99,7 @@ def test_what_it_teaches_in_comments_is_right_as_it_stands(tmp_path: Path) -> No
 
 
 def test_it_names_only_commands_that_there_are() -> None:
-    named = re.findall(r"`gpudoctor (\w+)", skeleton.page("driver.beta"))
+    named = re.findall(r"`gpudoctor (\w+)", rules.page("driver.beta"))
     assert named
     assert set(named) <= set(COMMANDS)
 
@@ -132,11 +132,11 @@ def test_a_page_that_is_there_is_never_written_over(called: Program, tmp_path: P
 
 
 def test_the_layer_is_that_of_the_topic(tmp_path: Path) -> None:
-    rules = rulebook.load().rules
-    assert skeleton.place("nvml.odd", None, tmp_path, rules) == tmp_path / "driver" / "nvml.odd.toml"
-    assert skeleton.place("nvml.odd", "gpu", tmp_path, rules) == tmp_path / "gpu" / "nvml.odd.toml"
+    known = rulebook.load().rules
+    assert rules.place("nvml.odd", None, tmp_path, known) == tmp_path / "driver" / "nvml.odd.toml"
+    assert rules.place("nvml.odd", "gpu", tmp_path, known) == tmp_path / "gpu" / "nvml.odd.toml"
 
 
 def test_among_our_own_pages_no_folder_is_to_be_named() -> None:
-    said = skeleton.next_steps(Path("rules/driver/driver.beta.toml"), pages.home())
+    said = rules.next_steps(Path("rules/driver/driver.beta.toml"), pages.home())
     assert said.splitlines()[1:] == ["  $ gpudoctor rules test", "  $ gpudoctor check"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app import ruletest
+from gpudoctor.app.commands import rules
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.fact import Fact, Known
@@ -42,7 +42,7 @@ def ways(what: str, snapshot: Snapshot) -> list[Fix]:
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.page}: {case.name}" for case in CASES])
 def test_each_case_is_offered_what_it_says(case: SetupCase) -> None:
-    assert ruletest.setup_failure(case) is None
+    assert rules.setup_failure(case) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_each_case_is_offered_what_it_says(case: SetupCase) -> None:
 def test_a_case_that_is_wrong_says_what_is_offered(changed: dict[str, object], problem: str) -> None:
     case = next(case for case in CASES if case.offers == "Ubuntu")
     fields = {name: getattr(case, name) for name in ("page", "name", "facts", "offers", "argv", "has")}
-    failure = ruletest.setup_failure(SetupCase(**{**fields, **changed}))
+    failure = rules.setup_failure(SetupCase(**{**fields, **changed}))
     assert problem in str(failure)
 
 
@@ -140,7 +140,7 @@ def test_a_rule_page_refers_to_what_there_is(tmp_path: Path, fix: str, problem: 
 def found(rule_id: str, facts: dict[str, object]) -> Finding:
     rule = rulebook.load().find(rule_id)
     assert rule
-    snapshot = ruletest.snapshot_of(Case(rule_id, "test", facts))
+    snapshot = rules.snapshot_of(Case(rule_id, "test", facts))
     [finding] = [one for one in judge_rule(rule, snapshot) if isinstance(one, Finding)]
     return finding
 

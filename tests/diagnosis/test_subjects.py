@@ -7,7 +7,7 @@ import json
 import jsonschema
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.ruletest import snapshot_of
+from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.core.diagnosis import Diagnosis, Finding, from_json
 from gpudoctor.core.fact import listed
 from gpudoctor.core.rule import Case, Rule

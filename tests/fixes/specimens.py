@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gpudoctor.app import pipeline, reading, ruletest
+from gpudoctor.app import pipeline, reading
+from gpudoctor.app.commands import rules
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.rule import Case
 from gpudoctor.core.snapshot import Snapshot
@@ -47,7 +48,7 @@ def specimens(cause: str, documents: Documents) -> dict[str, Diagnosis]:
     told = ((path.stem, documents.of(path)[1].out) for path in machines().get(cause, ()))
     found = {name: diagnosed(reading.snapshot_of(text)) for name, text in told}
     if not found:
-        found = {case.name: diagnosed(ruletest.snapshot_of(case)) for case in cases(cause)}
+        found = {case.name: diagnosed(rules.snapshot_of(case)) for case in cases(cause)}
     return {name: one for name, one in found.items() if cause in [finding.id for finding in one.findings]}
 
 
@@ -70,7 +71,7 @@ def told_by_facts(cause: str, documents: Documents) -> dict[str, Diagnosis]:
 
 def _with(case: Case, sound: Snapshot) -> Snapshot:
     """The sound machine with the case's facts; of what these speak of, and what was tried out there, nothing else."""
-    own = ruletest.snapshot_of(case)
+    own = rules.snapshot_of(case)
     spoken = {name.partition(".")[0] for name in (*case.facts, "live.outcome", "live_gpu")}
     facts = {name: fact for name, fact in sound.facts.items() if name.partition(".")[0] not in spoken}
     groups = {name: rows for name, rows in sound.groups.items() if name not in spoken}

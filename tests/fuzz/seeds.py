@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from gpudoctor.app import ruletest
+from gpudoctor.app.commands import rules
 from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.about import __version__
 from gpudoctor.core.snapshot import Snapshot
@@ -74,7 +74,7 @@ def _reports() -> Iterator[str]:
 def _snapshots(reports: Sequence[str], records: Sequence[str]) -> Iterator[str]:
     for case in rulebook.cases():
         if case.facts:
-            yield document.facts(ruletest.snapshot_of(case), __version__)
+            yield document.facts(rules.snapshot_of(case), __version__)
     for text in reports[::9]:
         yield document.facts(complete(read_text(text)), __version__)
     for text in records:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import ruletest
+from gpudoctor.app.commands import rules
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.plan import Plan, PlanStep
@@ -53,7 +53,7 @@ HOSTILE = (
 def extension(name: str) -> Plan:
     """The plan for an extension of that name, which was built for another torch."""
     case = next(case for case in cases("ext.abi") if case.name == "the wheel's tag names another torch")
-    snapshot = ruletest.snapshot_of(case)
+    snapshot = rules.snapshot_of(case)
     rows: Any = tuple({**row, "name": Known(name, "its metadata")} for row in snapshot.rows("extension"))  # type: ignore[union-attr]
     return plan.plan_for(diagnosed(replace(snapshot, groups={**snapshot.groups, "extension": rows})), ("ext.abi",))
 

@@ -18,10 +18,9 @@ import pytest
 from gpudoctor.app import pipeline, reading
 from gpudoctor.app.arguments.options import FORMS
 from gpudoctor.app.commands.reports import rendered
-from gpudoctor.core.diagnosis import Diagnosis, from_json
+from gpudoctor.core.diagnosis import Diagnosis, Kept, from_json
 from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.fleet import Fleet
-from gpudoctor.core.history import Kept
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
 from gpudoctor.diagnosis.expect import writing

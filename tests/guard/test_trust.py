@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.app.commands import rules
 from gpudoctor.core import files, shipped, state
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import expect, pages, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
-from gpudoctor.diagnosis.rulebook import skeleton
 from gpudoctor.fixes.site import state_folder
 from tests.diagnosis.history.test_shelf import diagnosis
 from tests.diagnosis.test_rules_new import fill
@@ -34,7 +34,7 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     page = folder / "driver/driver.beta.toml"
     page.parent.mkdir(parents=True)
-    page.write_text(fill(skeleton.page("driver.beta")), "utf-8")
+    page.write_text(fill(rules.page("driver.beta")), "utf-8")
     return folder
 
 

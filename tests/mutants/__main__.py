@@ -189,7 +189,9 @@ def likely(file: str) -> list[str]:
         re.escape(".".join(one.parts)) for one in (Path(place.stem), place.with_suffix(""), place.parent)
     )
     said = re.compile(rf"\b{module}\b|\bfrom {folder} import [^\n]*\b{stem}\b|\b{stem}\.(?:py|toml)\b|[\"']{stem}[\"']")
-    of_pages = re.compile(r"\bruletest\b|\brules test\b" if place.parts[0] == "rules" else rf"\b{folder}\b")
+    of_pages = re.compile(
+        r"\bcommands(?:\.| import )rules\b|\brules test\b" if place.parts[0] == "rules" else rf"\b{folder}\b"
+    )
     topics = {part.strip("_").removesuffix("s") for part in place.parts[1:-1]}
     scores = {
         name: 100 * (place.stem.strip("_") in name)

@@ -16,7 +16,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import libcuda
 from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
-from gpudoctor.target.waiting import seconds_to_wake
+from gpudoctor.target.protocol import seconds_to_wake
 from tests import needs
 from tests.probes import nvml_machine
 from tests.probes.nvml_machine import why

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from gpudoctor.target.waiting import STILL, Waiting, Work, work_of
+from gpudoctor.target.protocol import STILL, Waiting, Work, work_of
 
 
 class World:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.commands.exits import INTERRUPTED, OF_VERDICT, SOUND, stopping
 from gpudoctor.app.commands.reports import shared
+from gpudoctor.app.output import INTERRUPTED, OF_VERDICT, SOUND, stopping
 from gpudoctor.kernels import specs
 from gpudoctor.views import bench as view
 from gpudoctor.views._terminal import style_of

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.app.commands.exits import exit_code
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
+from gpudoctor.app.output import exit_code
 from gpudoctor.views.progress import progress_on
 
 if TYPE_CHECKING:

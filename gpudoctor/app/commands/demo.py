@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import demos, output
-from gpudoctor.app.commands.exits import SOUND, exit_code
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.commands.screens import demand_interface
+from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core import streams
 from gpudoctor.core.errors import UsageError
 

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.app.commands.exits import SOUND
 from gpudoctor.app.commands.read import snapshots_in
+from gpudoctor.app.output import SOUND
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.expect import reading

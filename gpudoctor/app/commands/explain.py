@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor import probes
-from gpudoctor.app.commands.exits import SOUND
+from gpudoctor.app.output import SOUND
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.diagnosis import rulebook

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands import running
-from gpudoctor.app.commands.exits import BROKEN, SOUND, UNKNOWN
 from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.commands.running import run_plan, settle_unfinished, undo_run
+from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo

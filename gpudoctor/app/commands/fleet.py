@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import interactive, output, pipeline, reading
-from gpudoctor.app.commands.exits import exit_code
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.commands.screens import demand_interface, run_interface
+from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import asking
 from gpudoctor.cluster.fleet.asking import FleetQuery
 from gpudoctor.cluster.fleet.fold import FleetFold

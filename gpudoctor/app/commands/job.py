@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import live, output
-from gpudoctor.app.commands.exits import exit_code
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
+from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.running import judging
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread

@@ -1,23 +1,34 @@
-"""What is kept of this machine: its facts (``snapshot``), its checks (``history``)."""
+"""What is kept of this machine: its facts (``snapshot``), its checks (``history``); and what differs (``diff``)."""
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.app import output, pipeline
-from gpudoctor.app.commands.exits import SOUND
+from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.reports import shared
+from gpudoctor.app.output import DIFFERENT, SOUND
 from gpudoctor.core.about import __version__
-from gpudoctor.core.errors import UsageError
-from gpudoctor.diagnosis.history import Shelf, of_this_machine
+from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.compare import compare
+from gpudoctor.diagnosis.history import Run, Shelf, interpreter_mark, of_this_machine
+from gpudoctor.readers import read_file
+from gpudoctor.target.local import Local
+from gpudoctor.views import diff as diff_view
 from gpudoctor.views import document
-from gpudoctor.views import history as view
+from gpudoctor.views import history as history_view
 from gpudoctor.views._terminal import style_of
 from gpudoctor.views.progress import progress_on
 
 if TYPE_CHECKING:
     import argparse
+
+    from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.diagnosis.rulebook import Rulebook
 
 
 def snapshot(options: argparse.Namespace) -> int:
@@ -34,9 +45,9 @@ def history(options: argparse.Namespace) -> int:
     shelf = kept_runs()
     runs, folder = shared(([run.summary() for run in shelf.everything()], str(shelf.folder)), options)
     if options.json:
-        print(view.document(runs, folder))
+        print(history_view.document(runs, folder))
     else:
-        print(view.render(runs, folder, style_of(sys.stdout)))
+        print(history_view.render(runs, folder, style_of(sys.stdout)))
     return SOUND
 
 
@@ -46,3 +57,94 @@ def kept_runs() -> Shelf:
     if shelf is None:
         raise UsageError("no run is kept: GPUDOCTOR_HISTORY is off, or others can write to the folder of the runs")
     return shelf
+
+
+# ---- ``diff`` ----
+
+_NOW = "this machine now"
+
+
+def diff(options: argparse.Namespace) -> int:
+    """``gpudoctor diff``: compare two files, or one or a kept run with this machine; 0 if equal, 1 if different."""
+    _check_options(options)
+    book = rulebook.load(options.rules)
+    given = [name for name in (options.a, options.b) if name is not None]
+    if len(given) == 2:
+        names = given
+        a, b = (_diagnosis_of(name, book) for name in given)
+    else:
+        run = _run_for(options, given)
+        names = [f"run {run.id}" if run else given[0], _NOW]
+        a = _diagnosis_of_run(run, book) if run else _diagnosis_of(given[0], book)
+        b = _now(options, run)
+        _warn_of_other_python(run, b)
+    difference, sides = shared((compare(a, b), (names[0], names[1])), options)
+    if options.json:
+        print(diff_view.document(difference))
+    else:
+        print(diff_view.render(difference, sides, style_of(sys.stdout)))
+    return SOUND if difference.equal else DIFFERENT
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for sides or options that do not go together."""
+    kept = "--last-good" if options.last_good else "--last" if options.last else ""
+    if kept and options.a is not None:
+        raise UsageError(f"{kept} stands for A, and B is this machine now: leave {options.a} out")
+    if not kept and options.a is None:
+        raise UsageError(
+            "diff needs A and B, or A alone to compare with now, or --last-good: gpudoctor diff --last-good"
+        )
+    if options.b is not None and (options.level or options.python):
+        raise UsageError("--level and --python are of this machine now: leave B out, or them")
+    if [options.a, options.b].count("-") == 2:
+        raise UsageError("-: standard input can be read only once")
+
+
+def _run_for(options: argparse.Namespace, sides: list[str]) -> Run | None:
+    """The kept run to compare with; None where side A is a file. Raises UsageError where no such run is kept."""
+    if sides:
+        return _run_named(sides[0])
+
+    shelf = kept_runs()
+    runs = shelf.runs()
+    run = next(iter(runs), None) if options.last else shelf.last_good(Local("quick", options.python).python)
+    if run is None:
+        what = "no check of this machine is kept" if not runs else f"none of the {len(runs)} kept checks was good"
+        raise UsageError(f"{what} in {shelf.folder}; gpudoctor history lists them, gpudoctor check makes one")
+    return run
+
+
+def _run_named(name: str) -> Run | None:
+    """The kept run of that id; None if it does not look like an id, or a file has that name."""
+    if not re.fullmatch(r"\d{8}(?:-\d{1,6}(?:-\d{1,3})?)?", name) or Path(name).exists():
+        return None
+    return kept_runs().named(name)
+
+
+def _diagnosis_of(name: str, book: Rulebook) -> Diagnosis:
+    """The diagnosis of a file or a kept run, by the current rules."""
+    if run := _run_named(name):
+        return _diagnosis_of_run(run, book)
+    return pipeline.diagnose(reading.snapshot_of(read_file(name), name), book)
+
+
+def _diagnosis_of_run(run: Run, book: Rulebook) -> Diagnosis:
+    """The diagnosis of a kept run; raises DocumentError if its facts do not fit the current catalogue."""
+    snapshot = run.snapshot()
+    for misfit in catalog().misfits(snapshot):
+        raise DocumentError(f"run {run.id} was kept by another gpudoctor: {misfit}")
+    return pipeline.diagnose(snapshot, book)
+
+
+def _now(options: argparse.Namespace, run: Run | None) -> Diagnosis:
+    """Diagnose this machine, at the level of the run it is compared with, but deep only if asked for."""
+    as_then = run.level if run and run.level in ("quick", "standard") else "standard"
+    with progress_on(sys.stderr) as progress:
+        return pipeline.check(options.level or as_then, options.python, options.rules, progress)
+
+
+def _warn_of_other_python(run: Run | None, now: Diagnosis) -> None:
+    """Warn on standard error if the run examined another Python than this one."""
+    if run and run.mark != interpreter_mark(now.snapshot.target.python):
+        print(f"gpudoctor: run {run.id} was of another Python: its torch is not this one", file=sys.stderr)

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.app.commands.exits import SOUND, holding_sigterm
 from gpudoctor.app.commands.reports import rendered, shared
+from gpudoctor.app.output import SOUND, holding_sigterm
 from gpudoctor.cluster.job.options import JobOptions
 from gpudoctor.cluster.job.run import Checked, run
 from gpudoctor.core.errors import UsageError

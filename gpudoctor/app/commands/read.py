@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline, reading
-from gpudoctor.app.commands.exits import BROKEN, SOUND, UNKNOWN, exit_code
 from gpudoctor.app.commands.reports import machine_of, rendered, shared, stream_of
+from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN, exit_code
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import merge_snapshots, read_file

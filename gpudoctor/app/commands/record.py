@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.app.commands.exits import SOUND, exit_code
 from gpudoctor.app.hiding.ledger import Ledger
 from gpudoctor.app.hiding.numbers import Addresses, Numbers
 from gpudoctor.app.hiding.places import ACCOUNTS
+from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.document import without_empty
 from gpudoctor.core.fact import listed, text_of

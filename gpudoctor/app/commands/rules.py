@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from gpudoctor.app import output, ruletest
-from gpudoctor.app.commands.exits import BROKEN, SOUND
-from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.rulebook import skeleton
+from gpudoctor.app import output
+from gpudoctor.app.output import BROKEN, SOUND
+from gpudoctor.core.diagnosis import Finding, Unjudged
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, value_from_json
+from gpudoctor.core.rule import LAYERS, Case, Rule, SetupCase
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis.judge import evidence_alone, judge_rule, new_evaluator
+from gpudoctor.diagnosis.judge.cures import setup_options
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.rulebook.check import BLANK, is_id
+from gpudoctor.diagnosis.rulebook.compiled import setup_cases
+from gpudoctor.diagnosis.rulebook.compiling import stale
+from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
+from gpudoctor.readers import read_text
 from gpudoctor.views import explain
 
 if TYPE_CHECKING:
@@ -23,14 +39,314 @@ def rules_list(options: argparse.Namespace) -> int:
 
 def rules_test(options: argparse.Namespace) -> int:
     """``gpudoctor rules test``: run the cases of rule pages; 1 if any fails."""
-    failures = ruletest.run(options.places)
+    failures = run(options.places)
     print(failures.report)
     return BROKEN if failures.count else SOUND
 
 
 def rules_new(options: argparse.Namespace) -> int:
     """``gpudoctor rules new``: write a new rule page to fill in, and print what to do next; exit code 0."""
-    path = skeleton.place(options.id, options.layer, options.folder, rulebook.load().rules)
-    output.put_new(skeleton.page(options.id), path)
-    print(skeleton.next_steps(path, options.folder))
+    path = place(options.id, options.layer, options.folder, rulebook.load().rules)
+    output.put_new(page(options.id), path)
+    print(next_steps(path, options.folder))
     return SOUND
+
+
+# ---- A new page to fill in ----
+
+_PAGE = """\
+# What to look for, what to say of it, how it is cured, and the cases that prove it. Every blank begins {blank} and the
+# page is refused while one is left. `gpudoctor explain driver.missing` shows a finished page, `gpudoctor explain
+# driver.version` what a fact means and which rules read it.
+
+id = "{id}"
+title = "{blank} the problem as a heading, without values"
+
+# error: GPU work stops or comes out wrong. warning: it costs speed, or will bite later. info: worth knowing.
+# Sound machines must give no error: in doubt, a warning.
+severity = "warning"
+
+# cause, or symptom: what has a cause elsewhere and is shown under it.
+role = "cause"
+
+# How often it is behind reports that look like it: common, usual or rare. Of equal guesses the commoner comes first.
+# prevalence = "rare"
+
+# Other rules whose findings are mere consequences of this one: ["torch.cuda-unavailable"]
+explains = []
+
+# To judge each GPU (or each row of another group) by itself:
+# each = "gpu"
+
+# Otherwise, where it is about some GPUs, ports, ranks or hosts and not the whole machine: which.
+# subjects = ["[g for g in gpu if g.utilization > 90]"]
+
+# A name for what the page asks or says more than once, for its conditions and its sentences:
+# let.busy = "[g.index for g in gpu if g.utilization > 90]"
+
+# All must hold; one that is false settles it. A fact that nobody could read leaves the page unjudged, never passed; one
+# that is known not to be there makes every comparison false (ask absent(x) or present(x)).
+# Versions are ordered only so: version(driver.version) < "550.54". Rows: any(g.mig for g in gpu).
+# A line of the log or paste: says(text, 'a pattern').
+when = ["{blank} a condition over facts"]
+
+# Any one that holds: never found, whatever else is seen.
+unless = []
+
+# Where the cause is known in several ways: a line each, of which one must hold beside `when` (which may then be left
+# out). Each that holds adds what it `says` to the sentence; the first that does may give a whole `finding` or a
+# `confidence` in place of the page's.
+# proof = [
+#   {{ when = ["gpu.count == 0"], finding = "No GPU is left" }},
+#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
+# ]
+
+# What else is known to hold, and proves nothing, is added likewise, or to `why` (of = "why"). No `if` in a sentence.
+# detail = [
+#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
+# ]
+
+# Where `when` is but one of several ways to come true, so that its being false says nothing against the signs:
+# several = true
+
+# What is, with the values that clash: "driver.version is read so: {{driver.version}}, and {{gpu.count | some}} GPUs".
+finding = "{blank} the sentence to say, with facts in braces"
+
+why = "{blank} what follows from it, and why: two or three calm sentences"
+misses = "{blank} what this page will not catch, and what it may take for it"
+sources = ["{blank} where this is documented; for a number, with the date it was read"]
+
+# A command whose output would settle it, where it is not certain.
+# confirm = "nvidia-smi -q"
+
+# Machine-printed text that speaks for it (regular expression; case does not matter). conclusive: proof by itself.
+# suggestive: a second sign must agree, or the sign's own `when` hold.
+# [[sign]]
+# match = 'the words (?P<what>\\w+) failed'
+# weight = "suggestive"
+# finding = "The words of {{what}} failed"
+
+[[fix]]
+title = "{blank} what to do, in a few words"
+# A command is a list of words, never a shell line. needs: root, reboot, network, downtime. touches: nothing,
+# environment, system, hardware. `text` says what a person should know, or do where there is no command.
+steps = [
+  {{ text = "{blank} what to do first", needs = [], touches = "nothing" }},
+  # {{ argv = ["systemctl", "restart", "some-service"], needs = ["root"], touches = "system" }},
+]
+# undo = "the command that takes it back"
+
+# Three cases at least. Facts are values, {{ absent = "why" }} (known not to be there) or {{ unread = "why" }} (could
+# not look); rows are lists: gpu = [{{ name = "NVIDIA L4" }}]. In place of facts, or beside them, what somebody pasted:
+# report = '''the paste'''
+
+[[case]]
+name = "it fires"
+facts = {{ "{blank} a fact" = "{blank} its value where something is wrong" }}
+finds = "{blank} the finding's sentence, word for word"
+
+[[case]]
+name = "a near miss"
+facts = {{ "{blank} a fact" = "{blank} the nearest value that is still right" }}
+passes = true
+
+[[case]]
+name = "a fact is missing"
+facts = {{ "{blank} a fact" = {{ unread = "not asked" }} }}
+unjudged = "{blank} the fact's name"
+"""
+
+
+def page(rule_id: str) -> str:
+    """The text of a new page for that id, with blanks to fill in."""
+    return _PAGE.format(id=rule_id, blank=BLANK)
+
+
+def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) -> Path:
+    """The path of a new page under `folder`; raises `UsageError` for a bad or taken id, or an unclear layer.
+
+    `rules` are the shipped ones: they tell a topic's layer and which ids are taken.
+    """
+    if not is_id(rule_id):
+        raise UsageError(f"{rule_id!r} is no name for a rule: <topic>.<what-is>, in lower case, as in site.no-quota")
+    known = {rule.id: f"gpudoctor explain {rule.id} shows it" for rule in rules}
+    taken = known.get(rule_id) or next((str(path) for path in _pages_in(folder) if path.stem == rule_id), None)
+    if taken:
+        raise UsageError(f"there is a rule {rule_id} already: {taken}")
+    return folder / (layer or _layer(rule_id, rules)) / f"{rule_id}.toml"
+
+
+def _pages_in(folder: Path) -> Iterator[Path]:
+    """The pages under the folder; none where it does not exist."""
+    return folder.rglob("*.toml") if folder.is_dir() else iter(())
+
+
+def _layer(rule_id: str, rules: Sequence[Rule]) -> str:
+    """The layer of the id's topic; raises `UsageError` where it is not clear."""
+    topic = rule_id.partition(".")[0]
+    layers = {rule.layer for rule in rules if rule.id.partition(".")[0] == topic} or {topic} & set(LAYERS)
+    if len(layers) != 1:
+        raise UsageError(f"which layer does {rule_id} belong to? Say --layer, one of {', '.join(LAYERS)}")
+    return layers.pop()
+
+
+def next_steps(path: Path, folder: Path) -> str:
+    """Text with the commands to run after the page is filled in; `folder` is what ``--rules`` takes."""
+    ours = folder.resolve() == pages.home().resolve()
+    test = ["gpudoctor", "rules", "test"] + ([] if ours else [str(folder)])
+    check = ["gpudoctor", "check"] + ([] if ours else ["--rules", str(folder)])
+    intro = f"{path} is written. Fill in its blanks, which begin {BLANK!r}, then type:"
+    return "\n".join([intro, *(f"  $ {shlex.join(words)}" for words in (test, check))])
+
+
+# ---- The cases that pages carry: each is judged by its own rule, and must say what the page says ----
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The report of `gpudoctor rules test`, and the number of failed cases."""
+
+    report: str
+    count: int
+
+
+def run(places: Sequence[Path] = ()) -> Failures:
+    """Run every case on those pages (none: all that ship), and list stale translations, which are no failures.
+
+    `places` are folders and files. Raises `RuleError` on a broken page or translation, `UsageError` where there is no
+    page.
+    """
+    home = pages.home().resolve()
+    if gone := [place for place in places if not place.exists()]:
+        raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
+    book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
+    rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
+    cures = _setup_cases(places)
+    cases = [case for place in places or [home] for case in rulebook.cases(place) if (case.scope, case.rule) in rules]
+    wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
+    lines = [f"{_case_location(case, cases)}: {problem}" for case, problem in wrong]
+    refused = [(case, problem) for case in cures if (problem := setup_failure(case))]
+    lines += [f"setup {case.page}: case {case.name!r}: {problem}" for case, problem in refused]
+    pages_tested = len({(case.scope, case.rule) for case in cases} | {("setup", case.page) for case in cures})
+    for place in places or [home]:
+        lines += stale(place)
+    if not cases and not cures:
+        raise UsageError(f"{' '.join(map(str, places))}: no rule page is there; pages are DIR/<layer>/<id>.toml")
+    failed = len(wrong) + len(refused)
+    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
+    return Failures("\n".join(lines), failed)
+
+
+def _setup_cases(places: Sequence[Path]) -> list[SetupCase]:
+    """The cases of the shipped setup pages that are among `places`; all of them without places."""
+    named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
+    own = pages.home().resolve() / SETUP
+    return [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
+
+
+def _case_location(case: Case, cases: Sequence[Case]) -> str:
+    """Page, line and name of a case, for messages."""
+    position = [other for other in cases if other.origin == case.origin].index(case)
+    return str(Spot(case.origin).entry("case", position).called(f"case {case.name!r}"))
+
+
+def setup_failure(case: SetupCase) -> str | None:
+    """What a setup page's case gets wrong, None where it holds.
+
+    It tests the title of the first fix, its first command, and that the commands of `has` follow in order.
+    """
+    snapshot = _snapshot(case.name, case.facts)
+    fixes = [fix for _, fix in setup_options(case.page, snapshot, new_evaluator(snapshot))]
+    title = fixes[0].title if fixes else ""
+    if title != case.offers:
+        return f"should offer {case.offers or 'nothing'!r}, offers {title or 'nothing'!r}"
+    commands = [step.argv for step in fixes[0].steps if step.argv] if fixes else []
+    first = commands[0] if commands else ()
+    if case.argv and first != case.argv:
+        return f"should begin with {shlex.join(case.argv)!r}, begins with {shlex.join(first)!r}"
+    rest = iter(commands)
+    missing = next((command for command in case.has if command not in rest), None)
+    return f"should run {shlex.join(missing)!r}, runs {'; '.join(map(shlex.join, commands))!r}" if missing else None
+
+
+def failure(case: Case, rule: Rule) -> str | None:
+    """What is wrong with the case, None where it holds. A finding's evidence is checked, too; that the rule matched no
+    message counts as unjudged only in a case that expects unjudged, else as passing.
+    """
+    snapshot = snapshot_of(case)
+    outcomes = judge_rule(rule, snapshot)
+    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+    if case.finds is not None:
+        if case.finds not in [finding.title for finding in findings]:
+            reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
+            return f"should find {case.finds!r}, said {reported[0]!r}"
+        return _evidence_problem(findings, rule, snapshot)
+    pending = [item for item in pending if case.unjudged is not None or item.reason is not Reason.NO_MESSAGE]
+    if case.passes and (findings or pending):
+        reported = [finding.title for finding in findings] or [f"not judged: {item.because}" for item in pending]
+        return f"should pass, said {reported[0]!r}"
+    if case.unjudged is not None and (findings or not any(case.unjudged in item.because for item in pending)):
+        reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
+        return f"should be unjudged because of {case.unjudged}, said {reported[0]!r}"
+    return None
+
+
+def _evidence_problem(findings: list[Finding], rule: Rule, snapshot: Snapshot) -> str | None:
+    """What is wrong with the findings' evidence: it must exist, and alone give the same finding; None if right."""
+    for finding in findings:
+        if not finding.evidence:
+            return "the finding has no evidence"
+        alone = evidence_alone(finding, snapshot)
+        again = [item for item in judge_rule(rule, alone) if isinstance(item, Finding)]
+        if finding.title not in [item.title for item in again]:
+            return f"its evidence alone does not give {finding.title!r} but {again[0].title if again else 'nothing'!r}"
+        if finding.confidence not in [item.confidence for item in again]:
+            return f"its evidence alone gives confidence {again[0].confidence}, not {finding.confidence}"
+    return None
+
+
+def snapshot_of(case: Case) -> Snapshot:
+    """The snapshot that the case's report or facts describe, with derived facts added."""
+    if case.report:
+        read = read_text(case.report, case.name)
+        facts, groups = _facts(case.facts)
+        return complete(Snapshot(read.target, {**read.facts, **facts}, {**read.groups, **groups}))
+    return _snapshot(case.name, case.facts, "fleet" if case.scope == "cluster" else "local")
+
+
+def _snapshot(name: str, raw: Mapping[str, object], kind: str = "local") -> Snapshot:
+    """A snapshot of the case's facts as written in TOML, with derived facts added."""
+    facts, groups = _facts(raw)
+    return complete(Snapshot(Target(kind, name), facts, groups))
+
+
+def _facts(raw: Mapping[str, object]) -> tuple[dict[str, Fact], dict[str, Rows]]:
+    """The case's TOML table as facts (names with a dot) and groups of rows (lists, or text as one row a line)."""
+    facts: dict[str, Fact] = {}
+    groups: dict[str, Rows] = {}
+    for name, entry in raw.items():
+        if "." in name:
+            facts[name] = _fact(entry)
+        elif isinstance(entry, list):
+            groups[name] = tuple(_row(item) for item in entry)
+        elif isinstance(entry, str):
+            groups[name] = tuple({"line": Known(line, "case")} for line in entry.splitlines())
+        else:
+            groups[name] = cast(Rows, _fact(entry))
+    return facts, groups
+
+
+def _row(entry: Mapping[str, object]) -> Row:
+    """A TOML table as a row of facts by column."""
+    return {column: _fact(value) for column, value in entry.items()}
+
+
+def _fact(entry: object) -> Fact:
+    """A TOML value as a fact: ``{absent = why}``, ``{unread = why}``, anything else is known."""
+    if isinstance(entry, Mapping):
+        if "absent" in entry:
+            return Absent(str(entry["absent"]))
+        if "unread" in entry:
+            return Unread(str(entry["unread"]))
+    return Known(value_from_json(entry), "case")

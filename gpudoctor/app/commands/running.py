@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.commands.exits import BROKEN, INTERRUPTED, SOUND, stopping
+from gpudoctor.app.output import BROKEN, INTERRUPTED, SOUND, stopping
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.fixes import records, undo
 from gpudoctor.fixes.apply import apply

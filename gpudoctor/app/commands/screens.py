@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import interactive, pipeline
-from gpudoctor.app.commands.exits import SOUND, UNKNOWN, exit_code
+from gpudoctor.app.output import SOUND, UNKNOWN, exit_code
 from gpudoctor.core import shipped, streams
 from gpudoctor.core.errors import ExtraError, UsageError
 

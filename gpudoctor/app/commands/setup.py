@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.commands.exits import BROKEN, SOUND
 from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.commands.running import run_plan, settle_unfinished
+from gpudoctor.app.output import BROKEN, SOUND
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace

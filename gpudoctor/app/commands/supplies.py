@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
-from gpudoctor.app.commands.exits import SOUND
+from gpudoctor.app.output import SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import ExtraError, UsageError

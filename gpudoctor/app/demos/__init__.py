@@ -9,16 +9,19 @@ from __future__ import annotations
 import difflib
 import gzip
 import json
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gpudoctor.app import interactive, pipeline
-from gpudoctor.app.demos import playing
-from gpudoctor.core import fleet, measurement, shipped
+from gpudoctor.core import fleet, measurement, sample, shipped
 from gpudoctor.core.diagnosis import Diagnosis, Verdict
-from gpudoctor.core.errors import UsageError
+from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.plan import Change, Plan, PlanStep
+from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State, Stop
+from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record, from_json
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpudoctor.views.tui.work import Work
+
 
 LONGEST = 1.5
 """Seconds that the answers of a recorded machine take in all: enough to be seen arriving."""
@@ -71,7 +75,7 @@ class Demo:
         """The work with the live samples, measurements, fleet and fix run that were recorded, if any."""
         files = {entry.name for entry in self._folder.iterdir()}
         if "live.json.gz" in files:
-            work = replace(work, live=lambda hear: playing.live_from_json(self._document("live.json.gz")).play(hear))
+            work = replace(work, live=lambda hear: live_from_json(self._document("live.json.gz")).play(hear))
         if "kernels.json.gz" in files:
             work = replace(work, measured=lambda: measurement.from_json(self._document("kernels.json.gz")))
         if "cluster.json.gz" in files:
@@ -80,7 +84,7 @@ class Demo:
 
     def _with_recorded_run(self, work: Work) -> Work:
         """The work whose plan is played from the recorded run instead of being run."""
-        run, plan = playing.run_from_json(self._document("run.json"), self.pace), work.plan
+        run, plan = run_from_json(self._document("run.json"), self.pace), work.plan
         assert plan
         return replace(
             work,
@@ -155,3 +159,227 @@ class _PacedRecord(Recorded):
         wanted = max((_SECONDS[name] for name in names & _SECONDS.keys()), default=_OTHER_SECONDS) * self._pace
         time.sleep(max(0.0, min(wanted, self._ends - time.monotonic())))
         return super().run(argv, timeout, env, stdin, limit, silence, watch)
+
+
+# ---- What is played: live samples and a run ----
+
+RUN_SCHEMA = "gpudoctor-recorded-run/1"
+_LOOK = 0.1
+"""Seconds between two looks at what the user wants."""
+Tell = Callable[[Run], None]
+Wants = Callable[[], Stop]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStep:
+    """A recorded step: what it printed and when, in seconds from its start, and how it ended."""
+
+    argv: tuple[str, ...] = ()
+    verify: str = ""
+    seconds: float = 0.0
+    status: int = 0
+    prints: tuple[tuple[float, str], ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    def of(self, step: PlanStep) -> bool:
+        """True if this is the record of that step: the same command or check."""
+        return (self.argv, self.verify) == (step.argv, step.verify) and bool(self.argv or self.verify)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run, and the run that undid it. `pace` 0 plays both without waiting."""
+
+    steps: tuple[PlayedStep, ...]
+    back: tuple[PlayedStep, ...] = ()
+    before: tuple[str, ...] = ()
+    downloads_mib: float | None = None
+    pace: float = 1.0
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan with recorded downloads and changes; steps that were not recorded are marked as not runnable."""
+        if not any(played.of(step) for played in self.steps for step in plan.steps):
+            return plan
+        return replace(
+            plan,
+            before=self.before,
+            downloads_mib=self.downloads_mib,
+            steps=tuple(map(self._with_recorded_changes, plan.steps)),
+        )
+
+    def _with_recorded_changes(self, step: PlanStep) -> PlanStep:
+        """The step with its recorded changes; not runnable if it was not recorded."""
+        played = next((played for played in self.steps if played.of(step)), None)
+        if not played:
+            return replace(step, hindrance="not in the recording")
+        return replace(step, hindrance="", changes=step.changes if played.status else played.changes)
+
+    def apply(self, plan: Plan, report: Tell, wants: Wants) -> Run:
+        """Play the chosen steps and return the run; `report` gets it after each event, `wants` may stop it."""
+        return self._play(Run.of(plan, _run_id(), _now()), self.steps, report, wants)
+
+    def undo(self, run: Run, report: Tell, wants: Wants) -> Run:
+        """Play the recorded run that undid `run`, and return it."""
+        steps = tuple(
+            PlanStep(str(number), f"{played.argv[2]} {played.argv[3]}", played.argv, changes=played.changes)
+            for number, played in enumerate(self.back, 1)
+        )
+        back = Plan(f"undo {run.plan.title}", run.plan.machine, steps, environment=run.plan.environment)
+        return self._play(Run.of(back, _run_id(), _now(), undoes=run.id), self.back, report, wants)
+
+    def _play(self, run: Run, record: tuple[PlayedStep, ...], report: Tell, wants: Wants) -> Run:
+        """Play the plan's steps from `record` until one fails or the user stops; the finished run."""
+
+        def apply_event(event: Event) -> None:
+            """Apply the event to the run, and report it."""
+            nonlocal run
+            run = run.after(event)
+            report(run)
+
+        for step in run.plan.chosen:
+            played = next((played for played in record if played.of(step)), None)
+            if played is None or wants() != "go on":
+                break
+            apply_event(Began(step.id))
+            completed = self._prints(step, played, apply_event, wants)
+            state: State = "stopped" if not completed else "failed" if played.status else "done"
+            if completed and step.verify:
+                still_found = not all(_was_done(run, item) for item in record if item.changes)
+                apply_event(Judged(step.id, step.verify, still_found))
+                state = "failed" if still_found else "done"
+            changed = tuple(_change_label(change) for change in played.changes) if state != "stopped" else ()
+            apply_event(Ended(step.id, state, played.seconds, played.status if step.argv else None, changed))
+            if state != "done":
+                break
+        return run.ended()
+
+    def _prints(self, step: PlanStep, played: PlayedStep, apply_event: Callable[[Event], None], wants: Wants) -> bool:
+        """Wait and print as recorded; False if the user stopped it."""
+        began = time.monotonic()
+        for moment, text in (*played.prints, (played.seconds, "")):
+            while (left := began + moment * self.pace - time.monotonic()) > 0:
+                if wants() == "now":
+                    return False
+                time.sleep(min(left, _LOOK))
+            if text:
+                apply_event(Printed(step.id, text))
+        return True
+
+
+def _was_done(run: Run, played: PlayedStep) -> bool:
+    """True if that step was done in this run, or is not part of it."""
+    return any(
+        played.of(step) and ran.state == "done" for step, ran in zip(run.plan.steps, run.steps, strict=True)
+    ) or not any(played.of(step) for step in run.plan.steps)
+
+
+def _change_label(change: Change) -> str:
+    """``torch 2.8 → 2.9``, with words for installed or removed packages."""
+    return f"{change.name} {change.before or 'not installed'} → {change.after or 'removed'}"
+
+
+def _run_id() -> str:
+    """The current time (UTC) as a run's id: ``20261121-093000``."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+
+
+def _now() -> str:
+    """The current time (UTC) in ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def run_from_json(raw: object, pace: float = 1.0) -> Recording:
+    """A recorded run from its parsed JSON; raises `DocumentError` if it is malformed."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        if document["schema"] != RUN_SCHEMA:
+            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {RUN_SCHEMA}")
+        return Recording(
+            steps=tuple(_step_from_json(item) for item in document["steps"]),
+            back=tuple(_step_from_json(item) for item in document.get("back", ())),
+            before=tuple(document.get("before", ())),
+            downloads_mib=document.get("downloads_mib"),
+            pace=pace,
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not a whole recorded run: {type(error).__name__} {error}") from error
+
+
+def _step_from_json(raw: Mapping[str, Any]) -> PlayedStep:
+    """A recorded step from its parsed JSON; raises KeyError, TypeError or ValueError if it is malformed."""
+    return PlayedStep(
+        argv=tuple(raw.get("argv", ())),
+        verify=raw.get("verify", ""),
+        seconds=float(raw["seconds"]),
+        status=int(raw.get("status", 0)),
+        prints=tuple((float(moment), str(text)) for moment, text in raw.get("prints", ())),
+        changes=tuple(Change(*change) for change in raw.get("changes", ())),
+    )
+
+
+# ---- The GPUs of a recorded machine at work ----
+# What lies before it is opened at once, then on in the record's own time.
+
+LIVE_SCHEMA = "gpudoctor-recorded-live/1"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGpus:
+    """Recorded GPU samples: for each changing field a row a moment, with one value for each GPU.
+
+    Moments are `every` seconds apart; after the last one, those from number `again` on are repeated.
+    """
+
+    gpus: tuple[GPU, ...]
+    series: Mapping[str, Sequence[Sequence[float | None]]]
+    every: float
+    again: int
+
+    def __len__(self) -> int:
+        return min(map(len, self.series.values()))
+
+    def at(self, number: int) -> Sample:
+        """The sample of moment `number`, counted from 0, repeating without end."""
+        count = len(self)
+        place = number if number < count else self.again + (number - count) % (count - self.again)
+        gpus = (gpu if gpu.error else self._gpu(gpu, row, place) for row, gpu in enumerate(self.gpus))
+        return Sample(number * self.every, tuple(gpus))
+
+    def _gpu(self, gpu: GPU, row: int, place: int) -> GPU:
+        """The GPU at column `row` with the values of moment `place`."""
+        numbers: dict[str, Any] = {name: rows[place][row] for name, rows in self.series.items()}
+        return replace(gpu, **numbers)
+
+    def play(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
+        """Call `on_sample` with all recorded samples at once, then in real time, until the result is called."""
+        ended = threading.Event()
+
+        def run() -> None:
+            """Pass all samples on, waiting only after the recorded ones."""
+            number = 0
+            while not ended.is_set():
+                on_sample(self.at(number))
+                number += 1
+                if number >= len(self):
+                    ended.wait(self.every)
+
+        threading.Thread(target=run, name="recorded GPUs", daemon=True).start()
+        return ended.set
+
+
+def live_from_json(raw: object) -> RecordedGpus:
+    """Recorded GPU samples from their parsed JSON; raises `DocumentError` if it is malformed."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        if document["schema"] != LIVE_SCHEMA:
+            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {LIVE_SCHEMA}")
+        gpus = sample.from_json(document["first"]).gpus
+        series = {str(name): rows for name, rows in document["series"].items() if name in sample.NUMBERS}
+        watched = RecordedGpus(gpus, series, float(document["every"]), int(document["again"]))
+        if not series or not 0 <= watched.again < len(watched) or watched.every <= 0:
+            raise ValueError("nothing to play again")
+        if any(len(row) != len(gpus) for rows in series.values() for row in rows):
+            raise ValueError(f"a moment that is not of {len(gpus)} GPUs")
+        return watched
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not a whole record of GPUs at work: {type(error).__name__} {error}") from error

@@ -19,10 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpudoctor.cluster.job.door import Door
 from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.results import UNKNOWN
-from gpudoctor.cluster.job.wire import GoneError, Line, Message
+from gpudoctor.cluster.job.wire import Door, GoneError, Line, Message
 from gpudoctor.cluster.links.lines import is_tag, nonce, tag
 from gpudoctor.core.about import __version__
 

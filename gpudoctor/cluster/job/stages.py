@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.cluster.job import collectives
+from gpudoctor.cluster.job import local
 from gpudoctor.cluster.job.meeting import SILENT, TERMINATED, Guest, Meeting
 from gpudoctor.cluster.job.options import Limits
 from gpudoctor.cluster.job.pairing import rounds
@@ -106,8 +106,8 @@ class Stages:
         """Run collectives over all ranks and record the results."""
         self._tell("collectives over all ranks")
         shut = any(not link.works for link in self.found.links)
-        found = collectives.run_collective(self.meeting, self._level, self._limits.collective, shut)
-        self.found.collective = collectives.rows(found)
+        found = local.run_collective(self.meeting, self._level, self._limits.collective, shut)
+        self.found.collective = local.rows(found)
 
 
 # ---- Whose clock is away from the others', by comparisons of two at a time ----

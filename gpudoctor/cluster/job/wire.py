@@ -7,14 +7,22 @@ only short lines are read. Nothing is ever unpickled.
 from __future__ import annotations
 
 import contextlib
+import errno
+import ipaddress
 import json
 import socket
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.lines import ForgedError, Seal, seals
+from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
+from gpudoctor.core.errors import UsageError
+from gpudoctor.target.network import is_address, resolve
 
 _MOST, _MOST_UNPROVEN = 8 << 20, 4096
 """Bytes of a line, and of all that is said before the other side is known to be of our job."""
@@ -137,3 +145,147 @@ class Line:
     def drop(self) -> None:
         """Reset the connection; pending data is discarded, so that nothing lingers on the port."""
         tcp.hang_up(self.socket)
+
+
+# ---- Where the hub listens: the job's own port, and some of ours should that one be closed to somebody ----
+# Only at the addresses that MASTER_ADDR leads to on rank 0, which are those that the other ranks come to. At all
+# addresses where these cannot be told: a name that leads to no address of this machine (a load balancer or a service
+# of Kubernetes), or to a loopback, as Debian has it for the machine's own name, while others see another address.
+
+_RESOLVING = 2.0
+"""Seconds for MASTER_ADDR."""
+
+
+def addresses(place: Place) -> tuple[str, ...]:
+    """Local addresses that MASTER_ADDR resolves to; empty if none is local, or only a loopback not named as such."""
+    found = resolve(place.master, _RESOLVING).addresses if place.master else ()
+    own = tuple(address for address in found if _is_local_address(address))
+    named = is_address(place.master) or place.master == "localhost"
+    return own if named or not all(ipaddress.ip_address(address).is_loopback for address in own) else ()
+
+
+def _is_local_address(address: str) -> bool:
+    """True if a socket can be bound to the address on this machine."""
+    try:
+        family, kind, protocol, _, where = literal_address_info(address, 0)
+        with socket.socket(family, kind, protocol) as sock:
+            sock.bind(where)
+    except OSError:
+        return False
+    return True
+
+
+class Door:
+    """The hub's listening sockets, on each port at the given addresses (all addresses if there are none).
+    `taken` lists ports in use by another program; a port that cannot be bound for another reason raises `UsageError`.
+    """
+
+    def __init__(self, ports: Sequence[int], at: Sequence[str] = ()) -> None:
+        """Open the sockets; raises `UsageError` for a port that cannot be bound, unless another program has it."""
+        self.sockets: list[socket.socket] = []
+        self.taken: list[int] = []
+        for port in ports:
+            try:
+                everywhere = _bound_socket(port)
+                if not at:
+                    self._listen(everywhere)
+                    continue
+                everywhere.close()
+                for address in at:
+                    self._listen(_bound_socket(port, address))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    self.close()
+                    raise UsageError(f"cannot listen on port {port}: {error.strerror}") from error
+                self.taken.append(port)
+
+    @property
+    def own_address(self) -> tuple[str, int]:
+        """(address, port) at which a process on this machine can connect; port 0 if nothing listens."""
+        if not self.sockets:
+            return "", 0
+        address, port = self.sockets[0].getsockname()[:2]
+        return {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}.get(address, address), port
+
+    def _listen(self, sock: socket.socket) -> None:
+        """Listen on the socket and keep it; it is closed if that fails."""
+        try:
+            sock.listen(4096)
+        except OSError:
+            sock.close()
+            raise
+        self.sockets.append(sock)
+
+    def close(self) -> None:
+        """Close all listening sockets, so that the job can use its port."""
+        for sock in self.sockets:
+            sock.close()
+        self.sockets.clear()
+
+
+def _bound_socket(port: int, address: str = "") -> socket.socket:
+    """TCP socket bound to the port: at the address, or at all of them (IPv6 and IPv4). `OSError` if it is in use."""
+    both = not address and socket.has_dualstack_ipv6()
+    family, where = socket.AF_INET6 if both else socket.AF_INET, ("", port)
+    if address:
+        family, _, _, _, where = literal_address_info(address, port)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both))
+        limit_segments(sock, SMALL)  # announce and send small segments only
+        sock.bind(where)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+# ---- Who listens on a port of this machine ----
+# From /proc, which tells the process only to its owner and to root.
+
+_LISTEN = "0A"
+
+
+def port_holder(port: int) -> str:
+    """The process that listens on a local TCP port, ``python (pid 4711)``; ``another program`` if it cannot be read."""
+    inodes = set(_listening_inodes(port))
+    for pid in _pids():
+        for target in _open_file_targets(pid):
+            if target.startswith("socket:[") and target[8:-1] in inodes:
+                return f"{_process_name(pid)} (pid {pid})"
+    return "another program"
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    """Inodes of sockets that listen on the TCP port, from /proc/net/tcp and tcp6."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
+                    yield columns[9]
+
+
+def _pids() -> list[str]:
+    """Ids of all processes, as text, from /proc; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return [folder.name for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+    return []
+
+
+def _open_file_targets(pid: str) -> Iterator[str]:
+    """Link targets of a process's open files (``socket:[123]``); unreadable ones are left out."""
+    with contextlib.suppress(OSError):
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(file.readlink())
+
+
+def _process_name(pid: str) -> str:
+    """Command name of a process from /proc; ``a program`` if it cannot be read."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "a program"

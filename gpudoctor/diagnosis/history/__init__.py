@@ -23,12 +23,11 @@ from typing import Any
 
 from gpudoctor.core import files, state
 from gpudoctor.core import snapshot as snapshots
-from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, Kept
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import frozen
-from gpudoctor.core.history import Kept
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 

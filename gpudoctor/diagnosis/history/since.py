@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
-from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Since
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, known, listed, text_of, value_of
 from gpudoctor.core.frozen import field, frozen, replace
-from gpudoctor.core.history import Since
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.history import Run, Shelf, Worked, interpreter_mark

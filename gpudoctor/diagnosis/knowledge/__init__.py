@@ -19,8 +19,7 @@ from gpudoctor.diagnosis.knowledge import archs, builds, drivers, gpus, printed_
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, is_open
 from gpudoctor.diagnosis.knowledge.drivers import driver_cuda
 from gpudoctor.diagnosis.knowledge.implied_rates import imply_load_columns, imply_rates
-from gpudoctor.diagnosis.knowledge.implied_results import imply_results
-from gpudoctor.diagnosis.knowledge.implied_torch import imply_torch
+from gpudoctor.diagnosis.knowledge.implied_results import imply_results, imply_torch
 
 _CALLABLE = (
     drivers.driver_floor,

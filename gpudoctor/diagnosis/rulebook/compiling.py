@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,28 @@ from gpudoctor.diagnosis import pages
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge import table_reach
 from gpudoctor.diagnosis.rulebook.check import check_page, check_setup, refuse_blanks
-from gpudoctor.diagnosis.rulebook.compiled import setup_cases_on, setup_page
-from gpudoctor.diagnosis.rulebook.expressions import check_names, read_page
+from gpudoctor.diagnosis.rulebook.compiled import (
+    LISTED,
+    SENTENCES,
+    Raw,
+    Slot,
+    digest,
+    page_sentences,
+    setup_cases_on,
+    setup_page,
+)
+from gpudoctor.diagnosis.rulebook.expressions import _HOLE, LetNames, Names, check_names, names_in, read_page
 from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines, needles
-from gpudoctor.diagnosis.rulebook.page import SETUP, Spot, cases_on, origin_of, page_files, rule_of
-from gpudoctor.diagnosis.rulebook.translation import checked_translations
+from gpudoctor.diagnosis.rulebook.page import (
+    SETUP,
+    Spot,
+    cases_on,
+    origin_of,
+    page_files,
+    refuse_unknown_keys,
+    rule_of,
+    texts,
+)
 
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
@@ -73,6 +90,107 @@ def checked_setups(folder: Path) -> list[dict[str, Any]]:
         checked.append({**raw, "origin": f"{SETUP}/{path.name}"})
     return checked
 
+
+# ---- Translations, checked against their pages ----
+# A translation has the words alone, in the order of the page: ``title``, ``finding``, ``why``, ``misses``, ``confirm``,
+# ``proofs``, ``details`` and ``signs`` (their sentences, each once) and a ``[[fix]]`` for each, with ``title``,
+# ``steps`` (the texts of those that have one) and ``undo``; of a shared cure the texts under ``[step]`` as well. A
+# ``confirm`` or ``undo`` that is a command alone may be left out. ``of`` is the digest of the words that were
+# translated: where these have changed since, the page is English until somebody has looked at it again.
+
+_OPTIONAL = ("confirm", "undo")
+
+
+def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
+    """The up-to-date translations under `folder`, by origin: digest and sentences by the English ones.
+
+    Raises `RuleError` for one that does not fit its page.
+    """
+    return {
+        origin: {"of": raw["of"], "said": sentences}
+        for origin, _, raw, sentences in _read_translations(folder, language)
+        if sentences
+    }
+
+
+def stale(folder: Path) -> list[str]:
+    """Messages for the translations under `folder` whose pages have changed since."""
+    return [
+        f"{language}/{origin}: its page has changed, and is shown in English until this says the same again,"
+        f' with of = "{digest(page)}"'
+        for language in OTHERS
+        for origin, page, _, sentences in _read_translations(folder, language)
+        if not sentences
+    ]
+
+
+def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, Raw, dict[str, str]]]:
+    """Origin, page, translation and its sentences, none where it is stale; raises `RuleError`."""
+    there = folder / language
+    for path in sorted(there.rglob("*.toml")):
+        origin = path.relative_to(there).as_posix()
+        original = folder / origin
+        if not original.is_file():
+            raise RuleError(f"{path}: there is no page {original} that it could translate")
+        page, raw = read_page(original), pages.toml(path)
+        raw = LetNames(page, Spot(original)).spelled_out(raw)
+        if not isinstance(raw.get("of"), str):
+            raise RuleError(f'{path}: of = "{digest(page)}" is missing: the digest of the words that it translates')
+        yield origin, page, raw, _match_sentences(page, raw, path) if raw["of"] == digest(page) else {}
+
+
+def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
+    """Every sentence of a translation, by the same positions; raises `RuleError` for an unknown key."""
+    page = Spot(path)
+    refuse_unknown_keys(raw, f"of {' '.join(LISTED)} step fix {' '.join(SENTENCES)}", page)
+    yield from (((key,), raw[key]) for key in SENTENCES if key in raw)
+    for name in LISTED:
+        yield from (((name, at), text) for at, text in enumerate(texts(raw, name, page)))
+    yield from ((("step", name), text) for name, text in raw.get("step", {}).items())
+    for at, fix in enumerate(raw.get("fix", ())):
+        refuse_unknown_keys(fix, "title steps undo", page.entry("fix", at))
+        yield from ((("fix", at, key), fix[key]) for key in ("title", "undo") if key in fix)
+        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(texts(fix, "steps", page)))
+
+
+def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
+    """The translation of each sentence of the page; raises `RuleError` where one is missing or reads other facts."""
+    translated = dict(_translated_sentences(raw, path))
+    sentences = {}
+    for slot, english in page_sentences(page):
+        where = f"{path}: {' '.join(map(str, slot))}"
+        words = translated.pop(slot, english if slot[-1] in _OPTIONAL else "")
+        if not words:
+            raise RuleError(f"{where} is missing: {english}")
+        if words != english:  # a command that is left as it is may have braces of its own
+            _check_names(english, words, page.get("each", ""), where)
+        sentences[english] = words
+    if translated:
+        raise RuleError(f"{path}: the page has no {' '.join(map(str, next(iter(translated))))} to translate")
+    return sentences
+
+
+def _check_names(english: str, words: str, each: str, where: str) -> None:
+    """Raises `RuleError` where a translated sentence does not read the same facts as the original."""
+    theirs, ours = _names(english, each), _names(words, each)
+    if missing := sorted(theirs.facts - ours.facts):
+        raise RuleError(f"{where} does not say {missing[0]}, as its original does: {english}")
+    if odd := sorted(ours.facts - theirs.facts) or sorted(ours.others - theirs.others):
+        raise RuleError(f"{where} has {odd[0]}, which its original has not: {english}")
+
+
+def _names(template: str, each: str) -> Names:
+    """The names in the template's holes; what a sign's pattern captures counts as a fact."""
+    holes = [hole.partition("|")[0].strip() for hole in _HOLE.findall(template)]
+    parts = [names_in(hole, each) for hole in holes]
+    captured = frozenset(hole for hole in holes if hole.isidentifier())
+    others: frozenset[str] = frozenset()
+    return Names(
+        captured.union(*(part.facts for part in parts)), others.union(*(part.others for part in parts)) - captured
+    )
+
+
+# ---- The copies ----
 
 COPIES: Mapping[str, Callable[[Path], Any]] = {
     "rules": checked_pages,

@@ -24,9 +24,8 @@ from gpudoctor.core.language import say
 from gpudoctor.core.stack import Remedy
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import builds
-from gpudoctor.fixes.solver.driver import branches, parsed_driver, preferred_branch, ships
 from gpudoctor.fixes.solver.judging import compiles_first, fits, unserved_devices
-from gpudoctor.fixes.solver.machine import Machine, python_numbers_of
+from gpudoctor.fixes.solver.machine import Machine, branches, parsed_driver, preferred_branch, python_numbers_of, ships
 from gpudoctor.fixes.solver.specifiers import version
 from gpudoctor.fixes.solver.wants import Wants
 

@@ -14,8 +14,7 @@ from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import gpus
-from gpudoctor.fixes.solver.driver import newest_of
-from gpudoctor.fixes.solver.machine import device, python_tag
+from gpudoctor.fixes.solver.machine import device, newest_of, python_tag
 
 SOURCE = "as you said"
 _BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._cgroups import NO_LIMIT, folders
-from gpudoctor.probes._reading import text
+from gpudoctor.probes._reading import NO_LIMIT, folders, text
 from gpudoctor.target import Target
 
 _SOURCE = "sampled while it ran"

@@ -19,10 +19,11 @@ from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import listed, text_of
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import hints, marks, terminal, themes
+from gpudoctor.views.tui import marks, terminal, themes
 from gpudoctor.views.tui.base import BaseApp
 from gpudoctor.views.tui.screens.framed import FramedScreen
 from gpudoctor.views.tui.screens.help import KeysScreen
+from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES
 from gpudoctor.views.tui.words import summary
 
@@ -106,7 +107,7 @@ class Commands(Provider):
 
     def _key_commands(self) -> Iterator[Command]:
         """Commands for the keys of the screen below the palette."""
-        for hint in hints.hints_of(self.screen):
+        for hint in frame.hints_of(self.screen):
             name = hint.action.partition("(")[0].removeprefix("screen.")
             if not hint.moves and name not in _EXCLUDED_ACTIONS:
                 group, words = _NAME_BY_ACTION.get(name, ("do" if hint.everywhere else "here", hint.words))

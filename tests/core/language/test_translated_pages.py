@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.ruletest import snapshot_of
+from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.core import language
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.errors import RuleError
@@ -18,7 +18,7 @@ from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.expression import NOT_KNOWN
 from gpudoctor.diagnosis.judge import judge_rule
 from gpudoctor.diagnosis.rulebook.compiled import setups, translations
-from gpudoctor.diagnosis.rulebook.translation import stale
+from gpudoctor.diagnosis.rulebook.compiling import stale
 from gpudoctor.views._terminal import width
 from tests.conftest import Program
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.app import pipeline
-from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, Since
 from gpudoctor.core.fact import Absent, Fact, Known, Row
-from gpudoctor.core.history import Since
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog

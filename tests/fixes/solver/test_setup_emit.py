@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from gpudoctor.fixes.solver.environment import Environment
-from gpudoctor.fixes.solver.files import FILES
 from gpudoctor.fixes.solver.order import COMMANDS, Order
 from gpudoctor.fixes.solver.solution import Candidate, Package
+from gpudoctor.fixes.solver.stacks import FILES
 from tests import needs
 from tests.fixes.index import Index, alone
 from tests.fixes.wheels import Wheel

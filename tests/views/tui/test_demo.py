@@ -15,10 +15,9 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.app import cli, demos, pipeline
-from gpudoctor.app.commands.exits import MISUSE
-from gpudoctor.app.demos import Demo, playing
-from gpudoctor.app.demos.playing import RecordedGpus
+from gpudoctor.app.demos import Demo, RecordedGpus
 from gpudoctor.app.interactive import work_on
+from gpudoctor.app.output import MISUSE
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Unread
@@ -176,7 +175,7 @@ def test_without_a_terminal_the_names_are_said() -> None:
 
 
 def _watched() -> RecordedGpus:
-    return playing.live_from_json(json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz")))
+    return demos.live_from_json(json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz")))
 
 
 def test_playing_tells_the_past_at_once_and_ends_when_told() -> None:
@@ -208,7 +207,7 @@ def test_playing_tells_the_past_at_once_and_ends_when_told() -> None:
 def test_what_is_no_record_of_gpus_at_work_is_refused(change: dict[str, object]) -> None:
     document = json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz"))
     with pytest.raises(DocumentError):
-        playing.live_from_json({**document, **change})
+        demos.live_from_json({**document, **change})
 
 
 async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: Opened) -> None:
@@ -332,8 +331,8 @@ async def answered(pilot: Pilot[None]) -> None:
 
 
 def test_stopping_and_ending_are_heard_while_it_plays() -> None:
-    recording = playing.Recording(
-        (playing.PlayedStep(("a",), seconds=0.0), playing.PlayedStep(("b",), seconds=30.0, prints=((0.0, "hello\n"),)))
+    recording = demos.Recording(
+        (demos.PlayedStep(("a",), seconds=0.0), demos.PlayedStep(("b",), seconds=30.0, prints=((0.0, "hello\n"),)))
     )
     plan = demo_plan("a", "b", "a")
     told: list[Run] = []
@@ -348,10 +347,10 @@ def demo_plan(*commands: str) -> Plan:
     return Plan("x", "node", steps)
 
 
-@pytest.mark.parametrize("raw", [None, {}, {"schema": "other"}, {"schema": playing.RUN_SCHEMA, "steps": [{}]}])
+@pytest.mark.parametrize("raw", [None, {}, {"schema": "other"}, {"schema": demos.RUN_SCHEMA, "steps": [{}]}])
 def test_what_is_no_recorded_run_is_refused(raw: object) -> None:
     with pytest.raises(DocumentError):
-        playing.run_from_json(raw)
+        demos.run_from_json(raw)
 
 
 @pytest.mark.parametrize("name", PLAYED)

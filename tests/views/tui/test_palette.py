@@ -6,7 +6,7 @@ from textual.binding import Binding
 from textual.command import CommandPalette, DiscoveryHit, Hit
 from textual.pilot import Pilot
 
-from gpudoctor.views.tui import hints, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import Commands, DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.help import KeysScreen
@@ -82,7 +82,7 @@ async def test_typed_and_chosen_it_is_done(opened: Opened) -> None:
 async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
     for size in (NARROW, WIDE):
         async with opened(told_of("too-old-b200"), size) as pilot:
-            wanted = hints.hints_of(pilot.app.screen)
+            wanted = frame.hints_of(pilot.app.screen)
             await pilot.press("question_mark")
             await pilot.pause()
             assert isinstance(pilot.app.screen, KeysScreen)

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from gpudoctor.app import cli, serving
-from gpudoctor.app.commands.exits import MISUSE
+from gpudoctor.app.output import MISUSE
 from gpudoctor.core.errors import UsageError
 
 _LONG = 120.0

@@ -11,8 +11,9 @@ from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
-from gpudoctor.views.tui import hints, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import NARROW, Keys, Line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, Prose, plain
 from gpudoctor.views.tui.work import error_text, run_in_thread
@@ -43,7 +44,7 @@ class KeysScreen(ModalScreen[None]):
 
     def __init__(self, screen: Screen[Any], title: str) -> None:
         super().__init__()
-        self._hints = hints.hints_of(screen)
+        self._hints = frame.hints_of(screen)
         self._title = title
 
     def compose(self) -> ComposeResult:
@@ -74,7 +75,7 @@ def _prose(blocks: Iterable[Block]) -> Prose:
     return prose
 
 
-def _hint_blocks(title: str, hints_: Sequence[hints.Hint]) -> Iterator[Block]:
+def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
     """A heading and a line for each key; those that open screens are one line, those that move come last."""
     yield Block(Content.styled(title, "bold underline"))
     screens = [hint.keys[0] for hint in hints_ if hint.action.startswith("open(")]

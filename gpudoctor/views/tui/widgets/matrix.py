@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable, one_line
-from gpudoctor.views.tui.hints import MOVES
+from gpudoctor.views.tui.widgets.frame import MOVES
 
 Level = Literal["good", "info", "low", "bad", "unread", "none"]
 

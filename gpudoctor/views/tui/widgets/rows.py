@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable
-from gpudoctor.views.tui.hints import MOVES
+from gpudoctor.views.tui.widgets.frame import MOVES
 
 if TYPE_CHECKING:
     from typing_extensions import Self
