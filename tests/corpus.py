@@ -1,14 +1,17 @@
-"""Messages as machines print them, by the cause they name: ``tests/readers/messages/*.txt``.
+"""Messages and outputs as machines print them: ``tests/readers/messages/*.txt`` and ``tests/readers/pairs/*.toml``.
 
-A line ``== cause`` (or ``== sound``) starts a block; the lines below are the paste.
+In messages a line ``== cause`` (or ``== sound``) starts a block; the lines below are the paste.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core.diagnosis import Finding
+from gpudoctor.core.document import parse_toml
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
 from tests.needs import REPOSITORY
@@ -27,3 +30,22 @@ def blocks(name: str) -> list[tuple[str, str]]:
 def findings(text: str) -> list[Finding]:
     """What the whole path says of a paste, errors and warnings."""
     return [finding for finding in diagnose(read_text(text), BOOK).findings if finding.severity != "info"]
+
+
+def pairs() -> list[dict[str, Any]]:
+    """Each sound output, with what makes it a sick one; see ``tests/readers/test_pairs.py``."""
+    return [
+        {**pair, "name": f"{path.stem}: {pair['name']}"}
+        for path in sorted((REPOSITORY / "tests/readers/pairs").glob("*.toml"))
+        for pair in parse_toml(path.read_text("utf-8"))["pair"]
+    ]
+
+
+def sick_texts(pair: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each sick output of a pair, and what is to be found in it."""
+    for sick in pair.get("sick", ()):
+        text = pair["sound"]
+        for old, new in sick["change"]:
+            assert old in text, (old, "is not in the text")
+            text = text.replace(old, new)
+        yield text, sick

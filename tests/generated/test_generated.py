@@ -128,10 +128,11 @@ pytestmark = pytest.mark.full
 MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = (
+    *("run.", "run_gpu.", "job.", "rank.", "rank_group."),
     *("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.", "request.", "failure."),
-    *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing"),
+    *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing", "p2p.direct_gbps"),
 )
-"""What only a job, a cluster or a program prints, which no machine has by itself."""
+"""What only a job, a cluster or a program prints or does, which no machine has by itself."""
 
 
 @pytest.fixture(scope="module")

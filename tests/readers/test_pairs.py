@@ -12,17 +12,12 @@ import pytest
 
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core.diagnosis import Finding
-from gpudoctor.core.document import parse_toml
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
-from tests.needs import REPOSITORY
+from tests.corpus import pairs, sick_texts
 
 BOOK = rulebook.load()
-PAIRS: list[dict[str, Any]] = [
-    {**pair, "name": f"{path.stem}: {pair['name']}"}
-    for path in sorted((REPOSITORY / "tests/readers/pairs").glob("*.toml"))
-    for pair in parse_toml(path.read_text("utf-8"))["pair"]
-]
+PAIRS = pairs()
 DRESSED = (
     lambda text: text.replace("\n", "\r\n"),
     lambda text: f"{text}\n{text}",
@@ -46,11 +41,7 @@ def _findings(text: str) -> list[Finding]:
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair["name"])
 def test_a_pair(pair: dict[str, Any]) -> None:
     assert [(finding.id, finding.title) for finding in _findings(pair["sound"])] == []
-    for sick in pair.get("sick", ()):
-        text = pair["sound"]
-        for old, new in sick["change"]:
-            assert old in text, (old, "is not in the text")
-            text = text.replace(old, new)
+    for text, sick in sick_texts(pair):
         first = next(iter(_findings(text)), None)
         assert first, (sick["change"], "draws no finding")
         assert (first.id, first.confidence in ("certain", "likely")) == (sick["finds"], True), first

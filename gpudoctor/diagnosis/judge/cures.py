@@ -88,7 +88,7 @@ def _doubt(conditions: Sequence[str], facts: Facts, evaluator: Evaluator) -> int
 
 
 def _filled_fix(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None) -> Fix | None:
-    """The fix with its holes filled; None where a word of a command is not known.
+    """The fix with its holes filled; None where a word of a command is not known, or none of its steps applies.
 
     A step whose words would not be a safe command becomes text that says so.
     """
@@ -111,7 +111,7 @@ def _filled_fix(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None
         return replace(raw, argv=argv, text=text, makes=known, when=())
 
     steps = tuple(filled_step(raw) for raw in fix.steps if all_hold(raw.when, evaluator) is True)
-    if any(NOT_KNOWN in word for item in steps for word in item.argv):
+    if (fix.steps and not steps) or any(NOT_KNOWN in word for item in steps for word in item.argv):
         return None
     undo = filled(fix.undo)
     return Fix(filled(fix.title), steps, fix.when, "" if NOT_KNOWN in undo else undo)
