@@ -20,7 +20,8 @@ From Python::
 
 A fact is `Known` (with its source), `Absent` (known not to be there) or `Unread`:
 ``report.snapshot.get("driver.version")``, ``report.snapshot.rows("gpu")``. In a training script
-``gpudoctor.preflight()`` checks all ranks before the process group is made, and raises `NoGoError`.
+``gpudoctor.preflight()`` checks all ranks before the process group is made, and raises `NoGoError`;
+``with gpudoctor.watch():`` around the training watches it, and says at its end why it failed, or what it used.
 
 All names in ``__all__`` are stable inside major version 1, as are the JSON documents that ``gpudoctor schema``
 describes. Nothing is imported before it is used; torch never is.
@@ -33,7 +34,7 @@ from gpudoctor.core.about import __version__
 TYPE_CHECKING = False  # as that of typing, which --version has no need of
 if TYPE_CHECKING:
     from gpudoctor.app.api import Report, check, load, read
-    from gpudoctor.app.in_training import NoGoError, preflight
+    from gpudoctor.app.in_training import NoGoError, Watching, callback, preflight, watch
     from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
     from gpudoctor.core.errors import DoctorError, DocumentError, RuleError, UsageError
     from gpudoctor.core.fact import Absent, Known, Unread
@@ -57,16 +58,19 @@ __all__ = [
     "Unjudged",
     "Unread",
     "UsageError",
+    "Watching",
     "__version__",
+    "callback",
     "check",
     "load",
     "preflight",
     "read",
+    "watch",
 ]
 
 _HOMES = {
     "gpudoctor.app.api": ("Report", "check", "load", "read"),
-    "gpudoctor.app.in_training": ("NoGoError", "preflight"),
+    "gpudoctor.app.in_training": ("NoGoError", "Watching", "callback", "preflight", "watch"),
     "gpudoctor.core.diagnosis": ("Diagnosis", "Evidence", "Finding", "Unjudged"),
     "gpudoctor.core.errors": ("DoctorError", "DocumentError", "RuleError", "UsageError"),
     "gpudoctor.core.fact": ("Absent", "Known", "Unread"),

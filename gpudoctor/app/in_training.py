@@ -1,17 +1,35 @@
-"""The check from within a training script: ``gpudoctor.preflight()`` before the process group is made."""
+"""From within a training script: ``gpudoctor.preflight()`` before the process group is made, ``gpudoctor.watch()``."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import time
+import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpudoctor.app import pipeline
 from gpudoctor.cluster.job.options import JobOptions
 from gpudoctor.cluster.job.run import Checked, run
-from gpudoctor.core.errors import DoctorError
-from gpudoctor.views import text
+from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.views import account, text
+
+if sys.platform != "win32":
+    import resource
+
+    from gpudoctor.app.beside.concluding import Seen, conclude, word_of_end
+    from gpudoctor.app.beside.ranks import Ranks
+    from gpudoctor.app.beside.watching import Watch
+    from gpudoctor.target.beside.command import Ended
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from gpudoctor.core.diagnosis import Diagnosis
 
 
 class NoGoError(DoctorError):
@@ -60,3 +78,131 @@ def _environ() -> Mapping[str, str] | None:
     if group is None or not group.is_available() or not group.is_initialized():
         return None
     return {**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "True"}
+
+
+# ---- Watching a training from within ----
+
+
+class Watching:
+    """What ``gpudoctor run`` does beside a command, for the time of a ``with`` block: see `watch`."""
+
+    def __init__(self, rules: Sequence[Path] = ()) -> None:
+        self._rules = rules
+        self._began: tuple[float, float] | None = None
+        self.diagnosis: Diagnosis | None = None
+        """What was found, once it has ended."""
+
+    def __enter__(self) -> Watching:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(error)
+
+    def start(self) -> None:
+        """Begin to watch; nothing where it goes on already."""
+        if self._began or sys.platform == "win32":
+            return
+        self._began = (time.time(), _processor_seconds())
+        self._ranks = Ranks.here()
+        self._watch = Watch(os.getpid(), self._ranks)
+        self._watch.start()
+        if self._ranks:
+            self._ranks.begin(os.getpid())
+        atexit.register(self._at_exit)
+
+    def stop(self, error: BaseException | None = None) -> Diagnosis | None:
+        """End, judge, and write the account to standard error; `error` is the exception that ended the training.
+
+        Whatever fails here is told in a line, and raises nothing into the training.
+        """
+        if not self._began or sys.platform == "win32":
+            return None
+        (began, used), self._began = self._began, None
+        atexit.unregister(self._at_exit)
+        try:
+            self._watch.stop()
+            ended = _end_of(error, began, used)
+            kept = "".join(traceback.format_exception(error)).encode() if error and ended.code else b""
+            seen = Seen(sys.orig_argv, self._watch, kept, frozenset({"exception"}))
+            own = word_of_end(ended, self._ranks)
+            self.diagnosis = conclude(ended, seen, self._ranks, own, _write, self._rules)
+            if self._ranks:
+                self._ranks.leave()
+        except Exception as trouble:
+            print(f"gpudoctor: the training could not be judged: {trouble}"[:300], file=sys.stderr)
+        return self.diagnosis
+
+    def _at_exit(self) -> None:
+        """The interpreter ends before `stop` was called: by an exception that nobody handled, or by sys.exit."""
+        self.stop(getattr(sys, "last_value", None))
+
+
+def watch(rules: Sequence[Path] = ()) -> Watching:
+    """Watch this process while it trains: ``with gpudoctor.watch():`` around the training.
+
+    As ``gpudoctor run`` does it from outside: processes and their memory, cgroup, /dev/shm, disk, the kernel's log and
+    the GPUs; at the end an account on standard error, one for all ranks, with the cause of an exception where it is
+    known, or advice. `Watching.diagnosis` has it. A process that is killed gives no account: ``gpudoctor run`` does.
+    """
+    return Watching(rules)
+
+
+def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Path] = ()) -> Any:
+    """A callback that watches a training as `watch` does, for ``Trainer(callbacks=[...])`` of that framework.
+
+    Raises `UsageError` for another framework, `ImportError` where it is not installed.
+    """
+    watching = Watching(rules)
+    if framework == "transformers":
+        base = import_module("transformers").TrainerCallback
+
+        class OnTransformers(base):  # type: ignore[misc,valid-type] # of a package that need not be here
+            """Begins and ends with the training."""
+
+            def on_train_begin(self, *_: object, **__: object) -> None:
+                watching.start()
+
+            def on_train_end(self, *_: object, **__: object) -> None:
+                watching.stop()
+
+        return OnTransformers()
+    if framework == "lightning":
+        base = import_module("lightning.pytorch").Callback
+
+        class OnLightning(base):  # type: ignore[misc,valid-type] # of a package that need not be here
+            """Begins and ends with fit."""
+
+            def on_fit_start(self, *_: object) -> None:
+                watching.start()
+
+            def on_fit_end(self, *_: object) -> None:
+                watching.stop()
+
+            def on_exception(self, _trainer: object, _module: object, exception: BaseException) -> None:
+                watching.stop(exception)
+
+        return OnLightning()
+    raise UsageError(f"{framework}: transformers or lightning; with Accelerate: with gpudoctor.watch():")
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process and of the children that it waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _end_of(error: BaseException | None, began: float, used: float) -> Ended:
+    """The end of a training as that of a command: its exit code is what the exception would make of it."""
+    code = 1 if error else 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    seconds, peak = time.time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return Ended(os.getpid(), code, None, False, began, seconds, _processor_seconds() - used, peak, ())
+
+
+def _write(diagnosis: Diagnosis) -> None:
+    """Write the account to standard error."""
+    print(account.render(diagnosis, text.style_of(sys.stderr)), file=sys.stderr, flush=True)

@@ -20,7 +20,8 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     style = style or Style()
     snapshot = diagnosis.snapshot
     failed = snapshot.value("run.exit_code") != 0
-    colour = "red" if failed or diagnosis.findings else "green"
+    grave = failed or any(finding.severity != "info" for finding in diagnosis.findings)
+    colour = "red" if grave else "green"
     head = f"gpudoctor: {_rank(snapshot)}{_end(snapshot)}; {_found(diagnosis, failed)}"
     first, *rest = wrapped(head, hang=2)
     lines = [style.paint(first, "bold", colour), *rest, *_used(snapshot)]

@@ -20,7 +20,7 @@ from tests.views.tui.machines import diagnosis_of
 
 NAMES = """
 Absent Diagnosis DoctorError DocumentError Evidence Finding Fix Known NoGoError Report RuleError Snapshot Step Unjudged
-Unread UsageError __version__ check load preflight read
+Unread UsageError Watching __version__ callback check load preflight read watch
 """
 PASTE = "Nvidia driver version: 470.57.02\nGPU 0: NVIDIA GeForce RTX 5090\n"
 SCRIPT = """

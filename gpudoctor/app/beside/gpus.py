@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, Value
@@ -12,7 +12,29 @@ from gpudoctor.core.sample import GPU, Sample
 _SOURCE = "NVML, while it ran"
 _OFTEN = 0.1
 """Share of the looks in which a reason held the clocks down for it to be told."""
+_PROTECTS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"})
+"""Reasons of a GPU that is too hot or gets too little power; a power cap is usual at full load."""
+_WORKS = 5.0
+"""Percent of use from which on a GPU counts as working."""
 _AT_REST = frozenset({"gpu_idle", "sync_boost", "display_clock_setting"})
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean that is added to."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, total: float, count: int = 1) -> None:
+        """Add so many values with that sum."""
+        self.total += total
+        self.count += count
+
+    @property
+    def value(self) -> float | None:
+        """The mean; None of nothing."""
+        return self.total / self.count if self.count else None
 
 
 @dataclass(slots=True)
@@ -21,13 +43,19 @@ class _Use:
 
     last: GPU
     looks: int = 0
-    busy: float = 0.0
-    busy_looks: int = 0
+    busy: _Mean = field(default_factory=_Mean)
     memory_peak: float = 0.0
     power: float = 0.0
     power_looks: int = 0
     energy_ws: float = 0.0
     hottest: float | None = None
+    at_work: _Mean = field(default_factory=_Mean)
+    """Its use from the first to the last look in which it worked."""
+    resting: _Mean = field(default_factory=_Mean)
+    """Its use since it last worked."""
+    clock: _Mean = field(default_factory=_Mean)
+    slowed_by: Counter[str] = field(default_factory=Counter)
+    slowed_seconds: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
     first_counts: dict[str, float] = field(default_factory=dict)
     last_counts: dict[str, float] = field(default_factory=dict)
@@ -42,8 +70,10 @@ class _Use:
         self.last = gpu
         self.looks += 1
         if gpu.utilization is not None:
-            self.busy += gpu.utilization
-            self.busy_looks += 1
+            self._add_utilization(gpu.utilization, gpu.clock_mhz)
+        if slowed := _PROTECTS & set(gpu.throttle_reasons or ()):
+            self.slowed_by.update(slowed)
+            self.slowed_seconds += seconds
         self.memory_peak = max(self.memory_peak, gpu.memory_used_mib or 0.0)
         if gpu.power_w is not None:
             self.power += gpu.power_w
@@ -61,6 +91,17 @@ class _Use:
             self.pids.add(process.pid)
             name, most = self.others.get(process.pid, (process.name, 0))
             self.others[process.pid] = (name or process.name, max(most, process.memory_mib or 0))
+
+    def _add_utilization(self, busy: float, clock_mhz: float | None) -> None:
+        """Take in how busy it is: rests count where work comes after them."""
+        self.busy.add(busy)
+        if busy < _WORKS:
+            self.resting.add(busy, 1 if self.at_work.count else 0)
+            return
+        self.at_work.add(self.resting.total + busy, self.resting.count + 1)
+        self.resting = _Mean()
+        if clock_mhz is not None:
+            self.clock.add(clock_mhz)
 
     def gained(self, name: str) -> int | None:
         """What a counter of errors gained; None where it cannot be read."""
@@ -101,11 +142,33 @@ class GPUUse:
         if not self._uses:
             return Unread(self.trouble) if self.trouble else Absent("no GPU was seen while it ran")
         pids = frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own}
-        return tuple(_row(use, pids) for _, use in sorted(self._uses.items()))
+        uses = [use for _, use in sorted(self._uses.items())]
+        return tuple(_row(use, pids, _usual_clock(use, self._used(pids))) for use in uses)
+
+    def facts(self, own: Iterable[int]) -> dict[str, Fact]:
+        """The facts ``run.gpu_*`` over the GPUs that processes of the command were seen on."""
+        used = self._used(frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own})
+        busy = [value for use in used if (value := use.at_work.value) is not None]
+        filled = [100 * use.memory_peak / use.last.memory_mib for use in used if use.last.memory_mib]
+        unseen = Unread("no process of the command was seen on a GPU") if self._uses else Absent("no GPU was seen")
+        return {
+            "run.gpu_busy": Known(round(sum(busy) / len(busy)), _SOURCE) if busy else unseen,
+            "run.gpu_memory_share": Known(round(max(filled)), _SOURCE) if filled else unseen,
+        }
+
+    def _used(self, own: frozenset[int]) -> list[_Use]:
+        """The GPUs on which a process of the command was seen."""
+        return [use for use in self._uses.values() if use.pids & own]
 
 
-def _row(use: _Use, own: frozenset[int]) -> Row:
-    """The row of one GPU."""
+def _usual_clock(use: _Use, used: Sequence[_Use]) -> float | None:
+    """The median clock of the GPUs of its name that worked; None of fewer than three."""
+    alike = sorted(one.clock.value for one in used if one.clock.value and one.last.name == use.last.name)
+    return alike[len(alike) // 2] if len(alike) > 2 else None
+
+
+def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
+    """The row of one GPU; `usual` is the clock of those like it."""
     gpu = use.last
     others = {pid: entry for pid, entry in use.others.items() if pid not in own}
     held = [reason for reason, count in use.reasons.most_common() if count >= _OFTEN * use.looks]
@@ -115,7 +178,7 @@ def _row(use: _Use, own: frozenset[int]) -> Row:
         "uuid": _known(gpu.uuid),
         "address": _known(gpu.address),
         "used": Known(bool(use.pids & own), _SOURCE) if use.pids else Unread("NVML names no processes"),
-        "utilization": _known(use.busy / use.busy_looks if use.busy_looks else None, round),
+        "utilization": _known(use.busy.value, round),
         "memory_mib": _known(gpu.memory_mib, int),
         "memory_peak_mib": _known(use.memory_peak or None, int),
         "others_mib": Known(sum(most for _, most in others.values()), _SOURCE),
@@ -124,6 +187,10 @@ def _row(use: _Use, own: frozenset[int]) -> Row:
         "energy_wh": _known(use.energy_ws / 3600 if use.power_looks else None, lambda value: round(value, 2)),
         "temperature_c": _known(use.hottest),
         "held_down": Known(tuple(held), _SOURCE),
+        "slowed_by": Known(tuple(reason for reason, _ in use.slowed_by.most_common()), _SOURCE),
+        "slowed_seconds": Known(round(use.slowed_seconds), _SOURCE),
+        "clock_mhz": _known(use.clock.value, round),
+        "clock_share": _known(100 * use.clock.value / usual if use.clock.value and usual else None, round),
         "ecc_corrected": _known(use.gained("ecc_corrected")),
         "ecc_uncorrected": _known(use.gained("ecc_uncorrected")),
         "error": Known(gpu.error, _SOURCE) if gpu.error else Absent("it answered"),

@@ -22,6 +22,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import of_this_machine
 from gpudoctor.probes import Collection, host, kernel_log, limits
+from gpudoctor.probes._job import slurm
 from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
 from gpudoctor.target.local import Local
@@ -82,6 +83,11 @@ def judge(
 def was_asked(ended: Ended) -> bool:
     """Whether a signal came meanwhile that asks for the end."""
     return any(received.number in _ASKED_TO_END for received in ended.received)
+
+
+def end_by_slurm(environ: Mapping[str, str]) -> Fact:
+    """Why Slurm ended the job that we are in."""
+    return slurm.end_by_slurm(Local("quick"), environ)
 
 
 def read_output(kept: bytes) -> Snapshot | None:

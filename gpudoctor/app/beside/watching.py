@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
+from gpudoctor.target import child
 from gpudoctor.target.beside.command import is_within
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Watch:
     def __init__(self, pid: int, ranks: Ranks | None = None) -> None:
         self._pid = pid
         self._ranks = ranks
+        self._samples_gpus = not ranks or ranks.samples_gpus
         self._stop = threading.Event()
         self._tree: Tree | None = None
         self._around: Around | None = None
@@ -62,6 +64,12 @@ class Watch:
         if self._tree and self._tree.most:
             facts["run.memory_peak_mib"] = Known(self._tree.peak >> 20, "/proc, while it ran")
             facts["run.processes"] = Known(self._tree.most, "/proc, while it ran")
+            facts.update(self._tree.loading.facts())
+            own, processors = self._tree.loading.processors, number_of(facts.get("run.processors"))
+            if own and (processors is None or own < processors):
+                facts["run.processors"] = Known(float(own), "sched_getaffinity of a DataLoader worker")
+        if self._gpus and self._samples_gpus:
+            facts.update(self._gpus.facts(self._tree.pids if self._tree else ()))
         return facts
 
     @property
@@ -70,8 +78,8 @@ class Watch:
         groups: dict[str, Rows] = {}
         if self._tree:
             groups["run_process"] = self._tree.rows()
-        if self._ranks and not self._ranks.samples_gpus:
-            groups["run_gpu"] = Absent("another rank of this host watches the GPUs")
+        if not self._samples_gpus:
+            groups["run_gpu"] = Unread("another rank of this host watches the GPUs")
         elif self._gpus:
             groups["run_gpu"] = self._gpus.rows(self._tree.pids if self._tree else ())
         return groups
@@ -91,7 +99,7 @@ class Watch:
         from gpudoctor.target.local import Local
 
         began = time.monotonic()
-        self._tree = tree = Tree(self._pid)
+        self._tree = tree = Tree(self._pid, without=child.begun)
         tree.look()
         self._around = around = Around.here(Local("quick"), os.getcwd())  # noqa: PTH109 - as text
         pause = _FIRST
@@ -115,5 +123,5 @@ class Watch:
 
         ranks = self._ranks
         self._gpus = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()
-        if (not ranks or ranks.samples_gpus) and live.has_gpus():
+        if self._samples_gpus and live.has_gpus():
             self._end_gpus = live.watch(self._gpus.add, interval=_GPU_PAUSE)

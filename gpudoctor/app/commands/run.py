@@ -6,16 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
 from gpudoctor.core.errors import UsageError
-from gpudoctor.core.fact import Known
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
-    from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
+    from gpudoctor.app.beside.ranks import Ranks
     from gpudoctor.app.beside.watching import Watch
     from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
     from gpudoctor.target.beside.outputs import Outputs
@@ -52,14 +50,18 @@ def run(options: argparse.Namespace) -> int:
     if ranks:
         ranks.begin(command.pid)
     ended = command.wait()
-    own = _word_of_end(ranks, ended)
+    own = None
     try:
+        from gpudoctor.app.beside.concluding import Seen, conclude, word_of_end
+
+        own = word_of_end(ended, ranks)
         watch.stop()
         kept = outputs.end()
         command.release_signals()
-        _report(options, ended, watch, outputs.kept_from, kept, ranks, own)
+        seen = Seen(options.command, watch, kept, outputs.kept_from)
+        conclude(ended, seen, ranks, own, lambda judged: _write(options, judged), options.rules)
     except (KeyboardInterrupt, SystemExit):
-        if not ranks or not ranks.first(own, echo=False):
+        if not (ranks and own and ranks.first(own, echo=False)):
             _tell("gpudoctor: the command has ended; its diagnosis was cut off")
     except BaseException as error:  # what befalls us is no matter of the command
         _tell(f"gpudoctor: the command has ended, and could not be judged: {type(error).__name__}: {error}"[:300])
@@ -99,51 +101,6 @@ def _gate(options: argparse.Namespace) -> int:
     if report and preflight.returncode:
         _tell(report.decode("utf-8", "replace").rstrip())
     return preflight.returncode if preflight.returncode >= 0 else 128 - preflight.returncode
-
-
-def _word_of_end(ranks: Ranks | None, ended: Ended) -> End:
-    """How this rank ended, of which the others hear at once: some of them end by it."""
-    from gpudoctor.app.beside import judging
-
-    rank = ranks.place.rank if ranks else 0
-    own = End(rank, judging.end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
-    if ranks:
-        ranks.end(own)
-    return own
-
-
-def _report(
-    options: argparse.Namespace,
-    ended: Ended,
-    watch: Watch,
-    kept_from: frozenset[str],
-    kept: bytes,
-    ranks: Ranks | None,
-    own: End,
-) -> None:
-    """Judge, and write what was found; nothing where another rank has said it."""
-    from gpudoctor.app.beside import judging
-
-    printed = judging.read_output(kept) if own.failed else None
-    echo = printed.text("failure.echo") if printed else ""
-    own = replace(own, of_itself=not echo and not judging.was_asked(ended))
-    facts = {**watch.facts, "run.output_from": Known(tuple(sorted(kept_from)), "gpudoctor run")}
-    if not ranks:
-        facts.update(alone())
-        judged = judging.judge(ended, options.command, facts, watch.groups, printed, watch.alarming, options.rules)
-        _write(options, judged)
-        return
-    ranks.end(own)
-    first = ranks.first(own, bool(echo))
-    facts.update(ranks.facts(first, own))
-    judged = judging.judge(
-        *(ended, options.command, facts, watch.groups, printed, watch.alarming, options.rules),
-        by_another=not own.of_itself,
-    )
-    if ranks.speaks(own, first, bool(echo), judged):
-        _write(options, judged)
-    if first == own:
-        ranks.claim(FIRST)
 
 
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:

@@ -21,12 +21,13 @@ class Group:
     """The counters and limits of the control group that the command runs in, of either version.
 
     `folder` is its memory folder, `limiting` that of it or the parent whose limit is the least; empty where none is.
+    `pids` has the folders that count refused forks: its own and, since Linux 6.11, that of the limit.
     """
 
     folder: str = ""
     limiting: str = ""
     limit: int = 0
-    pids: str = ""
+    pids: tuple[str, ...] = ()
 
     @classmethod
     def of_this_process(cls, target: Target) -> Group:
@@ -42,15 +43,19 @@ class Group:
                 value = _number(target, f"{folder}/{name}")
                 if value is not None and value < NO_LIMIT and (not group.limit or value < group.limit):
                     group.limit, group.limiting = value, folder
-        group.pids = next((one for one in folders(listed, "pids") if _has(target, one, "pids.events")), "")
+        counting = [one for one in folders(listed, "pids") if _has(target, one, "pids.events")]
+        limits = {one: limit for one in counting if (limit := _number(target, f"{one}/pids.max")) is not None}
+        group.pids = tuple(dict.fromkeys((*counting[:1], *sorted(limits, key=lambda one: limits[one])[:1])))
         return group
 
     def counts(self, target: Target) -> dict[str, int]:
         """The counters by the names of the facts ``run.*``; those that cannot be read are left out."""
+        each = [_count(target, f"{folder}/pids.events", "max") for folder in self.pids]
+        refused = [count for count in each if count is not None]
         found = {
             "oom_kills": _count(target, f"{self.folder}/memory.events", "oom_kill"),
             "limit_reached": _count(target, f"{self.limiting}/memory.events", "max"),
-            "forks_refused": _count(target, f"{self.pids}/pids.events", "max"),
+            "forks_refused": sum(refused) if refused else None,
             "machine_kills": _count(target, "/proc/vmstat", "oom_kill"),
         }
         if self.folder and found["oom_kills"] is None:
@@ -66,6 +71,29 @@ class Group:
         used = _number(target, f"{self.limiting}/memory.current")
         return used if used is not None else _number(target, f"{self.limiting}/memory.usage_in_bytes")
 
+    def peak(self, target: Target) -> int | None:
+        """The most bytes that the limiting group has ever held; None where the kernel does not count that."""
+        if not self.limiting:
+            return None
+        peak = _number(target, f"{self.limiting}/memory.peak")
+        return peak if peak is not None else _number(target, f"{self.limiting}/memory.max_usage_in_bytes")
+
+
+def processors(target: Target) -> Fact:
+    """How many processors this process and what it starts may use: its affinity, and the quota of its cgroups."""
+    least = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 0)
+    source = "sched_getaffinity"
+    listed = text(target, "/proc/self/cgroup", 1 << 16)
+    for folder in folders(listed, "cpu") if isinstance(listed, str) else ():
+        quota = text(target, f"{folder}/cpu.max", 64)
+        if not isinstance(quota, str):
+            quota, period = (text(target, f"{folder}/cpu.cfs_{name}_us", 64) for name in ("quota", "period"))
+            quota = f"{quota} {period}"
+        match = re.match(r"(\d{1,15}) (\d{1,15})", quota)
+        if match and int(match[2]) and int(match[1]) / int(match[2]) < least:
+            least, source = int(match[1]) / int(match[2]), folder
+    return Known(round(least, 2), source) if least else Unread("the system does not tell")
+
 
 @dataclass(slots=True)
 class Around:
@@ -78,6 +106,7 @@ class Around:
     _before: dict[str, int] = field(default_factory=dict)
     _least: dict[str, int] = field(default_factory=dict)
     _most: int = 0
+    _peak_before: int | None = None
     _shm: int = 0
 
     @classmethod
@@ -85,7 +114,8 @@ class Around:
         """What is around a command that works in that folder."""
         group = Group.of_this_process(target)
         disk = _mount_of(target, folder)
-        return cls(target, group, disk, folder if isinstance(disk, Known) else "", group.counts(target))
+        where = folder if isinstance(disk, Known) else ""
+        return cls(target, group, disk, where, group.counts(target), _peak_before=group.peak(target))
 
     def look(self) -> None:
         """Look at all of it once."""
@@ -94,6 +124,9 @@ class Around:
         if match:
             self._lowest("machine_low_mib", int(match[1]) >> 10)
         self._most = max(self._most, (self.group.used(self.target) or 0) >> 20)
+        peak = self.group.peak(self.target)
+        if peak is not None and self._peak_before is not None and peak > self._peak_before:
+            self._most = max(self._most, peak >> 20)  # between two looks: it is of this run
         for name, path in (("shm_low_mib", _SHM), ("disk_low_mib", self._disk_path)):
             try:
                 total, free = self.target.space(path) if path else (0, -1)
@@ -116,6 +149,7 @@ class Around:
             **dict.fromkeys(("run.machine_low_mib", "run.shm_low_mib", "run.disk_low_mib"), nobody),
             **least,
             "run.disk": self.disk,
+            "run.processors": processors(self.target),
             "run.shm_mib": Known(self._shm, _SHM) if self._shm else nobody,
         }
         if isinstance(self.disk, Absent):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpudoctor.core.fact import Known, Row
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -14,6 +16,8 @@ _MOST = 4096
 """Processes that are followed: a job of more is known by the first of them."""
 _LISTED = 16
 _SOURCE = "/proc, while it ran"
+_WORKER = "pt_data_worker"
+"""What torch calls the workers of its DataLoader, since 2.7."""
 
 
 @dataclass(slots=True)
@@ -27,13 +31,86 @@ class Process:
     peak: int = 0
     cpu_seconds: float = 0.0
     alive: bool = True
+    parent: int = 0
+    fresh_cpu: float = 0.0
+    """Processor time since the look before; 0 at its first."""
+    wanted: float | None = None
+    """Seconds that its main thread ran or waited for a processor; None where nobody has asked."""
+    fresh_wanted: float | None = None
+    first: float = 0.0
+    last: float = 0.0
+    """When it was first and last seen, by the monotonic clock."""
+    cpu_before: float = 0.0
+    """Processor time that it had used when it was first seen."""
+
+    @property
+    def busy(self) -> float | None:
+        """Its share of one processor since it was first seen, in %; None where it was seen once."""
+        return 100 * (self.cpu_seconds - self.cpu_before) / (self.last - self.first) if self.last > self.first else None
+
+
+@dataclass(slots=True)
+class Loading:
+    """torch's DataLoader workers over all looks in which there were some, and the processes that they feed.
+
+    A process is at work while it runs or waits for a processor: on a machine that is full it is not idle.
+    """
+
+    most: int = 0
+    seconds: float = 0.0
+    worker_seconds: float = 0.0
+    """Seconds of all workers together."""
+    at_work: float = 0.0
+    cpu_seconds: float = 0.0
+    fed_seconds: float = 0.0
+    fed_at_work: float = 0.0
+    fed: frozenset[int] = frozenset()
+    processors: int = 0
+    """How many of the machine's they may run on; 0 where nobody has asked."""
+
+    def add(self, processes: Mapping[int, Process], seconds: float) -> None:
+        """Take in one look at all processes, so many seconds after the one before."""
+        workers = [process for process in processes.values() if process.name == _WORKER]
+        self.fed = frozenset(worker.parent for worker in workers)
+        known = [worker for worker in workers if worker.fresh_wanted is not None]
+        if not known:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            self.processors = self.processors or len(os.sched_getaffinity(known[0].pid))
+        self.most = max(self.most, len(workers))
+        self.seconds += seconds
+        self.worker_seconds += seconds * len(known)
+        self.at_work += sum(worker.fresh_wanted or 0.0 for worker in known)
+        self.cpu_seconds += sum(worker.fresh_cpu for worker in known)
+        for pid in self.fed & processes.keys():
+            if (wanted := processes[pid].fresh_wanted) is not None:
+                self.fed_seconds += seconds
+                self.fed_at_work += wanted
+
+    def facts(self) -> dict[str, Fact]:
+        """The facts ``run.loader_*``."""
+        if not self.most:
+            names = ("seconds", "busy", "processors", "fed_busy")
+            nobody = Absent("no worker of torch's DataLoader was seen")
+            return {"run.loader_workers": Known(0, _SOURCE), **{f"run.loader_{name}": nobody for name in names}}
+        return {
+            "run.loader_workers": Known(self.most, _SOURCE),
+            "run.loader_seconds": Known(round(self.seconds, 1), _SOURCE),
+            "run.loader_busy": Known(round(100 * self.at_work / self.worker_seconds), _SOURCE),
+            "run.loader_processors": Known(round(self.cpu_seconds / self.seconds, 2), _SOURCE),
+            "run.loader_fed_busy": Known(round(100 * self.fed_at_work / self.fed_seconds), _SOURCE)
+            if self.fed_seconds
+            else Unread("the process that they feed was not seen"),
+        }
 
 
 class Tree:
     """The processes of one command. One that was seen once stays its own, though its parent ends and it is adopted."""
 
-    def __init__(self, root: int, proc: str = "/proc") -> None:
+    def __init__(self, root: int, proc: str = "/proc", without: Collection[int] = ()) -> None:
+        """`without` are children that are not the command's, and may become more."""
         self._root = root
+        self._without = without
         self._proc = proc
         self._processes: dict[int, Process] = {}
         self._ended: list[Process] = []
@@ -42,6 +119,8 @@ class Tree:
         """The most bytes that they held together."""
         self.most = 0
         """The most processes at a time."""
+        self.loading = Loading()
+        self._looked = 0.0
 
     @property
     def pids(self) -> frozenset[int]:
@@ -50,8 +129,12 @@ class Tree:
 
     def look(self) -> None:
         """Look at all of them once."""
+        now = time.monotonic()
         for pid in self._found():
-            self._read(pid)
+            self._read(pid, now)
+        if self._looked:
+            self.loading.add(self._processes, now - self._looked)
+        self._looked = now
         for pid in [pid for pid, process in self._processes.items() if not process.alive]:
             self._ended.append(self._processes.pop(pid))
         del self._ended[:-_MOST]
@@ -68,6 +151,7 @@ class Tree:
                 "memory_mib": Known(process.peak >> 20, _SOURCE),
                 "last_mib": Known(process.memory >> 20, _SOURCE),
                 "cpu_seconds": Known(round(process.cpu_seconds, 2), _SOURCE),
+                "busy": Known(round(busy), _SOURCE) if (busy := process.busy) is not None else Unread("seen once"),
                 "outlived": Known(process.alive, _SOURCE),
             }
             for process in processes[:_LISTED]
@@ -79,7 +163,7 @@ class Tree:
         found = dict.fromkeys([self._root, *self._processes])
         queue = list(found)
         while queue and len(found) < _MOST:
-            fresh = [child for child in children(queue.pop()) if child not in found]
+            fresh = [child for child in children(queue.pop()) if child not in found and child not in self._without]
             found.update(dict.fromkeys(fresh))
             queue += fresh
         return list(found)
@@ -97,7 +181,12 @@ class Tree:
                 found.setdefault(int(fields[2]), []).append(int(name))
         return lambda pid: iter(found.get(pid, ()))
 
-    def _read(self, pid: int) -> None:
+    def _wanted(self, pid: int) -> float | None:
+        """Seconds that its main thread ran or waited for a processor; None where the kernel does not count them."""
+        numbers = first_bytes(f"{self._proc}/{pid}/schedstat").split()
+        return (int(numbers[0]) + int(numbers[1])) / 1e9 if len(numbers) > 1 else None
+
+    def _read(self, pid: int, now: float) -> None:
         """Read one process; one that is gone, or whose id is another's now, has ended."""
         fields = stat_fields(f"{self._proc}/{pid}/stat")
         known = self._processes.get(pid)
@@ -109,13 +198,21 @@ class Tree:
         if not known:
             if any(process.pid == pid and process.start == fields[20] for process in self._ended):
                 return
-            known = self._processes[pid] = Process(pid, fields[20])
+            known = self._processes[pid] = Process(pid, fields[20], first=now)
         sizes = first_bytes(f"{self._proc}/{pid}/statm").split()
         if len(sizes) > 2:
             known.memory = max(0, int(sizes[1]) - int(sizes[2])) * _PAGE
             known.peak = max(known.peak, known.memory)
         known.name = fields[0].decode("utf-8", "replace")
-        known.cpu_seconds = (int(fields[12]) + int(fields[13])) / _TICKS
+        known.parent, known.last = int(fields[2]), now
+        cpu_seconds = (int(fields[12]) + int(fields[13])) / _TICKS
+        known.cpu_before = known.cpu_before if now > known.first else cpu_seconds
+        known.fresh_cpu = cpu_seconds - known.cpu_seconds if now > known.first else 0.0
+        known.cpu_seconds = cpu_seconds
+        wanted = self._wanted(pid) if known.name == _WORKER or pid in self.loading.fed else None
+        both = wanted is not None and known.wanted is not None
+        known.fresh_wanted = wanted - known.wanted if both else None  # type: ignore[operator]
+        known.wanted = wanted
 
 
 def names(folder: str) -> list[str]:

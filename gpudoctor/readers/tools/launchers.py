@@ -17,6 +17,7 @@ FACTS = (
     fact("failure.host", "text", "its host"),
     fact("failure.end", "text", "how it ended: exit code 1, SIGKILL"),
     fact("failure.error", "text", "the exception that it printed last; absent where none is known to be its"),
+    fact("failure.slurm", "text", "why Slurm ended it: time limit, cancelled, pre-emption, node failure"),
     fact("failure.echo", "text", "words that tell of another rank's end, where these are the last of the text"),
 )
 
@@ -58,6 +59,11 @@ _SRUN = Pattern(
     r"^srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<end>Exited with exit code \d{1,3}|Killed"
     r"|Out Of Memory|Segmentation fault|Bus error|Illegal instruction|Floating point exception|Aborted)\b"
 )
+_SLURM = Pattern(
+    r"^slurmstepd[\w.-]{0,253}: error: \*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+"
+    r" DUE TO (TIME LIMIT|PREEMPTION|NODE FAILURE)"
+)
+_SLURM_WORDS = {"TIME LIMIT": "time limit", "PREEMPTION": "pre-emption", "NODE FAILURE": "node failure"}
 _MPIRUN_EXIT = Pattern(r"^\s*Process name: (?:\[\[\d+,\d+\],|\[\S+?@\d+,)(?P<rank>\d{1,7})\]")
 _MPIRUN_CODE = Pattern(r"^\s*Exit code:\s+(?P<code>\d{1,3})")
 _MPIRUN_SIGNAL = Pattern(
@@ -100,6 +106,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """The facts ``failure.*``: the launcher's word, unless that names a rank whose own words tell of another's end."""
     if echo := _echo_at_the_end(paste):
         yield "failure.echo", echo
+    for index, line in paste.having(" due to "):
+        if match := _SLURM.match(line):
+            yield "failure.slurm", Known(_SLURM_WORDS[match[1]], paste.use(index))
     first = _by_torchrun(paste) or _by_srun(paste) or _by_mpirun(paste)
     if not first:
         return

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpudoctor.target.beside.witness import Witness
@@ -176,20 +176,18 @@ class Command:
         while True:
             ended = self._collect()
             if ended:
+                while ended.code != 0 and (info := signal.sigtimedwait(PASSED_ON, _GROUP)):
+                    self._note(info)  # who signals a group may reach the command before us
                 if self._witness:
                     self._witness.dismiss()
-                return ended
+                return replace(ended, received=tuple(self._received))
             info = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LONGEST)
             if info and info.si_signo != signal.SIGCHLD:
                 self._take(info)
 
     def _take(self, info: signal.struct_siginfo) -> None:
         """Note a signal that came to us, and pass it on where the command has not got it itself."""
-        sender = info.si_pid if info.si_code <= 0 else 0
-        name = _process_name(sender) if sender else ""
-        number, moment = info.si_signo, time.monotonic() - self._started
-        if len(self._received) < 64:
-            self._received.append(Received(number, sender, name, moment))
+        sender, number, moment = self._note(info), info.si_signo, time.monotonic() - self._started
         time.sleep(_GROUP)
         seen = self._witness.seen() if self._witness else None
         if seen is None:
@@ -202,6 +200,14 @@ class Command:
         if missed and not (sender and is_within(sender, {self.pid})):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
+
+    def _note(self, info: signal.struct_siginfo) -> int:
+        """Note a signal that came to us; the process id of its sender, 0 for the kernel."""
+        sender = info.si_pid if info.si_code <= 0 else 0
+        if len(self._received) < 64:
+            name = _process_name(sender) if sender else ""
+            self._received.append(Received(info.si_signo, sender, name, time.monotonic() - self._started))
+        return sender
 
     def _collect(self) -> Ended | None:
         """How it ended, None while it runs; where it is stopped, stop ourselves the same way, and go on with it."""
@@ -252,7 +258,7 @@ class Command:
             seconds=time.monotonic() - self._started,
             cpu_seconds=usage.ru_utime + usage.ru_stime if usage else 0.0,
             memory_mib=int(usage.ru_maxrss) >> 10 if usage else 0,
-            received=tuple(self._received),
+            received=(),
         )
 
 

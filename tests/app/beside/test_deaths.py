@@ -78,6 +78,36 @@ def test_a_worker_that_is_killed_for_its_memory(small_cgroup: Path, tmp_path: Pa
     assert "workload.oom-killed" in found(whole)
 
 
+@pytest.mark.full
+def test_a_limit_of_processes(tmp_path: Path) -> None:
+    """On the real cgroup of this machine, of either version: the kernel counts the forks that it refuses."""
+    listed = Path("/proc/self/cgroup").read_text().splitlines()
+    paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in listed}
+    place = Path("/sys/fs/cgroup/pids" + paths["pids"]) if "pids" in paths else Path("/sys/fs/cgroup" + paths[""])
+    group = place / f"gpudoctor-pids-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text("24")
+    except OSError:
+        needs.missing("control groups with a limit of processes that can be made")
+    code = (
+        "import threading, time\n"
+        "for n in range(60): threading.Thread(target=time.sleep, args=(2,), daemon=True).start()"
+    )
+    try:
+        whole, end = document(python(code), tmp_path, before=within(group))
+        assert end.code == 1
+        title = found(whole)["workload.processes-limit"]
+        assert title.startswith("The cgroup's limit of processes and threads refused new ones ")
+        assert title.endswith(", and it failed")
+    finally:
+        while group.exists():
+            try:
+                group.rmdir()
+            except OSError:
+                time.sleep(0.05)
+
+
 def test_killed_by_another(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"

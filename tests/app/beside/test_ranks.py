@@ -234,3 +234,11 @@ def test_the_document_has_the_rank(tmp_path: Path) -> None:
     whole, _ = document(["true"], tmp_path, env=environ)
     values = [whole["facts"][f"run.{name}"].get("value") for name in ("rank", "local_rank", "world_size", "host")]
     assert values == [0, 0, 2, os.uname().nodename], json.dumps(whole["facts"])
+
+
+def test_a_rank_that_watches_no_gpu_judges_none(tmp_path: Path) -> None:
+    """Whether its GPU waits for data is for the rank to say that sees it."""
+    environ = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "TMPDIR": str(tmp_path)}
+    whole, _ = document(["sh", "-c", "sleep 1.5; exit 1"], tmp_path, env=environ)
+    assert whole["facts"]["run_gpu"] == {"unread": "another rank of this host watches the GPUs"}
+    assert "run.gpu_busy" not in whole["facts"]
