@@ -12,6 +12,7 @@ from gpudoctor.views._terminal import Style, one_line, plural, seconds, wrapped
 
 _COLOURS = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _MOST_GROUPS = 12
+_MOST_HOSTS = 4
 _WORDS = {
     "waits": ("waits", "wait"),
     "loads": ("waits for its DataLoader", "wait for their DataLoaders"),
@@ -41,11 +42,29 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     head = f"gpudoctor {diagnosis.tool_version}: {name}, {plural(ranks, 'rank')} on {where}, looked at for {looked}"
     first, *rest = wrapped(summary(diagnosis), hang=2)
     lines = [*wrapped(head, hang=2), style.paint(first, "bold", _COLOURS[diagnosis.verdict]), *rest]
-    blocks = ["\n".join(lines), "\n".join(_group_lines(diagnosis)), *text.findings(diagnosis.findings, style)]
+    blocks = [
+        "\n".join(lines),
+        "\n".join([*_group_lines(diagnosis), *_network_lines(diagnosis)]),
+        *text.findings(diagnosis.findings, style),
+    ]
     unseen = [f"Not seen: {one_line(one)}" for one in snapshot.texts("job.unseen")]
     blocks += ["\n".join(line for one in unseen for line in wrapped(one, hang=2))] if unseen else []
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     return "\n\n".join([*(block for block in blocks if block), report.counts(diagnosis)])
+
+
+def render_short(diagnosis: Diagnosis, after: float, style: Style | None = None) -> str:
+    """What is told while a command runs: for whom its ranks wait, what each does, and the findings' titles.
+
+    `after` is for how many seconds nothing was printed; 0 where somebody has asked.
+    """
+    style = style or Style()
+    since = f"nothing printed for {seconds(after)}, and it stands still" if after else "as it is now"
+    first, *rest = wrapped(f"gpudoctor: {since}: {_lower(summary(diagnosis))}", hang=2)
+    titles = [f"{finding.title}  [{finding.id}]" for finding in diagnosis.findings]
+    unseen = [f"Not seen: {one_line(one)}" for one in diagnosis.snapshot.texts("job.unseen")]
+    told = [line for one in (*titles, *unseen) for line in wrapped(one_line(one), 2, 4)]
+    return "\n".join([style.paint(first, "bold"), *rest, *_group_lines(diagnosis), *told])
 
 
 def summary(diagnosis: Diagnosis) -> str:
@@ -78,6 +97,18 @@ def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
         yield from wrapped(_group(row), 2, 4)
     if len(groups) > _MOST_GROUPS:
         yield f"  and {len(groups) - _MOST_GROUPS} more; --json lists them"
+
+
+def _network_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """A line for each of the first hosts: what its network carried meanwhile."""
+    for row in listed(diagnosis.snapshot.rows("job_host"))[:_MOST_HOSTS]:
+        parts = [f"{text_of(row.get('sent_mb_s'))} MB/s out, {text_of(row.get('received_mb_s'))} MB/s in"]
+        if text_of(row.get("rdma_sent_mb_s")):
+            rdma = f"{text_of(row.get('rdma_sent_mb_s'))} MB/s out, {text_of(row.get('rdma_received_mb_s'))} MB/s in"
+            parts.append(f"RDMA {rdma}")
+        if resent := number_of(row.get("resent")):
+            parts.append(f"{plural(int(resent), 'segment')} sent again")
+        yield from wrapped(one_line(f"Network of {text_of(row.get('host'))}: {'; '.join(parts)}"), 2, 4)
 
 
 def _group(row: Row) -> str:

@@ -9,6 +9,7 @@ from gpudoctor.app.arguments.options import (
     add_expect,
     add_lang,
     add_out,
+    add_program,
     add_python,
     add_report,
     add_rules,
@@ -19,7 +20,6 @@ from gpudoctor.app.arguments.options import (
     count,
     new_command,
     seconds,
-    words,
 )
 
 
@@ -141,6 +141,14 @@ def add_run(commands: Any) -> None:
         action="store_true",
         help="gpudoctor preflight first, with all ranks of the job: COMMAND runs on go alone",
     )
+    run.add_argument(
+        "--hang-after",
+        type=seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="look at its ranks, and say whom they wait for, once nothing was printed and nothing moved for so long"
+        " (default: 600); SIGQUIT to gpudoctor has it look at once",
+    )
     run.add_argument("--json", action="store_true", help="the diagnosis as one JSON document, on standard error")
     add_out(run, "write the JSON document there, beside the account: the file is whole or not there")
     run.add_argument(
@@ -168,8 +176,20 @@ def add_job(commands: Any) -> None:
     )
     job.add_argument("pids", nargs="*", type=count, metavar="PID", help="a process of the job: its launcher, or a rank")
     job.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the job whose processes were started with that variable, such as MASTER_PORT=29500",
+    )
+    job.add_argument("--slurm", metavar="JOBID", default="", help="a Slurm job, on all of its nodes, by srun")
+    job.add_argument(
+        "--hosts", metavar="NODESET", default="", help="the job of PID or --match on these hosts, over ssh: node[01-08]"
+    )
+    job.add_argument(
         "--look", type=seconds, default=8.0, metavar="SECONDS", help="how long to look at it, at most (default: 8)"
     )
+    add_program(job)
     add_report(job)
 
 
@@ -198,14 +218,7 @@ def add_fleet(commands: Any) -> None:
     fleet.add_argument(
         "--fanout", type=count, default=64, metavar="N", help="hosts asked at the same time (default: 64)"
     )
-    fleet.add_argument(
-        "--program",
-        type=words,
-        metavar="PATH",
-        default="gpudoctor",
-        help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor",
-    )
-    fleet.add_argument("--ssh-options", type=words, metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
+    add_program(fleet)
     fleet.add_argument(
         "--scheduler",
         choices=("slurm", "kubernetes", "none"),

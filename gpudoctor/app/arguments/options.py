@@ -136,6 +136,18 @@ def add_python(command: argparse.ArgumentParser, about: str = "the interpreter w
     trust.add_argument("--trust-python", action="store_true", help="as root: run another user's Python as root")
 
 
+def add_program(command: argparse.ArgumentParser) -> None:
+    """Add ``--program`` and ``--ssh-options``, for hosts that are asked."""
+    command.add_argument(
+        "--program",
+        type=words,
+        metavar="PATH",
+        default="gpudoctor",
+        help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor",
+    )
+    command.add_argument("--ssh-options", type=words, metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
+
+
 def add_wait(command: argparse.ArgumentParser) -> None:
     """Add ``--wait SECONDS``."""
     about = "how long sleeping GPUs may take to wake (default: 30; above level quick 5 for each GPU if that is more)"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpudoctor.app.beside import judging
 from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
 from gpudoctor.app.beside.watching import Watch
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.fact import Fact, Known
+from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.target.beside.command import Ended
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of a command: `kept` is the end of its output, and from what that was kept."""
+    """What was seen of a command: `kept` is the end of its output, and from what that was kept; `facts` and `groups`
+    are of the last look at its ranks.
+    """
 
     argv: Sequence[str]
     watch: Watch
     kept: bytes
     kept_from: frozenset[str]
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    groups: Mapping[str, Rows] = field(default_factory=dict)
 
 
 def word_of_end(ended: Ended, ranks: Ranks | None) -> End:
@@ -47,7 +51,8 @@ def conclude(
     echo, asked = bool(printed and printed.text("failure.echo")), judging.was_asked(ended)
     own = replace(own, of_itself=not echo and not asked)
     source = "gpudoctor run"
-    facts: dict[str, Fact] = {**seen.watch.facts, "run.output_from": Known(tuple(sorted(seen.kept_from)), source)}
+    kept_from = Known(tuple(sorted(seen.kept_from)), source)
+    facts: dict[str, Fact] = {**seen.watch.facts, **seen.facts, "run.output_from": kept_from}
     if own.failed and asked and own.rank == 0 and "SLURM_JOB_ID" in os.environ:
         facts["failure.slurm"] = judging.end_by_slurm(os.environ)
     if ranks:
@@ -57,7 +62,7 @@ def conclude(
     else:
         facts.update(alone())
     judged = judging.judge(
-        *(ended, seen.argv, facts, seen.watch.groups, printed, seen.watch.alarming, rules),
+        *(ended, seen.argv, facts, {**seen.watch.groups, **seen.groups}, printed, seen.watch.alarming, rules),
         by_another=bool(ranks) and not own.of_itself,
     )
     if not ranks or ranks.speaks(own, first, echo, judged):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gpudoctor.app.beside.hanging import Used
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
 from gpudoctor.target import child
 from gpudoctor.target.beside.command import is_within
@@ -15,6 +16,7 @@ from gpudoctor.target.beside.command import is_within
 if TYPE_CHECKING:
     from gpudoctor.app.beside.gpus import GPUUse
     from gpudoctor.app.beside.ranks import Ranks
+    from gpudoctor.core.sample import Sample
     from gpudoctor.probes._job.around import Around
     from gpudoctor.probes._job.processes import Tree
 
@@ -32,10 +34,13 @@ _LAST = 1.0
 class Watch:
     """Watches one command from its start to `stop`; nothing here may raise into whoever waits for the command."""
 
-    def __init__(self, pid: int, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self, pid: int, ranks: Ranks | None = None, on_sample: Callable[[Sample], None] = lambda _: None
+    ) -> None:
         self._pid = pid
         self._ranks = ranks
         self._samples_gpus = not ranks or ranks.samples_gpus
+        self._on_sample = on_sample
         self._stop = threading.Event()
         self._tree: Tree | None = None
         self._around: Around | None = None
@@ -56,6 +61,11 @@ class Watch:
         if self._thread.ident:
             self._thread.join(_LAST)
         self._end_gpus()
+
+    @property
+    def used(self) -> Used:
+        """What the processes that live have used."""
+        return Used(*(self._tree.living if self._tree else (0.0, frozenset())))
 
     @property
     def facts(self) -> dict[str, Fact]:
@@ -122,6 +132,13 @@ class Watch:
         from gpudoctor.app.beside.gpus import GPUUse
 
         ranks = self._ranks
-        self._gpus = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()
+        use = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()
+        self._gpus = use
+
+        def on_sample(sample: Sample) -> None:
+            """Take in one sample, and pass it on."""
+            use.add(sample)
+            self._on_sample(sample)
+
         if self._samples_gpus and live.has_gpus():
-            self._end_gpus = live.watch(self._gpus.add, interval=_GPU_PAUSE)
+            self._end_gpus = live.watch(on_sample, interval=_GPU_PAUSE)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import live, output
@@ -21,14 +19,19 @@ if TYPE_CHECKING:
     import argparse
 
     from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.probes._job.members import Job
+
+_SLACK = 30.0
+"""Seconds that a machine may take beyond the look: to start Python, and for what does not answer there."""
 
 
 def job(options: argparse.Namespace) -> int:
     """``gpudoctor job``: look at the job's ranks, and print the report; the exit code of its verdict."""
     if sys.platform != "linux":
         raise UsageError("job reads /proc, which only Linux has")
-    _check(options)
-    diagnosis = _of_this_machine(options)
+    output.check(options.out)
+    match = _match(options)
+    diagnosis = _of_many(options, match) if options.slurm or options.hosts else _of_this_machine(options, match)
     report = shared(diagnosis, options)
     if options.format in (None, "text"):
         output.put(view.render(report, style_of(stream_of(options.out))), options.out)
@@ -37,30 +40,68 @@ def job(options: argparse.Namespace) -> int:
     return exit_code(diagnosis, options.strict)
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Raise `UsageError` for what cannot be done, before anything is looked at."""
-    output.check(options.out)
-    if not options.pids:
-        raise UsageError("job: give the process id of the job, or of one of its ranks")
+def _match(options: argparse.Namespace) -> dict[str, str]:
+    """The variables of ``--match``; raises `UsageError` for options that do not go together."""
+    if options.slurm and options.hosts:
+        raise UsageError("job: give one of --slurm JOBID and --hosts NODESET")
+    if options.pids and (options.slurm or options.match):
+        raise UsageError("job: a PID is of this machine; leave it out beside --slurm and --match")
+    if not (options.pids or options.slurm or options.match):
+        raise UsageError("job: give the process id of the job, --match NAME=VALUE, or --slurm JOBID")
+    found = {}
+    for word in options.match:
+        name, mark, value = word.partition("=")
+        if not mark or not name:
+            raise UsageError(f"--match {word}: a variable is written NAME=VALUE: MASTER_PORT=29500")
+        found[name] = value
+    return found
 
 
-def _of_this_machine(options: argparse.Namespace) -> Diagnosis:
-    """The diagnosis of the job's ranks on this machine; raises `UsageError` where there is no such process."""
-    from gpudoctor.cluster.running import looking
-    from gpudoctor.probes._job.members import read_job
-    from gpudoctor.probes._job.stacks import find_program
-    from gpudoctor.target.local import Local
+def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
+    """The diagnosis of the job's ranks on this machine."""
+    from gpudoctor.cluster.running.looking import look
 
-    found = read_job(options.pids)
-    if isinstance(found, Unread):
-        raise UsageError(f"job: {found.why}")
-    target, began = Local("quick"), time.monotonic()
+    found = _found(options, match)
     samples: list[Sample] = []
     end = live.watch(samples.append, interval=1.0) if live.has_gpus() else (lambda: None)
     try:
-        seen = looking.look_at(found, options.look, target, find_program(target), threading.Event())
+        looked = look(found, options.look, samples)
     finally:
         end()
-    rows = looking.rows_of(found, seen, samples)
-    name = f"job of process {found.root}"
-    return judging.diagnose(name, rows, time.monotonic() - began, {}, options.rules)
+    name = f"job of process {found.root}" if found.root else "job"
+    return judging.diagnose(name, looked.rows, looked.seconds, looked.records, [looked.host], options.rules)
+
+
+def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
+    """The job on this machine; raises `UsageError` where there is no such process."""
+    from gpudoctor.probes._job.members import find_job, read_job
+
+    if match:
+        return find_job(match)
+    found = read_job(options.pids)
+    if isinstance(found, Unread):
+        raise UsageError(f"job: {found.why}")
+    return found
+
+
+def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
+    """The diagnosis of the job's ranks on many machines; raises `UsageError` where these cannot be asked."""
+    from gpudoctor.cluster.fleet import remote
+    from gpudoctor.cluster.running import hosts
+    from gpudoctor.probes._job.members import key_of
+
+    match = match or ({"SLURM_JOB_ID": options.slurm} if options.slurm else key_of(_found(options, match)))
+    if not match:
+        raise UsageError("job: no launcher gave that process what the job's other processes have; use --match")
+    seconds = options.look + _SLACK
+    question = remote.Question(
+        program=options.program, seconds=seconds, budget=seconds + _SLACK, words=hosts.words(match, options.look)
+    )
+    if options.slurm:
+        asked = hosts.ask_by_slurm(remote.slurm_job_nodes(options.slurm), question)
+        name = f"Slurm job {options.slurm}"
+    else:
+        asked = hosts.ask_by_ssh(remote.ssh_hosts(options.hosts), question, options.ssh_options)
+        name = f"job on {options.hosts}"
+    rows = asked.with_missing()
+    return judging.diagnose(name, rows, asked.seconds, asked.records, asked.hosts, options.rules, asked.silent)

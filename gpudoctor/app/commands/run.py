@@ -13,6 +13,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
+    from gpudoctor.app.beside.hanging import HangWatch
     from gpudoctor.app.beside.ranks import Ranks
     from gpudoctor.app.beside.watching import Watch
     from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
@@ -45,11 +46,15 @@ def run(options: argparse.Namespace) -> int:
     outputs.started()
     let_go_of_streams()
     ranks = Ranks.here()
-    watch = Watch(command.pid, ranks)
+    hanging = HangWatch(command.pid, options.hang_after, outputs.printed, lambda: watch.used, tuple(options.rules))
+    watch = Watch(command.pid, ranks, hanging.add)
     watch.start()
+    hanging.start()
     if ranks:
         ranks.begin(command.pid)
+    command.on_quit = hanging.ask if sys.platform == "linux" else None
     ended = command.wait()
+    hanging.stop()
     own = None
     try:
         from gpudoctor.app.beside.concluding import Seen, conclude, word_of_end
@@ -58,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         watch.stop()
         kept = outputs.end()
         command.release_signals()
-        seen = Seen(options.command, watch, kept, outputs.kept_from)
+        seen = Seen(options.command, watch, kept, outputs.kept_from, hanging.facts, hanging.groups)
         conclude(ended, seen, ranks, own, lambda judged: _write(options, judged), options.rules)
     except (KeyboardInterrupt, SystemExit):
         if not (ranks and own and ranks.first(own, echo=False)):

@@ -64,12 +64,15 @@ class Question:
     """Hosts that are asked at the same time."""
     language: str = ENGLISH
     """That of the sentences in their documents."""
+    words: tuple[str, ...] = ()
+    """What gpudoctor is asked there; by default for a check."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         """Command line run on a host."""
         spoken = ("--lang", self.language) if self.language != ENGLISH else ()
-        return (*shlex.split(self.program), "check", "--json", "--level", self.level, *spoken)
+        words = self.words or ("check", "--json", "--level", self.level)
+        return (*shlex.split(self.program), *words, *spoken)
 
     def limited(self, seconds: float) -> str:
         """Shell command that ends itself after `seconds` by timeout(1), whether or not the connection still exists."""
@@ -227,7 +230,8 @@ class Nodes:
     names: tuple[str, ...]
     out: Mapping[str, str] = field(default_factory=dict)
     ours: bool = False
-    """Whether they are of a job that we run in."""
+    """Whether they are of a job that we run in, or may run in: `job`."""
+    job: str = ""
 
 
 def slurm_nodes(partition: str = "") -> Nodes:
@@ -238,6 +242,15 @@ def slurm_nodes(partition: str = "") -> Nodes:
     if not nodelist:
         raise UsageError("--slurm: not inside a Slurm job; run it in one (salloc, sbatch), or name a --partition")
     return Nodes(tuple(ordered(_expanded_nodelist(nodelist))), ours=True)
+
+
+def slurm_job_nodes(job: str) -> Nodes:
+    """Nodes of a running Slurm job, by squeue; `UsageError` where there is no such job, or it does not run."""
+    answer = _run_slurm("squeue", "--noheader", "--jobs", job, "--states", "RUNNING,SUSPENDED", "--format", "%N")
+    nodelist = answer.out.split()
+    if not answer.ok or not nodelist:
+        raise UsageError(f"--slurm {job}: Slurm has no such job that runs ({answer.complaint or answer.how})")
+    return Nodes(tuple(ordered(_expanded_nodelist(nodelist[0]))), ours=True, job=job)
 
 
 def slurm_switches() -> dict[str, str]:
@@ -266,7 +279,7 @@ def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
     def run_step(names: Sequence[str]) -> None:
         """Run one srun for these nodes unless the query was interrupted."""
         if not over.is_set():
-            _run_step(names, nodes.ours, question, until, on_reply, over)
+            _run_step(names, nodes, question, until, on_reply, over)
 
     steps: Iterable[Sequence[str]] = [nodes.names] if nodes.ours else [(name,) for name in nodes.names]
     with ThreadPoolExecutor(min(question.fanout, max(1, len(nodes.names)))) as pool:
@@ -279,7 +292,7 @@ def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
 
 
 def _run_step(
-    names: Sequence[str], ours: bool, question: Question, until: float, on_reply: OnReply, cancelled: threading.Event
+    names: Sequence[str], nodes: Nodes, question: Question, until: float, on_reply: OnReply, cancelled: threading.Event
 ) -> None:
     """Run one srun step on these nodes and report a Reply for each; `until` is the deadline (monotonic seconds).
     Setting the event `cancelled` ends the step.
@@ -289,7 +302,8 @@ def _run_step(
         for name in names:
             on_reply(Reply("", host=name, because=f"was not asked any more after {question.budget:g} s"))
         return
-    how = ["--overlap"] if ours else [f"--immediate={_WITHIN}", "--oversubscribe"]
+    how = ["--overlap"] if nodes.ours else [f"--immediate={_WITHIN}", "--oversubscribe"]
+    how += [f"--jobid={nodes.job}"] if nodes.job else []
     count = str(len(names))
     argv = ["srun", "--label", "--kill-on-bad-exit=0", "--ntasks-per-node=1", "-N", count, "-n", count, *how]
     argv += [

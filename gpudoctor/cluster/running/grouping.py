@@ -12,22 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpudoctor.core.fact import Absent, Fact, Known, Row, number_of, text_of, value_of
 
 _SOURCE = "the ranks, compared"
-_ENDED = ("stopped", "frozen", "gone")
-"""States in which a rank cannot come, whatever the others do."""
-_STANDING = (*_ENDED, "loads", "sleeps", "locked", "reads", "listens", "idles")
+_HALTED = ("stopped", "frozen")
+"""States in which a rank cannot come, whatever the others do; one that is gone may have done its part."""
+_STANDING = (*_HALTED, "gone", "loads", "sleeps", "locked", "reads", "listens", "idles")
+_CERTAIN = (*_HALTED, "gone", "reads")
+"""States that the kernel tells by itself: a lock, a sleep and an event are also what collectives wait by."""
 _GOING_ON = ("computes", "moves")
 
 
-def compared(rows: Sequence[Row], seconds: float) -> tuple[dict[str, Fact], dict[str, tuple[Row, ...]]]:
-    """The facts of the job, and its rows ``rank`` (with who is awaited) and ``rank_group``."""
+def compared(
+    rows: Sequence[Row], seconds: float, silent: Sequence[str] = ()
+) -> tuple[dict[str, Fact], dict[str, tuple[Row, ...]]]:
+    """The facts of the job, and its rows ``rank`` (with who is awaited) and ``rank_group``; `silent` are not seen."""
     states = [text_of(row.get("state")) for row in rows]
     waiting = [at for at, row in enumerate(rows) if states[at] == "waits" and value_of(row.get("still"))]
-    standing = [at for at, row in enumerate(rows) if states[at] in _STANDING and value_of(row.get("still"))]
+    standing = [at for at, row in enumerate(rows) if _stands(row)]
     goes_on = any(state in _GOING_ON for state in states) or any(
         states[at] == "waits" and not value_of(row.get("still")) for at, row in enumerate(rows)
     )
-    ended = {at for at in standing if states[at] in _ENDED}
-    awaited = ended if goes_on else set(standing) if waiting or ended else set()
+    halted = {at for at in standing if states[at] in _HALTED}
+    awaited = halted if goes_on or not waiting else set(standing)
     differing = not goes_on and not standing and len(waiting) == len(rows) and _apart(rows)
     if differing:
         awaited = _fewest(rows)
@@ -36,15 +40,22 @@ def compared(rows: Sequence[Row], seconds: float) -> tuple[dict[str, Fact], dict
     facts: dict[str, Fact] = {
         "job.looked_s": Known(round(seconds, 1), "the clock"),
         "job.ranks": Known(len(rows), _SOURCE),
-        "job.unseen": Known(tuple(_unseen(rows)), _SOURCE),
+        "job.unseen": Known((*_unseen(rows), *silent), _SOURCE),
         "job.still": Known(bool(rows) and not goes_on and bool(waiting or standing), _SOURCE),
         "job.differing": Known(differing, _SOURCE),
-        "job.hosts": Known(tuple(dict.fromkeys(text_of(row.get("host")) for row in rows)), _SOURCE),
+        "job.hosts": Known(tuple(dict.fromkeys(filter(None, (text_of(row.get("host")) for row in rows)))), _SOURCE),
         **_waiting_facts(rows, others),
     }
     if world := next((number for row in rows if (number := number_of(row.get("world"))) is not None), None):
         facts["job.world"] = Known(int(world), "its launcher's variables")
     return facts, {"rank": marked, "rank_group": tuple(_groups(marked))}
+
+
+def _stands(row: Row) -> bool:
+    """Whether the rank stands still elsewhere than the others: one whose stack is hidden may well wait with them."""
+    state = text_of(row.get("state"))
+    hidden = bool(text_of(row.get("unseen"))) and state not in _CERTAIN
+    return state in _STANDING and bool(value_of(row.get("still"))) and not hidden
 
 
 def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fact]:
@@ -94,7 +105,7 @@ def _groups(rows: Sequence[Row]) -> Iterable[Row]:
             "ranks": Known(tuple(_number(row) for row in chosen), _SOURCE),
             "count": Known(len(chosen), _SOURCE),
             "who": Known(_who(first), _SOURCE) if _who(first) else Absent("it has no process"),
-            "hosts": Known(tuple(dict.fromkeys(text_of(row.get("host")) for row in chosen)), _SOURCE),
+            "hosts": Known(tuple(dict.fromkeys(filter(None, (text_of(row.get("host")) for row in chosen)))), _SOURCE),
             "state": Known(str(key[1]), _SOURCE),
             "does": Known(does, _SOURCE) if does else Absent("its stack is not known"),
             "awaited": Known(bool(key[0]), _SOURCE),
@@ -118,7 +129,7 @@ def _unseen(rows: Sequence[Row]) -> Iterable[str]:
     """The ranks whose stack is not known, by reason: ``rank 3: it ended while it was looked at``."""
     reasons: dict[str, list[Row]] = {}
     for row in rows:
-        if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in _ENDED:
+        if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in (*_HALTED, "gone"):
             reasons.setdefault(why, []).append(row)
     for why, chosen in reasons.items():
         yield f"{_name(chosen)}: {why}"
@@ -156,7 +167,7 @@ def _who(row: Row) -> str:
     pid, gpu = number_of(row.get("pid")), number_of(row.get("gpu"))
     on = f" on {text_of(row.get('host'))}"
     if pid is None:
-        return on.strip()
+        return on.strip() if text_of(row.get("host")) else ""
     return f"pid {pid:.0f}{on}" + (f", GPU {gpu:.0f}" if gpu is not None else "")
 
 

@@ -23,14 +23,17 @@ def diagnose(
     rows: Sequence[Row],
     seconds: float,
     records: Mapping[str, Fact],
+    hosts: Sequence[Row],
     rules: Sequence[Path] = (),
+    silent: Mapping[str, str] = {},
 ) -> Diagnosis:
-    """The diagnosis of the job of that name, from its ranks' rows and what NCCL and torch have recorded of it.
+    """The diagnosis of the job of that name, from the rows of its ranks and hosts, and what NCCL and torch recorded.
 
-    Only pages about running jobs, and about what was recorded, are judged. Raises `RuleError` for a broken page.
+    `silent` are machines that gave no answer, and why. Only pages about running jobs, and about what was recorded, are
+    judged. Raises `RuleError` for a broken page.
     """
-    facts, groups = compared(rows, seconds)
-    kept: dict[str, Rows] = dict(groups)
+    facts, groups = compared(rows, seconds, [f"host {host}: {why}" for host, why in silent.items()])
+    kept: dict[str, Rows] = {**groups, "job_host": tuple(hosts)}
     snapshot = Snapshot(Target("local", name), {**records, **facts}, kept)
     book = rulebook.load(rules)
     diagnosis = judged(snapshot, _about_jobs(book, snapshot))

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from gpudoctor.cluster.running.recorded import Records
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread
-from gpudoctor.core.sample import Sample
+from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
-from gpudoctor.probes._job.stacks import Stack, Stacks, stacks_of
-from gpudoctor.probes._job.waiting import Mount, Progress, Wait, progress_of, wait_of
+from gpudoctor.probes._job.stacks import MEETING, Stack, Stacks, find_program, stacks_of
+from gpudoctor.probes._job.traffic import Traffic
+from gpudoctor.probes._job.waiting import Mount, Progress, Wait, is_frozen, progress_of, wait_of
 from gpudoctor.target.local import Local
 
 _LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)
@@ -61,6 +63,7 @@ class _Moment:
     own: Progress
     whole: Progress
     at: float
+    frozen: bool = False
 
     @property
     def stack(self) -> Stack | None:
@@ -87,6 +90,11 @@ class Seen:
         return self.moments[-1]
 
     @property
+    def stack(self) -> Stack | None:
+        """The latest stack that could be read: of one that runs meanwhile some looks may fail."""
+        return next((moment.stack for moment in reversed(self.moments) if moment.stack), None)
+
+    @property
     def gone(self) -> bool:
         """Whether its process has ended, or is a zombie."""
         wait = self.last.wait
@@ -106,23 +114,24 @@ class Seen:
     @property
     def still(self) -> bool:
         """Whether nothing of it moved between the looks."""
-        if not self.same_stack or len(self.moments) < 2:
+        if not self.same_stack or len(self.moments) < 2 or self._wants_processor:
             return False
         if self._waits_for_ranks or self._spins:
-            return self._rate(lambda one: one.own.turns) < _IDLE_TURNS
+            meets = bool(self.stack and self.stack.collective == MEETING)  # polls its store 100 times a second
+            return meets or self._rate(lambda one: one.own.turns) < _IDLE_TURNS
         moved = self.last.whole.moved - self.moments[0].whole.moved
         return self.cpu < _BUSY and moved < _MOVED
 
     @property
     def state(self) -> str:
         """What it does, in one word: see the fact ``rank.state``."""
-        wait, stack = self.last.wait, self.last.stack
+        wait, stack = self.last.wait, self.stack
         if self.gone:
             return "gone"
         assert wait
         if wait.state in "tT":
             return "stopped"
-        if wait.frozen:
+        if self.last.frozen:
             return "frozen"
         if self._waits_for_ranks or self._spins:
             return "waits"
@@ -135,9 +144,15 @@ class Seen:
         return _STATES.get(wait.kind, "idles")
 
     @property
+    def _wants_processor(self) -> bool:
+        """Whether it would run and gets no processor: on a busy machine that is no hang."""
+        runnable = sum(bool(moment.wait and moment.wait.state == "R") for moment in self.moments)
+        return runnable > 1 and self._rate(lambda one: one.own.cpu_seconds) < 1 - _BUSY
+
+    @property
     def _waits_for_ranks(self) -> bool:
         """Whether it is in a function in which ranks wait for each other."""
-        return bool(self.last.stack and self.last.stack.collective)
+        return bool(self.stack and self.stack.collective)
 
     @property
     def _spins(self) -> bool:
@@ -149,7 +164,7 @@ class Seen:
         busy = self._rate(lambda one: one.own.cpu_seconds)
         return bool(
             len(self.moments) > 2
-            and self.last.stack
+            and self.stack
             and self.same_stack
             and busy > 1 - _BUSY
             and wait
@@ -163,6 +178,34 @@ class Seen:
         return (counter(last) - counter(first)) / max(0.01, last.at - first.at)
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What came of looking at a job's ranks on one machine: their rows, how long it took, and what was recorded."""
+
+    rows: tuple[Row, ...]
+    seconds: float
+    records: Mapping[str, Fact]
+    host: Row
+    """What the machine's network carried meanwhile, as a row ``job_host``."""
+
+
+def look(
+    job: Job, seconds: float, samples: Sequence[Sample] = (), stop: threading.Event | None = None, records: bool = True
+) -> Looked:
+    """Look at the job for so many seconds, or until it is clear that all move, or `stop`.
+
+    `samples` are what NVML tells, and may still grow; without `records` neither NCCL's RAS nor dumps are read.
+    """
+    target, began, before = Local("quick"), time.monotonic(), Traffic.now()
+    recorded = Records(job, target)
+    if records:
+        recorded.begin()
+    seen = look_at(job, seconds, target, find_program(target), stop)
+    facts = recorded.facts() if records else {}
+    traffic = {"host": Known(_host_name(), "this machine"), **Traffic.now().facts_since(before)}
+    return Looked(rows_of(job, seen, samples), time.monotonic() - began, facts, traffic)
+
+
 def look_at(
     job: Job,
     seconds: float,
@@ -170,11 +213,13 @@ def look_at(
     program: str | Unread,
     stop: threading.Event | None = None,
 ) -> list[Seen]:
-    """All looks at every rank of the job, over so many seconds, or until it is clear that all move."""
+    """All looks at every rank."""
     seen = [Seen(rank) for rank in job.ranks]
     began = time.monotonic()
     for share in _LOOKS:
         delay = began + share * seconds - time.monotonic()
+        if delay < 0 and _LOOKS[1] < share < 1.0:  # so many ranks that a look takes longer
+            continue
         if delay > 0 and (stop or threading.Event()).wait(delay):
             break
         _look_once(job, [one for one in seen if not (one.moments and one.gone)], target, program)
@@ -186,13 +231,18 @@ def look_at(
     return seen
 
 
-def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample], host: str = "") -> tuple[Row, ...]:
+def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample]) -> tuple[Row, ...]:
     """A row for each rank of this machine, and for each that its launcher has placed here and that is gone."""
-    host = host or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    host = _host_name()
     gpus = _gpus_by_process(samples)
     place = {"host": Known(host, "this machine"), "hosts": Known((host,), "this machine")}
     rows = [{**place, **_row(job, one, gpus)} for one in seen]
     return (*rows, *({**place, **_gone_row(number, job.world)} for number in job.missing))
+
+
+def _host_name() -> str:
+    """This machine's name, as its scheduler has it."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def _look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
@@ -205,7 +255,8 @@ def _look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unr
         stacks = Unread("it has ended", reason=Reason.MISSING) if ended else stacks_of(target, program, one.pid)
         pids = [one.pid, *(member.pid for member in job.below(one.pid))]
         now = time.monotonic()
-        return _Moment(None if ended else wait, stacks, progress_of([one.pid]), progress_of(pids), now)
+        frozen = not ended and is_frozen(one.pid)
+        return _Moment(None if ended else wait, stacks, progress_of([one.pid]), progress_of(pids), now, frozen)
 
     answers = in_time(look, seen, _LOOK_SECONDS)
     for one in seen:
@@ -267,14 +318,16 @@ def _stuck_worker(
 # ---- Rows ----
 
 
-def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[int]]) -> Row:
+def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]]) -> Row:
     """The row of one rank."""
-    rank, stack, wait = seen.rank, seen.last.stack, seen.last.wait
+    rank, stack, wait = seen.rank, seen.stack, seen.last.wait
     pids = [seen.pid, *(member.pid for member in job.below(seen.pid))]
-    used = tuple(sorted({gpu for pid in pids for gpu in gpus.get(pid, ())}))
-    unseen = seen.last.stacks.why if isinstance(seen.last.stacks, Unread) else ""
+    uses = [use for pid in pids for use in gpus.get(pid, ())]
+    used = tuple(sorted({gpu.index for gpu, _ in uses}))
+    stacks = seen.last.stacks
+    unseen = stacks.why if isinstance(stacks, Unread) and not stack else ""
     frames = tuple(frame.place for frame in (stack.frames if stack else ())[:_MOST_FRAMES])
-    nobody = seen.last.stacks if isinstance(seen.last.stacks, Unread) else Absent("in none")
+    nobody = stacks if isinstance(stacks, Unread) and not stack else Absent("in none")
     inside = stack.collective if stack else ""
     return {
         "rank": _number(rank.rank, "no launcher numbers it"),
@@ -284,6 +337,7 @@ def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[int]]) -> Row:
         "process": Known(rank.member.name, "/proc"),
         "gpu": Known(used[0], "NVML") if used else Absent("NVML names none of its processes"),
         "gpus": Known(used, "NVML"),
+        **_gpu_columns(uses),
         "state": Known(seen.state, _SOURCE),
         "still": Known(seen.still or seen.state in ("stopped", "frozen", "gone"), _SOURCE),
         "place": Known(stack.place, _SOURCE) if stack else nobody,
@@ -354,15 +408,27 @@ def _number(value: int | None, absent: str) -> Fact:
     return Absent(absent) if value is None else Known(value, "its launcher's variables")
 
 
-def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[int]]:
-    """The GPUs that each process was seen on, by NVML's numbers."""
-    found: dict[int, list[int]] = {}
-    for sample in samples:
-        for gpu in sample.gpus:
-            for process in gpu.processes or ():
-                if gpu.index not in found.setdefault(process.pid, []):
-                    found[process.pid].append(gpu.index)
+def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, Process]]]:
+    """What each process uses of which GPU, by the latest sample that has any."""
+    latest = next((sample for sample in reversed(list(samples)) if sample.gpus), None)
+    found: dict[int, list[tuple[GPU, Process]]] = {}
+    for gpu in latest.gpus if latest else ():
+        for process in gpu.processes or ():
+            found.setdefault(process.pid, []).append((gpu, process))
     return found
+
+
+def _gpu_columns(uses: Sequence[tuple[GPU, Process]]) -> dict[str, Fact]:
+    """How busy the first of these GPUs is, and the memory that the processes hold on all of them."""
+    nobody = Absent("NVML names none of its processes")
+    if not uses:
+        return {"gpu_busy": nobody, "gpu_memory_mib": nobody}
+    busy, held = uses[0][0].utilization, [process.memory_mib for _, process in uses if process.memory_mib is not None]
+    unread = Unread("NVML does not tell", reason=Reason.NVML_FAILED)
+    return {
+        "gpu_busy": unread if busy is None else Known(round(busy), "NVML"),
+        "gpu_memory_mib": Known(sum(held), "NVML") if held else unread,
+    }
 
 
 def _has_gpu_open(pid: int) -> bool:

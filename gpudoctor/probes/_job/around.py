@@ -7,12 +7,11 @@ import re
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
+from gpudoctor.probes._job.waiting import mount_in
 from gpudoctor.probes._reading import NO_LIMIT, folders, text
 from gpudoctor.target import Target
 
 _SOURCE = "sampled while it ran"
-_NETWORK = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
-"""Kinds of file systems that may keep a look at them waiting for ever."""
 _SHM = "/dev/shm"
 
 
@@ -202,11 +201,9 @@ def _mount_of(target: Target, folder: str) -> Fact:
     listed = text(target, "/proc/self/mountinfo", 1 << 18)
     if not isinstance(listed, str):
         return Unread("the mounts are not shown")
-    best, kind = "", ""
-    for match in re.finditer(r"^\S+ \S+ \S+ \S+ (\S+) .* - (\S+) ", listed, re.M):
-        mount = match[1].replace("\\040", " ")
-        if len(mount) >= len(best) and (folder == mount or folder.startswith(f"{mount.rstrip('/')}/")):
-            best, kind = mount, match[2]
-    if _NETWORK.search(kind):
-        return Absent(f"{best} is of a network file system ({kind})")
-    return Known(best, "/proc/self/mountinfo") if best and os.path.isabs(best) else Unread("its mount is not shown")  # noqa: PTH117
+    best = mount_in(listed, folder)
+    if best and best.remote:
+        return Absent(f"{best.point} is of a network file system ({best.kind})")
+    if best and os.path.isabs(best.point):  # noqa: PTH117
+        return Known(best.point, "/proc/self/mountinfo")
+    return Unread("its mount is not shown")

@@ -36,6 +36,11 @@ _OF_A_JOB = re.compile(r"/(?:job_\d+/step_\w+|docker[/-]\w{12,}|libpod-\w{12,}|c
 """Control groups that hold one job's processes: of a Slurm step, or of a container."""
 _PYTHON = re.compile(r"python[\d.]*$|pypy[\d.]*$")
 _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker")
+_NODE = "SLURMD_NODENAME"
+"""Where several slurmd run on one machine, each is a node of its own."""
+_OURS = ("gpudoctor", "gpudoctor.pyz")
+_DOOR = "gpudoctor.__main__"
+"""What the code imports by which gpudoctor starts itself again."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_RANKS = 1 << 14
 _PATIENCE = 2.0
@@ -67,8 +72,10 @@ class Member:
 
     @property
     def is_service(self) -> bool:
-        """Whether it is a helper that Python or torch has started beside the work."""
-        return any(service in word for word in self.command[1:4] for service in _SERVICES)
+        """Whether it is a helper that Python or torch has started beside the work, or gpudoctor around it."""
+        words = self.command[:4]
+        doctor = any(word.rpartition("/")[2] in _OURS or _DOOR in word for word in words)
+        return doctor or any(service in word for word in words[1:] for service in _SERVICES)
 
     @property
     def program(self) -> str:
@@ -119,22 +126,59 @@ class Job:
 
 
 def read_job(pids: Sequence[int], whole: bool = False) -> Job | Unread:
-    """The job of those processes; unread where there is none of them. `whole`: they are all that belongs to it."""
+    """The job of those processes; unread where there is none of them. `whole`: with what descends from them it is all.
+
+    Neither this process nor what it has started is part of it.
+    """
     stats = _all_processes()
     roots = [pid for pid in pids if pid in stats]
     if not roots:
         return Unread(f"no process {', '.join(map(str, pids))}", reason=Reason.MISSING)
-    ours = {os.getpid()} | _descendants({os.getpid()}, stats)
-    seeds = _around(roots, stats) if not whole else set(roots)
+    below = set(roots) | _descendants(roots, stats)
+    ours = ({os.getpid()} | _descendants({os.getpid()}, stats)) - (below if os.getpid() not in below else set())
+    seeds = set(roots) if whole else _around(roots, stats)
     found = (seeds | _descendants(seeds, stats)) - ours
     reader = _Reader(_PATIENCE)
     for pid in found:
         reader.fill(stats[pid])
     if not whole:
         found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
-    members = {pid: stats[pid] for pid in found}
+    return _job_of(roots[0], {pid: stats[pid] for pid in found})
+
+
+def find_job(variables: Mapping[str, str]) -> Job:
+    """The job of all processes that were started with those variables; of the step that this runs in, none is."""
+    stats = _all_processes()
+    own = _environ(os.getpid())
+    step = {name: own[name] for name in _KEYS[0] if name in own} if not isinstance(own, Unread) else {}
+    ours = {os.getpid()} | _descendants({os.getpid()}, stats)
+    reader = _Reader(_PATIENCE)
+    found: dict[int, Member] = {}
+    for pid in stats.keys() - ours:
+        member = stats[pid]
+        reader.fill(member)
+        asked = len(step) == len(_KEYS[0]) and all(member.variable(name) == value for name, value in step.items())
+        if asked or member.variable(_NODE) not in ("", os.environ.get(_NODE, member.variable(_NODE))):
+            continue
+        if variables and all(member.variable(name) == value for name, value in variables.items()):
+            found[pid] = member
+    return _job_of(min(found, default=0), found)
+
+
+def key_of(job: Job) -> dict[str, str]:
+    """The variables that are the same for all processes of the job, and for no other; empty where none is known."""
+    ranks = [one.member for one in job.ranks]
+    for key in _KEYS:
+        for member in [*ranks, *job.members.values()]:
+            if all(map(member.variable, key)):
+                return {name: member.variable(name) for name in key}
+    return {}
+
+
+def _job_of(root: int, members: dict[int, Member]) -> Job:
+    """The job that those processes are."""
     hidden = next((one.environ for one in members.values() if isinstance(one.environ, Unread)), None)
-    return _with_ranks(Job(roots[0], members, [], hidden=hidden))
+    return _with_ranks(Job(root, members, [], hidden=hidden))
 
 
 def read_member(pid: int) -> Member | None:

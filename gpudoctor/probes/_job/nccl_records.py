@@ -27,6 +27,8 @@ _RAS_SECONDS = 8.0
 _MOST_RAS = 8 << 20
 _MOST_DUMP = 16 << 20
 _DUMP_SECONDS = 3.0
+_LATEST = 500
+_OF_A_CALL = ("collective_seq_id", "process_group", "profiling_name", "input_sizes", "is_p2p", "state")
 _DEEPEST = 12
 _MOST_VALUES = 4_000_000
 _DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -46,8 +48,7 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
     """The verbose report of NCCL's RAS at that address, as ncclras prints it.
 
     The client greets with its protocol and gets the server's, asks for a time limit, and for the status; the server
-    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11); where its version of the protocol differs,
-    it answers all the same.
+    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11). A server of another version answers, too.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -67,8 +68,12 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
         return Unread(f"NCCL's RAS at {_name(address)}: {why}", reason=Reason.MISSING)
 
 
-def flight_record(target: Local, rank: int, environ: Mapping[str, str], root: str = "") -> str | Unread:
-    """The rank's dump of torch's flight recorder as text: the name of its file and JSON; `root` is where it lives.
+def flight_record(
+    target: Local, rank: int, environ: Mapping[str, str], root: str = "", since: float = 0.0
+) -> str | Unread:
+    """The rank's dump of torch's flight recorder as text: the name of its file and JSON.
+
+    `root` is the folder in which its paths begin, `since` when it was started, in seconds of the Unix clock.
 
     Read in a child with a deadline, for its file system may hang. A dump is JSON, or a pickle of plain values: of any
     other pickle nothing is made.
@@ -80,6 +85,9 @@ def flight_record(target: Local, rank: int, environ: Mapping[str, str], root: st
         return Unread(f"{why}, though it records" if recorded else why, reason=Reason.NOT_STATED)
     path = f"{stem}{rank}"
     try:
+        written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
+        if written.isdecimal() and int(written) < since:
+            return Unread(f"{path} is of an earlier run", reason=Reason.MISSING)
         answer = target.run(["base64", "-w", "0", "--", f"{root}{path}"], _DUMP_SECONDS, limit=_MOST_DUMP)
     except OSError as error:
         return Unread(f"{path}: {error.strerror or error}", reason=Reason.FAILED)
@@ -91,7 +99,17 @@ def flight_record(target: Local, rank: int, environ: Mapping[str, str], root: st
         document = plain_document(base64.b64decode(answer.out))
     except (binascii.Error, ValueError) as error:
         return Unread(f"{path}: {error}", reason=Reason.MALFORMED)
-    return f"nccl_trace_rank_{rank}\n{json.dumps(document)}\n"
+    return f"nccl_trace_rank_{rank}\n{json.dumps(_shortened(document))}\n"
+
+
+def _shortened(document: Any) -> Any:
+    """What is read of a dump: how far each process group is, and its latest calls without their stacks."""
+    if not isinstance(document, dict):
+        return {}
+    entries = document.get("entries")
+    latest = [entry for entry in (entries if isinstance(entries, list) else ())[-_LATEST:] if isinstance(entry, dict)]
+    calls = [{name: entry[name] for name in _OF_A_CALL if name in entry} for entry in latest]
+    return {"pg_status": document.get("pg_status"), "entries": calls}
 
 
 def plain_document(data: bytes) -> Any:

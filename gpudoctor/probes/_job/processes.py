@@ -127,6 +127,12 @@ class Tree:
         """The process ids that it had so far."""
         return frozenset(self._processes) | {process.pid for process in self._ended}
 
+    @property
+    def living(self) -> tuple[float, frozenset[int]]:
+        """Processor seconds that those which live have used, and their process ids."""
+        living = list(self._processes.values())
+        return sum(process.cpu_seconds for process in living), frozenset(process.pid for process in living)
+
     def look(self) -> None:
         """Look at all of them once."""
         now = time.monotonic()

@@ -29,10 +29,11 @@ _DENIED = re.compile(r"permission denied|operation not permitted|try running aga
 _NO_PYTHON = re.compile(r"failed to find python version|python.*not found|no python|failed to.*interpreter", re.I)
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |^<")
 _DISTRIBUTED = "torch/distributed/"
+MEETING = "init_process_group"
+"""Where ranks meet for the first time."""
 _NO_WAIT = re.compile(r"torch/distributed/(?:elastic|launcher|run\.py|argparse_util|checkpoint/)")
 _LOADER = "torch/utils/data/dataloader.py"
 _WORKER = "torch/utils/data/_utils/worker.py"
-_MEETING = re.compile(r"rendezvous|store")
 _DEVICE = re.compile(r"torch/(?:cuda|xpu|accelerator)/(?:__init__|streams|memory)\.py")
 _WRAPPERS = ("wrapper", "inner", "_fn", "decorate_context")
 
@@ -69,12 +70,13 @@ class Stack:
     @property
     def collective(self) -> str:
         """The function of torch.distributed that it waits in, such as ``all_reduce``; empty where it is in none."""
+        if any(frame.name == MEETING and _DISTRIBUTED in frame.file for frame in self.frames):
+            return MEETING
         for frame in self.frames:
             if frame.name.rpartition(".")[2] in _WRAPPERS:
                 continue
             if _DISTRIBUTED in frame.file and not _NO_WAIT.search(frame.file):
-                meets = _MEETING.search(frame.file) or _MEETING.search(frame.name)
-                return self._meeting() if meets else frame.name
+                return frame.name
             if frame.file.endswith("torch/autograd/graph.py") and frame.name == "_engine_run_backward":
                 return "backward"
             if _DEVICE.search(frame.file) and frame.name.rpartition(".")[2] in ("synchronize", "wait", "query"):
@@ -82,11 +84,6 @@ class Stack:
             if not frame.file.endswith(("torch/_ops.py", "torch/_tensor.py")):
                 return ""
         return ""
-
-    def _meeting(self) -> str:
-        """The function that meets the other ranks: ``init_process_group``, else what waits at the store."""
-        outer = [one.name for one in self.frames if _DISTRIBUTED in one.file and one.name not in _WRAPPERS]
-        return "init_process_group" if "init_process_group" in outer else (outer or ["rendezvous"])[-1]
 
     @property
     def loads(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.probes._job.processes import first_bytes, stat_fields
+from gpudoctor.probes._reading import CGROUPS, folders
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
@@ -39,7 +40,6 @@ _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
 """Numbers of system calls that wait, by what they wait for (Linux's tables for these processors, read 2026-11)."""
 _SELECTS = (23, 270)
 """select(2) and pselect(2) of x86_64: without descriptors they are a sleep, as older Pythons do it."""
-_FROZEN = re.compile(r"refrigerator|freezer_trap")
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
 """Kinds of file systems that somebody else serves: a look at them may wait for ever."""
 _WRITES = (1, 18, 20, 74, 75, 77, 84, 83, 82, 87, 285, 296)
@@ -74,10 +74,18 @@ class Wait:
     mount: Mount | None = None
     where: str = ""
 
-    @property
-    def frozen(self) -> bool:
-        """Whether its control group is frozen."""
-        return bool(_FROZEN.search(self.where))
+
+def is_frozen(pid: int) -> bool:
+    """Whether the process's control group, or one above it, is frozen: of that its own state tells nothing sure."""
+    listed = _line(f"/proc/{pid}/cgroup", 1 << 14)
+    places = folders(listed, "freezer")
+    places += [
+        f"{CGROUPS}/unified{place.removeprefix(CGROUPS)}" for place in places if f"{CGROUPS}/freezer" not in place
+    ]
+    return any(
+        _line(f"{place}/freezer.state") in ("FROZEN", "FREEZING") or "frozen 1" in _line(f"{place}/cgroup.events")
+        for place in places
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,11 @@ def mount_of(pid: int, path: str) -> Mount | None:
             listed = file.read(1 << 20)
     except OSError:
         return None
+    return mount_in(listed, path)
+
+
+def mount_in(listed: str, path: str) -> Mount | None:
+    """The file system that holds the path, by the text of a mountinfo file; None where none does."""
     best: Mount | None = None
     for match in re.finditer(r"^\S+ \S+ \S+ \S+ (\S+) .* - (\S+) (\S+)", listed, re.M):
         point = match[1].replace("\\040", " ")

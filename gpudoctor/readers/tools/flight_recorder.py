@@ -51,10 +51,17 @@ def _dumps(paste: Paste) -> Iterator[tuple[int, _Dump]]:
         )
         rank = _RANK.search(above)
         if rank and isinstance(world, dict):
-            enqueued, completed = world.get("last_enqueued_collective"), world.get("last_completed_collective")
-            if isinstance(enqueued, int) and isinstance(completed, int):
+            enqueued, completed = (_number(world.get(f"last_{name}_collective")) for name in ("enqueued", "completed"))
+            if enqueued is not None and completed is not None:
                 calls = dict(_calls(document.get("entries")))
                 yield int(rank[1]), _Dump(enqueued, completed, calls, paste.use(first, last))
+
+
+def _number(value: object) -> int | None:
+    """The number, which torch writes as text here (FlightRecorder.hpp, getPgStatusMap, read 2026-11); None for none."""
+    if isinstance(value, str) and len(value) < 20 and value.removeprefix("-").isdecimal():
+        return int(value)
+    return value if isinstance(value, int) else None
 
 
 def _calls(entries: object) -> Iterator[tuple[int, str]]:

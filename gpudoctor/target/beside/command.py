@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,6 +34,8 @@ _GROUP = 0.02
 _TOGETHER = 1.0
 """Seconds within which the same signal to the witness and to us is one."""
 _LONGEST = 3600.0
+_MOST_RECEIVED = 64
+"""Signals that are noted, the first of them."""
 
 
 class CommandError(Exception):
@@ -121,6 +123,8 @@ class Command:
     _reached: dict[int, float] = field(default_factory=dict)
     """Signals that the whole group got, and when the witness said so: another one may have come before it."""
     _received: list[Received] = field(default_factory=list)
+    on_quit: Callable[[], None] | None = None
+    """What SIGQUIT to us alone does, instead of going on to the command."""
     resizes: bool = False
     """Whether it writes to a terminal of ours, whose size follows that of the real one a moment later."""
 
@@ -197,6 +201,10 @@ class Command:
             missed = moment - self._reached.pop(number, -_TOGETHER) >= _TOGETHER
         if number == signal.SIGWINCH:
             missed = missed or self.resizes
+        if number == signal.SIGQUIT and missed and self.on_quit:
+            self._received = [one for one in self._received if one.number != number or one.seconds < moment - _GROUP]
+            self.on_quit()
+            return
         if missed and not (sender and is_within(sender, {self.pid})):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
@@ -204,7 +212,7 @@ class Command:
     def _note(self, info: signal.struct_siginfo) -> int:
         """Note a signal that came to us; the process id of its sender, 0 for the kernel."""
         sender = info.si_pid if info.si_code <= 0 else 0
-        if len(self._received) < 64:
+        if len(self._received) < _MOST_RECEIVED:
             name = _process_name(sender) if sender else ""
             self._received.append(Received(info.si_signo, sender, name, time.monotonic() - self._started))
         return sender

@@ -94,6 +94,14 @@ class Outputs:
         for descriptor in set(self.descriptors.values()):
             os.close(descriptor)
 
+    def printed(self) -> object:
+        """A value that changes when the command prints something, as far as that is seen."""
+        sizes = []
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                sizes.append(os.fstat(file.descriptor).st_size)
+        return self._relay.turns if self._relay else 0, sizes
+
     def end(self) -> bytes:
         """Wait until all that the command has written is where it belongs; the end of it, at most `KEPT` a stream."""
         parts = self._relay.end() if self._relay else []

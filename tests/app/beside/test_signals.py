@@ -61,7 +61,7 @@ class Started:
         return self.ran.returncode
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_to_us_reaches_it_once(tmp_path: Path, number: int) -> None:
     started = Started(tmp_path)
     os.kill(started.ran.pid, number)

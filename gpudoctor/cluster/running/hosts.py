@@ -1,0 +1,89 @@
+"""A running job on many machines: each is asked for its own ranks, over ssh or by srun; their rows are put together.
+
+A machine that gives no answer costs its ranks alone: they are named as not seen, and never as gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpudoctor.cluster.fleet import remote
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.fleet.remote import Nodes, Question
+from gpudoctor.cluster.running.grouping import numbers_of
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Absent, Fact, Known, Row, listed, number_of
+from gpudoctor.core.snapshot import Snapshot, from_json
+
+_WITHOUT_A_VIEW = ("awaited",)
+"""Columns that rest on the rows of one machine alone: they are worked out anew."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What came of asking the machines: the ranks' rows, what was recorded, and why machines gave no answer."""
+
+    rows: list[Row] = field(default_factory=list)
+    records: dict[str, Fact] = field(default_factory=dict)
+    hosts: list[Row] = field(default_factory=list)
+    seconds: float = 0.0
+    silent: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reply: Reply) -> None:
+        """Take in what one machine says."""
+        try:
+            snapshot = from_json(json.loads(reply.text[reply.text.index("{") :]))
+        except (DocumentError, ValueError):
+            self.silent[reply.host] = reply.because or "its answer is no document"
+            return
+        self._take(snapshot)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Take in the facts of one machine."""
+        for row in listed(snapshot.rows("rank")):
+            self.rows.append({name: fact for name, fact in row.items() if name not in _WITHOUT_A_VIEW})
+        self.hosts += listed(snapshot.rows("job_host"))
+        for name, fact in snapshot.facts.items():
+            recorded = name.startswith("nccl.") or name in ("job.ras", "job.records")
+            if recorded and not isinstance(self.records.get(name), Known):
+                self.records[name] = fact
+        self.seconds = max(self.seconds, snapshot.number("job.looked_s") or 0.0)
+
+    def with_missing(self) -> tuple[Row, ...]:
+        """The rows by rank, and one for each rank that no machine has; none such where a machine gave no answer."""
+        worlds = {number for row in self.rows if (number := number_of(row.get("world"))) is not None}
+        seen = numbers_of(self.rows)
+        missing = set(range(int(worlds.pop()))) - seen if len(worlds) == 1 and seen and not self.silent else set()
+        nobody = Absent("it has no process on any machine of the job")
+        gone: list[Row] = [
+            {
+                "rank": Known(number, "the job's size"),
+                "state": Known("gone", "no machine of the job has it"),
+                "still": Known(True, "no machine of the job has it"),
+                **dict.fromkeys(("pid", "gpu", "host", "unseen"), nobody),
+            }
+            for number in sorted(missing)
+        ]
+        return tuple(sorted([*self.rows, *gone], key=lambda row: number_of(row.get("rank")) or 0))
+
+
+def words(match: Mapping[str, str], look: float) -> tuple[str, ...]:
+    """What gpudoctor is asked on each machine."""
+    pairs = (word for name, value in match.items() for word in ("--match", f"{name}={value}"))
+    return ("job", *pairs, "--look", f"{look:g}", "--json")
+
+
+def ask_by_ssh(names: Sequence[str], question: Question, options: str) -> Asked:
+    """Ask those hosts over ssh."""
+    asked = Asked()
+    remote.ask_by_ssh(names, question, asked.add, options)
+    return asked
+
+
+def ask_by_slurm(nodes: Nodes, question: Question) -> Asked:
+    """Ask the nodes of a Slurm job, by a step of that job beside its own."""
+    asked = Asked()
+    remote.ask_by_slurm(nodes, question, asked.add)
+    return asked

@@ -1,0 +1,114 @@
+"""A job on two hosts that hangs, asked over a real ssh: the rank is named with its host, and who gives no answer."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.core.shipped import own_command
+from tests import needs
+from tests.cluster.net.hosts import PORT, Hosts
+
+pytestmark = pytest.mark.full
+
+RANKS = needs.REPOSITORY / "tests/cluster/hang/ranks.py"
+LIMIT = 600.0
+_SERVER = """\
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+_CLIENT = """\
+Host node*
+  User root
+  IdentityFile {folder}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking no
+  LogLevel ERROR
+"""
+_HOST = """\
+{sshd} -f {folder}/sshd_config -D &
+for local in 0 1; do
+  RANK=$((FIRST + local)) LOCAL_RANK=$local {python} {ranks} sleep {folder} >{folder}/log-$((FIRST + local)) 2>&1 &
+done
+wait
+"""
+"""What runs on a host, in a PID namespace of its own: sshd, and two ranks."""
+
+
+class Job:
+    """Four ranks on two hosts, and an ssh that reaches these."""
+
+    def __init__(self, hosts: Hosts, folder: Path) -> None:
+        self.hosts = hosts
+        self.folder = folder
+        for key in ("host_key", "key"):
+            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+            subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+        (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
+        (folder / "ssh_config").write_text(_CLIENT.format(folder=folder))
+        Path("/run/sshd").mkdir(exist_ok=True)
+        script = _HOST.format(sshd=needs.program("sshd"), folder=folder, python=needs.torch_python(), ranks=RANKS)
+        own = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": hosts[0].address, "MASTER_PORT": str(PORT)}
+        own |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
+        for host in hosts:
+            host.start(apart, {**own, "FIRST": str(2 * host.number)})
+
+    def ready(self) -> None:
+        """Wait until all ranks are about to hang."""
+        deadline = time.monotonic() + LIMIT
+        while not all((self.folder / f"ready-{rank}").exists() for rank in range(4)):
+            logs = [file.read_text("utf-8", "replace") for file in self.folder.glob("log-*")]
+            assert time.monotonic() < deadline, logs
+            time.sleep(0.2)
+
+    def asked(self, nodes: str) -> Any:
+        """The document of ``gpudoctor job`` on these hosts, asked from the first one."""
+        there = ["--program", shlex.join(own_command()), "--ssh-options", f"-F {self.folder}/ssh_config"]
+        words = ["job", "--match", f"MASTER_PORT={PORT}", "--hosts", nodes, *there, "--json"]
+        done = self.hosts[0].run([*own_command(), *words], timeout=LIMIT)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def job(two: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    for tool in ("sshd", "ssh", "ssh-keygen", "py-spy", "unshare"):
+        needs.program(tool)
+    job = Job(two, tmp_path_factory.mktemp("job"))
+    job.ready()
+    return job
+
+
+def test_the_rank_is_named_with_its_host(job: Job) -> None:
+    """The third rank is the first of the second host."""
+    deadline = time.monotonic() + LIMIT
+    while not (document := job.asked("node[0-1]"))["findings"]:
+        assert time.monotonic() < deadline, document
+    (finding,) = document["findings"]
+    assert finding["id"] == "workload.rank-late"
+    assert (finding["subject"]["rank"], finding["subject"]["host"]) == (2, "node1")
+    assert " on node1)" in finding["title"]
+    assert "where the others wait (ranks 0-1, 3): it sleeps at sleep (ranks.py:" in finding["title"]
+    assert document["facts"]["job.hosts"]["value"] == ["node0", "node1"]
+
+
+def test_ranks_of_a_host_that_is_silent_are_not_called_gone(job: Job) -> None:
+    document = job.asked("node[0-1],node7")
+    assert [row["rank"]["value"] for row in document["facts"]["rank"]] == [0, 1, 2, 3]
+    (unseen,) = document["facts"]["job.unseen"]["value"]
+    assert unseen.startswith("host node7: ")
+    half = job.asked("node0,node7")
+    assert {row["state"]["value"] for row in half["facts"]["rank"]} == {"waits"}
+    assert (half["verdict"], half["findings"]) == ("unknown", [])
