@@ -20,6 +20,9 @@ from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.compiled import word_index
 
+_JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_group"})
+"""What ``gpudoctor run`` and ``job`` tell of."""
+
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     """The diagnosis of every rule on the snapshot: findings folded under causes and ordered, unjudged and passed."""
@@ -36,13 +39,22 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
         if findings:
             (sound if rule.sound else found).extend(findings)
         elif pending:
-            unjudged.append(pending[0])
+            if not _asks_for_a_job(pending[0], snapshot):
+                unjudged.append(pending[0])
         else:
             passed.append(rule.id)
     causes = rank_findings(found)
     verdict = verdict_of(causes, known=bool(sound))
     findings = causes if verdict == "broken" else sorted([*causes, *rank_findings(sound)], key=sort_key)
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
+
+
+def _asks_for_a_job(unjudged: Unjudged, snapshot: Snapshot) -> bool:
+    """Whether it waits for what only a job that runs shows, and none was watched: then nobody has asked for it."""
+    topic = unjudged.fact.partition(".")[0]
+    if topic not in _JOB_TOPICS or topic in snapshot.groups:
+        return False
+    return not any(name.startswith(f"{topic}.") for name in snapshot.facts)
 
 
 def new_evaluator(snapshot: Snapshot) -> Evaluator:
