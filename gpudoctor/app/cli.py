@@ -12,8 +12,8 @@ from importlib import import_module
 
 from gpudoctor.app.arguments import COMMANDS, no_command, parse
 from gpudoctor.app.output import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
-from gpudoctor.core import files, language, streams
-from gpudoctor.core.errors import DoctorError
+from gpudoctor.core import files, language, streams, system
+from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.language import choose_language
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.target import rights
@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse(["check", *words] if bare else words)
     language.use(_language_of(options))
     _set_consent(options)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in system.ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _exit_on_signal)
     try:
@@ -137,9 +137,20 @@ _FILES = {
 """The file of `gpudoctor.app.commands` that holds a command; every other one has a file of its own name."""
 
 
+_POSIX_ONLY = {
+    "run": "start the command itself, and give its log to gpudoctor read",
+    "preflight": "NCCL, which it tests, is not made for Windows: gpudoctor check looks at this machine",
+    "job": "it reads /proc and NCCL, which Windows does not have",
+    "fleet": "it reaches nodes by ssh from a machine with Linux",
+}
+"""Commands that need processes, signals and sockets as POSIX has them, and what to do without."""
+
+
 def act_of(name: str) -> Callable[[argparse.Namespace], int]:
     """The function of a command: ``rules test`` is `rules_test` in `gpudoctor.app.commands.rules`."""
     words = name.split()
+    if sys.platform == "win32" and words[0] in _POSIX_ONLY:
+        raise UsageError(f"{words[0]} is not for Windows: {_POSIX_ONLY[words[0]]}")
     act: Callable[[argparse.Namespace], int]
     act = getattr(import_module(f"gpudoctor.app.commands.{_FILES.get(words[0], words[0])}"), "_".join(words))
     return act

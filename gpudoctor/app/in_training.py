@@ -103,37 +103,36 @@ class Watching:
 
     def start(self) -> None:
         """Begin to watch; nothing where it goes on already."""
-        if self._began or sys.platform == "win32":
-            return
-        self._began = (time.time(), _processor_seconds())
-        self._ranks = Ranks.here()
-        self._watch = Watch(os.getpid(), self._ranks)
-        self._watch.start()
-        if self._ranks:
-            self._ranks.begin(os.getpid())
-        atexit.register(self._at_exit)
+        if sys.platform != "win32" and not self._began:
+            self._began = (time.time(), _processor_seconds())
+            self._ranks = Ranks.here()
+            self._watch = Watch(os.getpid(), self._ranks)
+            self._watch.start()
+            if self._ranks:
+                self._ranks.begin(os.getpid())
+            atexit.register(self._at_exit)
 
     def stop(self, error: BaseException | None = None) -> Diagnosis | None:
         """End, judge, and write the account to standard error; `error` is the exception that ended the training.
 
         Whatever fails here is told in a line, and raises nothing into the training.
         """
-        if not self._began or sys.platform == "win32":
-            return None
-        (began, used), self._began = self._began, None
-        atexit.unregister(self._at_exit)
-        try:
-            self._watch.stop()
-            ended = _end_of(error, began, used)
-            kept = "".join(traceback.format_exception(error)).encode() if error and ended.code else b""
-            seen = Seen(sys.orig_argv, self._watch, kept, frozenset({"exception"}))
-            own = word_of_end(ended, self._ranks)
-            self.diagnosis = conclude(ended, seen, self._ranks, own, _write, self._rules)
-            if self._ranks:
-                self._ranks.leave()
-        except Exception as trouble:
-            print(f"gpudoctor: the training could not be judged: {trouble}"[:300], file=sys.stderr)
-        return self.diagnosis
+        if sys.platform != "win32" and self._began:
+            (began, used), self._began = self._began, None
+            atexit.unregister(self._at_exit)
+            try:
+                self._watch.stop()
+                ended = _end_of(error, began, used)
+                kept = "".join(traceback.format_exception(error)).encode() if error and ended.code else b""
+                seen = Seen(sys.orig_argv, self._watch, kept, frozenset({"exception"}))
+                own = word_of_end(ended, self._ranks)
+                self.diagnosis = conclude(ended, seen, self._ranks, own, _write, self._rules)
+                if self._ranks:
+                    self._ranks.leave()
+            except Exception as trouble:
+                print(f"gpudoctor: the training could not be judged: {trouble}"[:300], file=sys.stderr)
+            return self.diagnosis
+        return None
 
     def _at_exit(self) -> None:
         """The interpreter ends before `stop` was called: by an exception that nobody handled, or by sys.exit."""
@@ -188,19 +187,20 @@ def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Pa
     raise UsageError(f"{framework}: transformers or lightning; with Accelerate: with gpudoctor.watch():")
 
 
-def _processor_seconds() -> float:
-    """Processor time of this process and of the children that it waited for."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+if sys.platform != "win32":
 
+    def _processor_seconds() -> float:
+        """Processor time of this process and of the children that it waited for."""
+        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
-def _end_of(error: BaseException | None, began: float, used: float) -> Ended:
-    """The end of a training as that of a command: its exit code is what the exception would make of it."""
-    code = 1 if error else 0
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    seconds, peak = time.time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return Ended(os.getpid(), code, None, False, began, seconds, _processor_seconds() - used, peak, ())
+    def _end_of(error: BaseException | None, began: float, used: float) -> Ended:
+        """The end of a training as that of a command: its exit code is what the exception would make of it."""
+        code = 1 if error else 0
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        seconds, peak = time.time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        return Ended(os.getpid(), code, None, False, began, seconds, _processor_seconds() - used, peak, ())
 
 
 def _write(diagnosis: Diagnosis) -> None:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.core import streams
+from gpudoctor.core import streams, system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.sample import Sample
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.fixes.site import is_root, manner_of_process, state_folder, with_hindrances
+from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
 from gpudoctor.views.tui.work import FactInfo, Work
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class _DiagnosisSource:
             raise UsageError(
                 "a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there"
             )
-        plan_made = plan.plan_for(diagnosis, only, root=is_root(), judge=pipeline.judging(self._rules))
+        plan_made = plan.plan_for(diagnosis, only, root=system.is_root(), judge=pipeline.judging(self._rules))
         return with_hindrances(plan_made, manner_of_process(plan_made, "once"))
 
     def foreseen(self, diagnosis: Diagnosis, plan: Plan) -> Foreseen:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,8 @@ def _text_of_regular_file(folder: Path, parts: Sequence[str]) -> str:
 
     Raises OSError where it cannot be opened, `UsageError` if it is no regular file or too large.
     """
+    if sys.platform == "win32":
+        raise UsageError("files cannot be opened without following links on Windows; paste the text")
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     for part in parts:
         try:

@@ -37,7 +37,7 @@ def put_new(text: str, place: Path) -> None:
     """Write a new file and the folders above it; raises `UsageError` if it exists or cannot be written."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("x", encoding="utf-8") as file:
+        with place.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except (OSError, ValueError) as error:
         raise UsageError(f"{place}: {getattr(error, 'strerror', None) or error}; name a folder to write to") from error
@@ -93,7 +93,8 @@ def _mode_to_keep(place: Path) -> int | None:
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
 DIFFERENT = 1
 INTERRUPTED = 128 + signal.SIGINT
-UNHEARD = 128 + signal.SIGPIPE
+UNHEARD = 128 + 13
+"""As where SIGPIPE ends a program, which not every system has."""
 OF_VERDICT = {"sound": SOUND, "impaired": SOUND, "broken": BROKEN, "unknown": UNKNOWN}
 
 

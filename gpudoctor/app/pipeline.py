@@ -140,7 +140,7 @@ def watch(
 # ---- The facts of this machine, or of a stand-in for it ----
 # What the probes of its level say and, at level deep, what the kernels measure.
 
-_SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels")
+_SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels", "windows")
 """Probes that wait for a child: started first, their children work while the rest is imported and asked."""
 
 
@@ -153,7 +153,8 @@ def ask(
     may take to wake; with one, they and `level` are not used.
     """
     patient = target or Local(level, python, wait=wait)
-    collection = Collection(patient, modules_of(probes, first=_SLOWEST), progress)
+    others = () if patient.system == "windows" else ("windows",)
+    collection = Collection(patient, modules_of(probes, first=_SLOWEST, without=others), progress)
     if isinstance(patient, Local):
         patient.verify()
     return collection

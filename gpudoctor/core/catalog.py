@@ -162,7 +162,10 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         *("link", "flow", "collective"),
     ),
     "run": ("run", "failure", "run_process", "run_gpu", "worker_end", "crash"),
-    "host": ("host", "package_change", "mce", "oom", "fitness", "space", "write_error", "slurm_node"),
+    "host": (
+        *("host", "windows", "display", "package_change", "mce", "oom", "fitness", "space", "write_error"),
+        "slurm_node",
+    ),
 }
 """Where a fact is shown, by the first part of its name; the most telling first."""
 OTHER = "other"

@@ -19,11 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
-
-if sys.platform != "win32":
-    import grp
-    import pwd
 
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
@@ -56,7 +53,7 @@ class Doubt(NamedTuple):
         place = shlex.quote(self.place)
         if not self.owned:
             return f"chmod go-w {place}"
-        return f"chown {'root' if os.geteuid() == 0 else '$USER'} {place}"
+        return f"chown {'root' if system.is_root() else '$USER'} {place}"
 
 
 def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
@@ -64,7 +61,9 @@ def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
 
     For a missing path: whether another user could create it. Follows links; root's and sticky folders are fine.
     """
-    uid = os.geteuid() if uid is None else uid
+    if system.ACCESS_IS_LISTED:
+        return None
+    uid = system.user_id() if uid is None else uid
     name = os.path.join(os.getcwd(), path) if not os.path.isabs(path) else str(path)  # noqa: PTH109, PTH117, PTH118
     if name.startswith(_GIVEN):
         return None
@@ -101,7 +100,9 @@ def foreign(place: str | Path, uid: int | None = None) -> Doubt | None:
         state = os.lstat(place)
     except OSError:
         return None
-    return _doubt_about(str(place), state, os.geteuid() if uid is None else uid, last=True)
+    if system.ACCESS_IS_LISTED:
+        return None
+    return _doubt_about(str(place), state, system.user_id() if uid is None else uid, last=True)
 
 
 def make_private(folder: Path) -> None:
@@ -148,22 +149,22 @@ def _is_private_group(gid: int, uid: int, place: str) -> bool:
     if gid == 0:
         return True
     try:
-        group = grp.getgrgid(gid)
+        group, members = system.group(gid)
     except KeyError:
         return gid == uid  # a container that is run as a user of no name
     try:
-        if group.gr_name in ("staff", "wheel") and not group.gr_mem:
+        if group in ("staff", "wheel") and not members:
             return True
-        user = pwd.getpwuid(uid)
+        user = system.account(uid)
     except KeyError:
         return False
-    return user.pw_gid == gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return user.gid == gid and group == user.name and not members - {user.name}
 
 
 def _extended_attributes(place: str) -> list[str]:
     """Names of the file's extended attributes; empty where unsupported."""
     try:
-        return os.listxattr(place, follow_symlinks=False)
+        return system.extended_attributes(place)
     except OSError:  # a file system without
         return []
 
@@ -182,9 +183,9 @@ def _is_overflow_unmapped() -> bool:
 def _parents_of_home(uid: int) -> frozenset[str]:
     """The folders above that user's home, by its name and resolved; empty without a home."""
     try:
-        home = pwd.getpwuid(uid).pw_dir
+        home = system.account(uid).home
     except KeyError:  # a container that is run as a user of no name
-        home = os.environ.get("HOME", "") if uid == os.geteuid() else ""
+        home = os.environ.get("HOME", "") if uid == system.user_id() else ""
     if not home.startswith("/"):
         return frozenset()
     places = Path(home), Path(os.path.realpath(home))
@@ -194,7 +195,7 @@ def _parents_of_home(uid: int) -> frozenset[str]:
 def user_name(uid: int) -> str:
     """The user's name, or the number as text."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        return system.account(uid).name
     except KeyError:
         return str(uid)
 
@@ -202,7 +203,7 @@ def user_name(uid: int) -> str:
 def _group_name(gid: int) -> str:
     """The group's name, or the number as text."""
     try:
-        return grp.getgrgid(gid).gr_name
+        return system.group(gid)[0]
     except KeyError:
         return str(gid)
 
@@ -215,7 +216,7 @@ def check_named_file(path: str | Path, what: str) -> None:
     found = doubt(path)
     if found is None:
         return
-    if not found.owned and (os.geteuid() == 0 or found.whose == "every user"):
+    if not found.owned and (system.is_root() or found.whose == "every user"):
         raise UsageError(f"{what}: {found}, and what it says is acted upon: {found.cure}, or name a copy of your own")
     warn_once(f"{what}: {found}, who can change what it says")
 
@@ -237,7 +238,7 @@ def warn_once(sentence: str) -> None:
 def write(place: Path, data: bytes) -> None:
     """Writes the file atomically and flushes its folder to disk; raises `OSError`, then the old one stands."""
     put(place, data)
-    sync_folder(place.parent)
+    system.sync_folder(place.parent)
 
 
 def put(place: Path, data: bytes, mode: int = 0) -> None:
@@ -255,12 +256,3 @@ def put(place: Path, data: bytes, mode: int = 0) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Flushes the folder's entries to disk (fsync); raises `OSError`."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

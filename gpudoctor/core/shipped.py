@@ -87,12 +87,13 @@ def _unpack_folder(name: str) -> Path:
 # ---- Modules that a folder holds ----
 
 
-def modules_of(package: ModuleType, first: Sequence[str] = ()) -> Iterator[ModuleType]:
+def modules_of(package: ModuleType, first: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[ModuleType]:
     """Every module of the package's folder, by name, `first` before the others; each imported when its turn comes.
 
     Those named ``_like_this`` are shared helpers and left out.
     """
     names = sorted(name for place in package.__path__ for name in _names_in(place) if not name.startswith("_"))
+    names = [name for name in names if name not in without]
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         yield importlib.import_module(f"{package.__name__}.{name}")
 
@@ -101,7 +102,7 @@ def _names_in(place: str) -> list[str]:
     """Names of the modules in a folder, or a folder of a zip file."""
     try:
         found = os.listdir(place)  # noqa: PTH208 - names, not paths
-    except NotADirectoryError:
+    except (NotADirectoryError, FileNotFoundError):  # in a zip file; the second is what Windows calls it
         import pkgutil  # loads inspect and the tokenizer: only where it must
 
         return [info.name for info in pkgutil.iter_modules([place]) if not info.ispkg]

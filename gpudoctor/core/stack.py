@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
@@ -11,6 +10,7 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Json, Known, listed
 from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.plan import Plan, PlanStep, text, texts
+from gpudoctor.core.shell import shell_line
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.versions import normal
 
@@ -208,7 +208,7 @@ class Stack:
         """The commands, one a line, or the file of that form; empty where the stack has none."""
         if emit != "command":
             return self.files.get(emit, "")
-        return "\n".join(shlex.join(argv) for argv in self.commands.get(tool, ()))
+        return "\n".join(shell_line(argv) for argv in self.commands.get(tool, ()))
 
     def plan(self, tool: str, machine: str, environment: str, hindrance: str = "") -> Plan:
         """Its commands as a plan for that environment, or for the new one that the first of them makes.

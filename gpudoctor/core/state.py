@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
 
-from gpudoctor.core import files
+from gpudoctor.core import files, system
 from gpudoctor.core.errors import UsageError
 
 STATE = "GPUDOCTOR_STATE"
@@ -36,7 +35,7 @@ def default_folder() -> Path:
 
     ``sudo`` may leave HOME and XDG_STATE_HOME as they were: root must not write into a user's home.
     """
-    if os.geteuid() == 0:
+    if system.is_root():
         return _root_folder(".local/state/gpudoctor", "/var/lib/gpudoctor")
     return platformdirs.user_state_path("gpudoctor")
 
@@ -53,13 +52,13 @@ def config() -> Path:
 
 def _trusted_folder(default_folder: Path, place: str, otherwise: str) -> Path:
     """The user's folder, or for root a folder of its own where the user's is not trusted."""
-    foreign = os.geteuid() == 0 and default_folder.is_absolute() and files.doubt(default_folder)
+    foreign = system.is_root() and default_folder.is_absolute() and files.doubt(default_folder)
     return _root_folder(place, otherwise) if foreign else default_folder
 
 
 def _root_folder(place: str, otherwise: str) -> Path:
     """That folder in root's home, by the password database, else `otherwise`."""
     try:
-        return Path(pwd.getpwuid(0).pw_dir, place)
+        return Path(system.account(0).home, place)
     except KeyError:  # a machine without a list of users
         return Path(otherwise)

@@ -10,6 +10,8 @@ import os
 import sys
 import threading
 
+from gpudoctor.core import system
+
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -38,6 +40,18 @@ def prepare_streams() -> None:
         sys.stdout = out = open(out.fileno(), "w", buffering=1, encoding=out.encoding, closefd=False)  # noqa: SIM115
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
+    if system.ENCODES_BY_CODE_PAGE:
+        _use_utf8()
+
+
+def _use_utf8() -> None:
+    """Have the standard streams read and write UTF-8, whatever the code page, and write lines that end with LF."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            if stream is sys.stdin:
+                stream.reconfigure(encoding="utf-8", errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _open_null_device(number: int, name: str) -> None:

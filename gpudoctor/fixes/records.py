@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.core import files
+from gpudoctor.core import files, system
 from gpudoctor.core import run as runs
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.run import Run
@@ -67,7 +66,7 @@ class Journals:
                 mine = name if number == 1 else f"{name}-{number:02}"
                 with contextlib.suppress(FileExistsError):
                     (self.folder / mine).mkdir(mode=0o700)
-                    files.sync_folder(self.folder)
+                    system.sync_folder(self.folder)
                     return Journal(mine, self.folder / mine)
         except OSError as error:
             raise DoctorError(
@@ -138,8 +137,7 @@ class Journal:
     def settle(self) -> None:
         """Release the reserved space at the run's end if the disk has plenty free."""
         with contextlib.suppress(OSError):
-            found = os.statvfs(self.folder)
-            if found.f_bavail * found.f_frsize > _PLENTY:
+            if system.disk_space(self.folder)[1] > _PLENTY:
                 self.release()
 
     def release(self, most: int = 0) -> bool:
@@ -160,7 +158,7 @@ class Journal:
         """Store a document with its digest beside the run; raises `OSError`."""
         signed = {**document, "digest": self._digest(name, document)}
         files.put(self.folder / name, json.dumps(signed).encode(), 0o600)
-        files.sync_folder(self.folder)
+        system.sync_folder(self.folder)
 
     def document(self, name: str) -> dict[str, Any]:
         """A stored document; `DocumentError` if missing, modified, or not owned by us or root."""
@@ -189,11 +187,11 @@ class Journal:
         """
         if found := files.doubt(self.folder):
             raise DocumentError(f"{place}: {found}, so nothing is done by it: {found.cure}")
-        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+        with open(os.open(place, system.READ | system.NO_FOLLOW | system.NON_BLOCKING), "rb") as file:  # noqa: PTH123
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
                 raise DocumentError(f"{place}: no plain file")
-            if seen.st_uid not in (0, os.geteuid()):
+            if seen.st_uid not in (0, system.user_id()):
                 raise DocumentError(f"{place}: belongs to user {files.user_name(seen.st_uid)}: nothing is done by it")
             if seen.st_mode & 0o022:
                 raise DocumentError(f"{place}: others can write to it, so nothing is done by it")
@@ -231,19 +229,19 @@ def hold_lock(scope: str, place: Path, run: str) -> Iterator[None]:
         raise DoctorError(f"{place}: {error.strerror}; nothing was run") from error
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(handle)
         except BlockingIOError:
             raise DoctorError(
                 f"another run is under way {scope}: {_holder_note(handle) or 'of another gpudoctor'}; wait for it"
             ) from None
-        user = files.user_name(os.geteuid())
+        user = files.user_name(system.user_id())
         former = _holder_note(handle)  # one without a user is of 1.0, which left it there; our own are in our journals
         if ", user " in former and f", user {user}, process" not in former:
             files.warn_once(
                 f"a run was cut off {scope}: {former}; gpudoctor fix --undo last, as that user, takes it back"
             )
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"run {run}, user {user}, process {os.getpid()}\n".encode(), 0)
+        system.write_at(handle, f"run {run}, user {user}, process {os.getpid()}\n".encode(), 0)
         try:
             yield
         finally:
@@ -254,7 +252,7 @@ def hold_lock(scope: str, place: Path, run: str) -> Iterator[None]:
 
 def _open_lock(place: Path) -> int:
     """Descriptor of the lock file, created if missing; raises `OSError`."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = system.READ_WRITE | system.NO_FOLLOW | system.NON_BLOCKING
     try:
         handle = os.open(place, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -269,7 +267,7 @@ def _open_lock(place: Path) -> int:
 
 def _holder_note(handle: int) -> str:
     """Text that the holder wrote into the lock file, made printable; it is untrusted."""
-    text = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+    text = system.read_at(handle, 200, 0).decode("utf-8", "replace").strip()
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
@@ -277,7 +275,7 @@ def is_locked(place: Path) -> bool:
     """True if the lock is held now; False if it cannot be opened."""
     try:
         with place.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.lock(file.fileno(), shared=True)
     except BlockingIOError:
         return True
     except OSError:  # nobody ever held it, or it is not ours to know

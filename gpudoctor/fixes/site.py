@@ -6,19 +6,15 @@ A step that may not be run keeps its place in the plan and says why; what comes 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.core import state
+from gpudoctor.core import state, system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep
-
-if sys.platform != "win32":
-    import pwd
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class Site:
     python: str | None
     judge: Callable[[], Diagnosis]
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    root: bool = field(default_factory=lambda: os.geteuid() == 0)
+    root: bool = field(default_factory=system.is_root)
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -62,23 +58,18 @@ class Manner:
     owner: str = ""
 
 
-def is_root() -> bool:
-    """True if this process is root."""
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
 def manner_of_process(plan: Plan, asked: Asked = "each", only: Only = "") -> Manner:
     """Manner for running this plan in this process; as root its `owner` is the environment's owner unless that is
     root.
     """
-    return Manner(asked, only, _other_owner(plan.environment) if is_root() else "")
+    return Manner(asked, only, _other_owner(plan.environment) if system.is_root() else "")
 
 
 def _other_owner(folder: str) -> str:
     """User name, or id if it has none, that owns the folder; ``""`` for root or a missing folder."""
     try:
         number = os.stat(folder).st_uid if folder else 0  # noqa: PTH116 - a text, as the plan has it
-        return pwd.getpwuid(number).pw_name if number else ""
+        return system.account(number).name if number else ""
     except (OSError, ValueError):  # not there, or no name that a folder can have
         return ""
     except KeyError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpudoctor.core import files
+from gpudoctor.core import files, system
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
@@ -84,7 +84,7 @@ def _check_kept(run: Run, copy: Kept) -> None:
     if copy.run != run.id or (named and os.path.realpath(named) != os.path.realpath(prefix)):
         raise DocumentError(f"the record of run {run.id} is of another environment, {prefix}: nothing is put back")
     owner = os.stat(prefix).st_uid if os.path.isdir(prefix) else 0  # noqa: PTH112, PTH116
-    if os.geteuid() == 0 and owner:
+    if system.is_root() and owner:
         raise UsageError(f"{prefix} belongs to user {files.user_name(owner)}, and this is root: undo it as that user")
     kept.check(copy)
 

@@ -7,13 +7,13 @@ what needs all of them comes last, and sees those alone that nobody uses and tha
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpudoctor.core import system
 from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run, Step
 from gpudoctor.kernels.runner import Question, ask, failure_message, is_unfinished, run_from_outcome, status_of
 from gpudoctor.kernels.specs import BELOW, FAMILIES, KernelEntry
@@ -198,7 +198,7 @@ class Ladder:
             return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in self._fit_devices())}
         if len(self._devices) < 2 or "OMP_NUM_THREADS" in self._target.environ:
             return {}
-        return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self._devices)))}
+        return {"OMP_NUM_THREADS": str(max(1, system.usable_cores() // len(self._devices)))}
 
     def _on_kernel(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
         """Record that a kernel began (empty outcome) or ended."""

@@ -2,7 +2,8 @@
 
 A probe is a module of ``gpudoctor/probes`` with ``FACTS`` (what it answers), ``probe(target)`` (a generator of
 ``(name, fact)`` and ``(group, rows)``), where it is not ``quick`` a ``LEVEL``, and where it need not be waited for once
-others say something a ``MOOT``, those facts and their values. What a probe said before it died or ran out of time is
+others say something a ``MOOT``, those facts and their values. ``ONLY`` names the one system that has such facts, they
+are absent on others; ``NOT_YET`` one on which they are not read. What a probe said before it died or ran out of time is
 kept; the rest of its facts are unread, because of that.
 """
 
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread
 from gpudoctor.core.frozen import field, mutable
@@ -20,8 +21,9 @@ from gpudoctor.core.secrets import secret_values
 from gpudoctor.core.snapshot import Event, Level, Progress, Snapshot
 from gpudoctor.core.snapshot import Target as Subject
 from gpudoctor.core.texts import screened
-from gpudoctor.target import Target
+from gpudoctor.target import Target, places
 
+T = TypeVar("T")
 DEADLINE = 8.0
 """Seconds a probe may take where it names none: by ``DEADLINE``, or by a function ``deadline(target)``."""
 
@@ -47,6 +49,8 @@ class _ProbeRun:
     reason: Reason = Reason.NOT_STATED
     asked: bool = True
     """Not where the level is too low for this probe."""
+    absent: bool = False
+    """Its facts are of another system."""
     thread: threading.Thread | None = None
     ending: threading.Lock = field(default_factory=threading.Lock)
     ended: bool = False
@@ -81,7 +85,11 @@ class Collection:
         for module in probes:
             run = _ProbeRun(module)
             self._runs.append(run)
-            if levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
+            if getattr(module, "ONLY", target.system) != target.system:
+                run.trouble, run.absent = f"only {module.ONLY.capitalize()} has it", True
+            elif getattr(module, "NOT_YET", "") == target.system:
+                run.trouble, run.reason = f"not read on {target.system.capitalize()} yet", Reason.UNSPECIFIED
+            elif levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
                 _start(run, target, progress, self._runs)
                 if run.thread and not getattr(module, "WAITS", False):
                     run.thread.join(_HEAD_START)
@@ -101,9 +109,13 @@ class Collection:
         """The snapshot of what the probes have reported by now; facts of running probes are unread, as pending."""
         runs = sorted(self._runs, key=lambda run: run.name)
         facts, groups = _merge(runs)
+        if self.target.system != "windows" and any(run.name == "pci" for run in runs):
+            groups["display"] = Absent("only Windows has it")  # its probe is not even imported
         timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
         target = self.target
-        return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
+        return Snapshot(
+            Subject("local", target.name, _displayed(target.python, target), target.level), facts, groups, timings
+        )
 
     def _moot_reason(self, run: _ProbeRun) -> str:
         """Why this probe need not be waited for (all facts in its `MOOT` have the values there); empty otherwise."""
@@ -112,6 +124,11 @@ class Collection:
         values = {name: fact.value for name, fact in results.items() if isinstance(fact, Known)}
         so = bool(conditions) and values == conditions
         return ", ".join(f"{name} is {conditions[name]}" for name in sorted(conditions)) if so else ""
+
+
+def _displayed(entry: T, target: Target) -> T:
+    """A fact, rows or text with its paths as people of the target's system write them."""
+    return places.with_native_paths(entry) if target.system == "windows" else entry
 
 
 def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[_ProbeRun]) -> None:
@@ -124,7 +141,7 @@ def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[
             for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", run.module.probe(target)):
                 if not isinstance(entry, (Known, Absent, Unread) if "." in name else (tuple, Absent, Unread)):
                     raise TypeError(f"{name} is a {type(entry).__name__}, not a fact")
-                run.results.append((name, screened(entry, secrets)))
+                run.results.append((name, _displayed(screened(entry, secrets), target)))
             trouble = ""
         except BaseException as error:  # also SystemExit: nothing that a probe does may end more than itself
             trouble = screened(f"the probe {run.name} died: {type(error).__name__}: {error}"[:300], secrets)
@@ -199,8 +216,10 @@ def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]
     for run in sorted(runs, key=lambda run: run.trouble == _SILENT):  # of two reasons, the one that tells more
         for spec in run.module.FACTS:
             group = spec.name.rpartition(".")[0]
-            unread = Unread(run.trouble, run.asked, run.reason)
-            if run.running:
+            unread: Absent | Unread = Unread(run.trouble, run.asked, run.reason)
+            if run.absent:
+                unread = Absent(run.trouble)
+            elif run.running:
                 unread = Unread(_ASKED, run.asked, Reason.PENDING)
             if spec.group and group not in groups:
                 groups[group] = unread

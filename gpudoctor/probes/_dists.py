@@ -6,11 +6,11 @@ probe asks about, and once per target.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Unread
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
@@ -246,7 +246,7 @@ def _wheel_platform(target: Target, dist: Dist) -> tuple[str, str]:
         match = _TAG.search(target.read(f"{dist.path}/WHEEL", 1 << 14))
     except OSError:
         match = None
-    return (match[1], match[2]) if match else ("linux", os.uname().machine)
+    return (match[1], match[2]) if match else ("linux", system.machine_name())
 
 
 def _marker_environment(target: Target, site: Site, dist: Dist, extra: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpudoctor.core import system
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 
@@ -53,24 +54,16 @@ class Dynamic:
     runpath: tuple[str, ...]
 
 
-class Elf:
-    """An open library, read by file descriptor; use `opened`.
+class Binary:
+    """An open file, read by its descriptor.
 
     `note(offset, data)`, if given, is called for every read.
     """
 
     def __init__(self, descriptor: int, note: Callable[[int, bytes], None] | None = None) -> None:
-        """Reads the ELF header; raises `MalformedError` if it is no 64-bit little-endian ELF file."""
         self._fd = descriptor
         self._note = note
         self.size = os.fstat(descriptor).st_size
-        head = self.read(0, 64)
-        if head[:4] != b"\x7fELF":
-            raise MalformedError("not an ELF file")
-        if head[4:6] != b"\x02\x01":
-            raise MalformedError("not a 64-bit little-endian ELF file")
-        self._phoff, self._shoff = struct.unpack_from("<QQ", head, 0x20)
-        self._phsize, self._phnum, self._shsize, self._shnum, self._names = struct.unpack_from("<HHHHH", head, 0x36)
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly `size` bytes at `offset`.
@@ -79,7 +72,7 @@ class Elf:
         """
         if offset < 0 or size < 0 or offset + size > self.size:
             raise MalformedError(f"{size} bytes at {offset} lie outside a file of {self.size} bytes")
-        data = os.pread(self._fd, size, offset)
+        data = system.read_at(self._fd, size, offset)
         if len(data) != size:
             raise MalformedError(f"the file ended at {offset + len(data)} while it was read")
         if self._note:
@@ -99,6 +92,21 @@ class Elf:
             start += len(here) - len(pattern) + 1
             step = min(step * 4, 1 << 20)
         return -1
+
+
+class Elf(Binary):
+    """An open ELF library; use `opened`."""
+
+    def __init__(self, descriptor: int, note: Callable[[int, bytes], None] | None = None) -> None:
+        """Reads the ELF header; raises `MalformedError` if it is no 64-bit little-endian ELF file."""
+        super().__init__(descriptor, note)
+        head = self.read(0, 64)
+        if head[:4] != b"\x7fELF":
+            raise MalformedError("not an ELF file")
+        if head[4:6] != b"\x02\x01":
+            raise MalformedError("not a 64-bit little-endian ELF file")
+        self._phoff, self._shoff = struct.unpack_from("<QQ", head, 0x20)
+        self._phsize, self._phnum, self._shsize, self._shnum, self._names = struct.unpack_from("<HHHHH", head, 0x36)
 
     def sections(self) -> tuple[Section, ...]:
         """All sections that occupy bytes in the file; empty if the section table was stripped."""
@@ -161,7 +169,7 @@ class Elf:
 @contextmanager
 def opened(path: Path) -> Iterator[Elf]:
     """Context manager: the library at `path` as `Elf`; raises `OSError` or `MalformedError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, system.READ)
     try:
         yield Elf(descriptor, getattr(path, "note", None))  # a path of a machine that is being recorded
     finally:
@@ -324,7 +332,8 @@ def _section_bytes(elf: Elf, section: Section) -> bytes:
 # 256 has at byte 64 their number u32 and total size u32, then their headers, all of one size. Measured on what NVIDIA's
 # `fatbinary` 13.5 writes; `cuobjdump --list-elf` prints an sm_100f cubin as sm_100, though it says sm_100f of the PTX.
 
-_SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
+_SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin", ".nv_fatb"})
+"""The last is what PE files have, whose names have eight characters."""
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN, _CONCATENATED = 1, 2, 256
 _OWN, _FAMILY = 1 << 20, 1 << 21
@@ -355,20 +364,25 @@ def architectures(path: Path, seconds: float = 5.0) -> Architectures:
 
     Raises `OSError`, `MalformedError`, or `TimeoutError` after `seconds` (a cold network file system).
     """
+    with opened(path) as elf:
+        return architectures_in(elf, elf.sections(), seconds)
+
+
+def architectures_in(file: Binary, sections: Iterable[Section], seconds: float = 5.0) -> Architectures:
+    """As `architectures`, of an open file and its sections."""
     deadline = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     containers = 0
-    with opened(path) as elf:
-        for section in elf.sections():
-            if section.name not in _SECTIONS:
-                continue
-            for names in _container_architectures(elf, section.offset, section.offset + section.size, deadline):
-                counts.update(names)
-                containers += bool(names)
+    for section in sections:
+        if section.name not in _SECTIONS:
+            continue
+        for names in _container_architectures(file, section.offset, section.offset + section.size, deadline):
+            counts.update(names)
+            containers += bool(names)
     return Architectures(containers, dict(counts))
 
 
-def _container_architectures(elf: Elf, at: int, end: int, deadline: float) -> Iterator[frozenset[str]]:
+def _container_architectures(elf: Binary, at: int, end: int, deadline: float) -> Iterator[frozenset[str]]:
     """Yields the architecture names of each fat-binary container between file offsets `at` and `end`."""
     if end > elf.size:
         raise MalformedError("a section of fat binaries reaches beyond the end of the file")
@@ -384,7 +398,7 @@ def _container_architectures(elf: Elf, at: int, end: int, deadline: float) -> It
         at += header + size
 
 
-def _entry_architectures(elf: Elf, at: int, end: int, deadline: float) -> Iterator[str]:
+def _entry_architectures(elf: Binary, at: int, end: int, deadline: float) -> Iterator[str]:
     """Yields the architecture of each entry in a container; `TimeoutError` after `deadline` (`time.monotonic`)."""
     while at <= end - _HEADER:
         if time.monotonic() > deadline:
@@ -400,7 +414,7 @@ def _entry_architectures(elf: Elf, at: int, end: int, deadline: float) -> Iterat
         at += header + payload
 
 
-def _concatenated_architectures(elf: Elf, at: int, header: int) -> Iterator[str]:
+def _concatenated_architectures(elf: Binary, at: int, header: int) -> Iterator[str]:
     """Yields the architecture of each header in an entry of kind 256; `header` is that entry's header size in bytes."""
     if header < 72:
         raise MalformedError(f"the concatenated entry at {at} has no table")

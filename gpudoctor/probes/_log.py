@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, number_of
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.log_lines import LINE, parse_xid, pci_address
@@ -167,7 +168,7 @@ def _read_kmsg(target: Target) -> str:
     Records are ``priority,number,microseconds,flags;message``; a read gives one, and must not block after the last.
     Priorities of 8 and more are programs' messages: anyone who may write to /dev/kmsg can put those there.
     """
-    handle = os.open(target.path(_KMSG), os.O_RDONLY | os.O_NONBLOCK)
+    handle = os.open(target.path(_KMSG), system.READ | system.NON_BLOCKING)
     buffer = bytearray()
     try:
         for _ in range(1 << 19):

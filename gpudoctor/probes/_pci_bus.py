@@ -13,6 +13,7 @@ import os
 import re
 import struct
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, number_of, text_of, value_of
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
@@ -87,7 +88,7 @@ def _find_capability(handle: int, path: str, wanted: int) -> int | Absent | Unre
     """
     offset = 0x100
     for _ in range(_MOST_CAPABILITIES):
-        word = os.pread(handle, 8, offset)
+        word = system.read_at(handle, 8, offset)
         if len(word) < 8:
             return _cut_short(handle, path)
         header, _, control = struct.unpack("<IHH", word)
@@ -103,7 +104,7 @@ def _find_capability(handle: int, path: str, wanted: int) -> int | Absent | Unre
 
 def _cut_short(handle: int, path: str) -> Unread:
     """Why ``config`` ends early: only root may read all of it, or the machine gives no access."""
-    if len(os.pread(handle, 256, 0)) <= 64:
+    if len(system.read_at(handle, 256, 0)) <= 64:
         return Unread(
             f"{path}: only root may read more than its first 64 bytes; run gpudoctor with sudo", reason=Reason.DENIED
         )

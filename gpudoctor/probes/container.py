@@ -61,6 +61,7 @@ _HOST = (
     fact("container.cdi_specs", "list", "CDI files that describe nvidia.com/gpu, the one that counts first"),
     fact("container.cdi_driver", "version", "driver whose libraries the first of them hands over"),
 )
+ONLY = "linux"
 FACTS = (*_INSIDE, *_HOST)
 
 

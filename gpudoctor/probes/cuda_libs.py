@@ -25,6 +25,7 @@ from gpudoctor.probes._site import Site, site_of
 from gpudoctor.probes._torch_files import Torch, loaded_torch, torch_of, torch_unmet
 from gpudoctor.target import Target
 
+NOT_YET = "windows"
 FACTS = (
     fact("libs.libcuda", "text", "the libcuda.so.1 that the loader would take"),
     fact("libs.libcuda_kind", "text", "driver, stub, compat or wsl; absent where there is no libcuda"),

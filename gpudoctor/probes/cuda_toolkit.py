@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
 from gpudoctor.core.pattern import pattern
-from gpudoctor.target import Target
+from gpudoctor.target import Target, places
 from gpudoctor.target.protocol import printable
 
 FACTS = (
@@ -39,7 +39,7 @@ _VERSION_JSON_PARTS = ("cuda", "cuda_nvcc", "cuda_cudart")
 _VERSION_TXT = re.compile(r"CUDA Version (\d+\.\d+)")
 _CUDA_H = re.compile(r"#define\s+(?:CUDA_VERSION|CUDART_VERSION)\s+(\d{4,5})\b")
 _HEADERS = ("cuda.h", "cuda_runtime_api.h")
-_FOLDER_NAME = re.compile(r"cuda-(\d+\.\d+)(?:\.\d+)?$")
+_FOLDER_NAME = re.compile(r"(?:cuda-|/CUDA/v)(\d+\.\d+)(?:\.\d+)?$")
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 
 
@@ -66,22 +66,35 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _toolkits(target: Target) -> dict[str, Fact]:
     """The resolved folder of each toolkit to its release; a link such as /usr/local/cuda is not counted again."""
-    places = [f"/usr/local/{name}" for name in _list_names(target, "/usr/local") if name.startswith("cuda")]
-    places += ["/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit"]
-    sdk = "/opt/nvidia/hpc_sdk/Linux_x86_64"
-    for release in _list_names(target, sdk):
-        places += [f"{sdk}/{release}/cuda/{name}" for name in _list_names(target, f"{sdk}/{release}/cuda")]
-    places += [target.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
-    places += _wheel_folders(target)
+    usual = _usual_places_of_windows(target) if target.system == "windows" else _usual_places(target)
+    named = [target.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
     found: dict[str, Fact] = {}
-    for place in places:
-        folder = target.link(place) if place.startswith("/") else ""
+    for place in (*usual, *named, *_wheel_folders(target)):
+        folder = target.link(place) if places.is_absolute(place) else ""
         try:
             if folder and folder not in found and _is_toolkit(target, folder):
                 found[folder] = _release_of(target, folder)
         except PermissionError as error:
             found[folder] = Unread(f"{folder}: {error.strerror}")
     return found
+
+
+def _usual_places(target: Target) -> Iterator[str]:
+    """Yields the folders in which Linux's packages and installers put toolkits."""
+    yield from (f"/usr/local/{name}" for name in _list_names(target, "/usr/local") if name.startswith("cuda"))
+    yield from ("/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit")
+    sdk = "/opt/nvidia/hpc_sdk/Linux_x86_64"
+    for release in _list_names(target, sdk):
+        yield from (f"{sdk}/{release}/cuda/{name}" for name in _list_names(target, f"{sdk}/{release}/cuda"))
+
+
+def _usual_places_of_windows(target: Target) -> Iterator[str]:
+    """Yields the folders in which NVIDIA's installer for Windows, and conda, put toolkits."""
+    programs = places.spelled(target.environ.get("PROGRAMFILES", "C:/Program Files"))
+    folder = f"{programs}/NVIDIA GPU Computing Toolkit/CUDA"
+    yield from (f"{folder}/{name}" for name in _list_names(target, folder))
+    if conda := target.environ.get("CONDA_PREFIX"):
+        yield f"{places.spelled(conda)}/Library"
 
 
 def _list_names(target: Target, folder: str) -> list[str]:
@@ -104,14 +117,23 @@ def _wheel_folders(target: Target) -> Iterator[str]:
 
 def _is_toolkit(target: Target, folder: str) -> bool:
     """True if the folder holds a compiler, or a version file or cuda.h; a folder of left-over libraries is none."""
-    if target.exists(f"{folder}/bin/nvcc") or target.exists(f"{folder}/bin/ptxas"):
+    if any(
+        target.exists(path)
+        for name in ("nvcc", "ptxas")
+        for path in places.programs(f"{folder}/bin", name, target.system)
+    ):
         return True
     return any(target.exists(f"{folder}/{name}") for name in ("version.json", "version.txt", "include/cuda.h"))
 
 
 def _toolkit_row(target: Target, folder: str, release: Fact) -> Row:
     """The row of one toolkit: its folder, release, and whether it has nvcc."""
-    return {"path": Known(folder, folder), "version": release, "nvcc": _exists_fact(target, f"{folder}/bin/nvcc")}
+    return {"path": Known(folder, folder), "version": release, "nvcc": _has_nvcc(target, folder)}
+
+
+def _has_nvcc(target: Target, folder: str) -> Fact:
+    """Whether a toolkit has nvcc; unread if a folder on the way cannot be entered."""
+    return _exists_fact(target, next(places.programs(f"{folder}/bin", "nvcc", target.system)))
 
 
 def _exists_fact(target: Target, path: str) -> Fact:
@@ -178,13 +200,13 @@ def _cuda_home(target: Target) -> Fact:
 
 def _home_has_nvcc(target: Target, home: Fact) -> Fact:
     """Whether CUDA_HOME/bin/nvcc exists; absent if CUDA_HOME is."""
-    return _exists_fact(target, f"{text_of(home)}/bin/nvcc") if known(home) else home
+    return _has_nvcc(target, places.spelled(text_of(home))) if known(home) else home
 
 
 def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
     """The release that torch's extension builder would use: CUDA_HOME's, else nvcc's, else /usr/local/cuda's."""
     if setting := known(home):
-        folder = str(setting.value).rstrip("/")
+        folder = places.spelled(str(setting.value)).rstrip("/")
         there = _exists_fact(target, folder)
         if value_of(there):
             return _release_of(target, target.link(folder))
@@ -193,7 +215,8 @@ def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -
         return nvcc_release
     if target.exists("/usr/local/cuda"):
         return _release_of(target, target.link("/usr/local/cuda"))
-    return Absent("no CUDA_HOME, no nvcc on PATH, no /usr/local/cuda")
+    folder = "" if target.system == "windows" else ", no /usr/local/cuda"
+    return Absent(f"no CUDA_HOME, no nvcc on PATH{folder}")
 
 
 def _program(target: Target, name: str, seconds: float) -> tuple[Fact, Fact]:
@@ -205,7 +228,7 @@ def _program(target: Target, name: str, seconds: float) -> tuple[Fact, Fact]:
     where = Known(path, "PATH")
     folder, _, last = target.link(path).rpartition("/bin/")
     release: Fact = Unread("not read from files")
-    if folder and last == name and folder not in {"/usr", "/usr/local"}:
+    if folder and last.removesuffix(".exe") == name and folder not in {"/usr", "/usr/local"}:
         release = _release_of(target, folder)
     if not known(release):
         release = _release_by_running(target, path, seconds)
@@ -233,6 +256,9 @@ _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
 
 def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     """Facts of the C++ compiler that nvcc and torch's extension builder would use: path, version and kind."""
+    if target.system == "windows":
+        yield from _msvc_facts(target)
+        return
     try:
         source, path = _choose_host_compiler(target)
     except OSError as error:
@@ -247,6 +273,23 @@ def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     version, kind = _compiler_version(target, path)
     yield "cuda.host_compiler_version", version
     yield "cuda.host_compiler_kind", kind
+
+
+def _msvc_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts of cl.exe where PATH has it; unread without, for torch also finds one that Visual Studio has installed."""
+    path = target.which("cl")
+    if not path:
+        unread = Unread("no cl.exe on PATH: the prompt of Visual Studio's tools puts it there")
+        yield from ((f"cuda.host_compiler{part}", unread) for part in ("", "_version", "_kind"))
+        return
+    yield "cuda.host_compiler", Known(path, "PATH")
+    yield "cuda.host_compiler_kind", Known("msvc", path)
+    try:
+        match = re.search(r"\b(19\.\d+(?:\.\d+)*)\b", target.run([path], timeout=5.0).err)
+    except OSError as error:
+        yield "cuda.host_compiler_version", Unread(f"{path} could not be started: {error.strerror or error}")
+        return
+    yield "cuda.host_compiler_version", Known(match[1], path) if match else Unread(f"{path} names no version")
 
 
 def _choose_host_compiler(target: Target) -> tuple[str, str | None]:

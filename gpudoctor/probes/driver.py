@@ -25,6 +25,7 @@ from gpudoctor.probes._pci_bus import BUS, unread_if_asleep
 from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, text, usable
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact(
         "driver.version", "version", "the driver's version: of the loaded module, or as NVML or a pasted tool prints it"

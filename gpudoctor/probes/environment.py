@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.secrets import variable_shown, without_secrets
-from gpudoctor.target import Target
+from gpudoctor.target import Target, places
 
 FACTS = (
     fact(
@@ -60,7 +60,7 @@ ASKED = (
 """Variables whose being unset is an answer."""
 
 _LONGEST = 4096
-_TOOLS = ("nvcc", "nvidia-smi", "ptxas", "gcc", "g++", "cc", "c++", "clang")
+_TOOLS = ("nvcc", "nvidia-smi", "ptxas", "gcc", "g++", "cc", "c++", "clang", "cl")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -97,7 +97,7 @@ def _tool_folders(target: Target) -> Fact:
     path = target.environ.get("PATH")
     if not path:
         return Absent("PATH is not set")
-    folders = dict.fromkeys(part for part in path.split(":") if part.startswith("/"))
+    folders = dict.fromkeys(places.search_list(path, target.system))
     return Known(tuple(folder for folder in folders if _has_tool(target, folder)), "PATH")
 
 
@@ -105,7 +105,7 @@ def _has_tool(target: Target, folder: str) -> bool:
     """True if the folder holds one of the tools; False if it cannot be read."""
     for tool in _TOOLS:
         try:
-            if target.exists(f"{folder}/{tool}"):
+            if any(map(target.exists, places.programs(folder, tool, target.system))):
                 return True
         except OSError:
             return False

@@ -18,6 +18,7 @@ from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import names, path_exists, refusal, text
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("driver.fabric_manager", "text", "running, stopped, failed or not installed"),
     fact(

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from gpudoctor.core import system
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, text_of, value_of
 from gpudoctor.core.frozen import frozen
@@ -18,6 +19,7 @@ from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, refusal, resolve_path, text
 from gpudoctor.target import Target, child
 
+NOT_YET = "windows"
 FACTS = (
     fact(
         "fitness.clock_source", "text", "what the kernel counts time with, such as tsc, hpet, acpi_pm, kvm-clock, xen"
@@ -466,5 +468,4 @@ def _age(target: Target, process: _Process) -> Fact:
     match = re.match(r"\d+", uptime) if isinstance(uptime, str) else None
     if not match or not process.started:
         return Unread("its start is not known")
-    ticks = os.sysconf("SC_CLK_TCK")
-    return Known(max(0, int(match[0]) - process.started // ticks), f"/proc/{process.pid}/stat")
+    return Known(max(0, int(match[0]) - process.started // system.CLOCK_TICKS), f"/proc/{process.pid}/stat")

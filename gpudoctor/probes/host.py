@@ -15,6 +15,7 @@ from gpudoctor.probes import _machine_kind
 from gpudoctor.probes._reading import as_unread, line, names, names_in, path_exists, refusal, text
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("host.platform", "text", "linux, windows or macos"),
     fact("host.os", "text", "the operating system's name as it calls itself, such as Ubuntu 24.04.3 LTS"),

@@ -34,6 +34,7 @@ def _time_columns(group: str) -> tuple[FactSpec, ...]:
 
 _LINE = "the line as the kernel printed it"
 
+NOT_YET = "windows"
 FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),

@@ -203,8 +203,9 @@ def _set_not_loaded(replies: Replies, library: Entry, answer: Answer, message: s
     """Set all facts for a library that was not loaded: not found, unusable, or its load did not end."""
     names = ("library", "kind", "version", "init_code", "init_name", "init_error", "count")
     refused = "text" in library
-    missing = refused and "libcuda.so.1" in message and "No such file" in message
-    rest: Absent | Unread = Absent("the loader finds no libcuda.so.1") if missing else Unread(message)
+    named = next((name for name in ("libcuda.so.1", "nvcuda.dll") if name in message), "")
+    missing = refused and named and "No such file" in message
+    rest: Absent | Unread = Absent(f"the loader finds no {named}") if missing else Unread(message)
     replies.facts = {f"cuda_driver.{name}": rest for name in names}
     state = ("library not found" if missing else "library unusable") if refused else _state_of_ending(answer)
     replies.facts["cuda_driver.state"] = Known(state, "the loader") if state else Unread(message)

@@ -11,6 +11,7 @@ from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, path_exists,
 from gpudoctor.probes._reading import folders as cgroup_folders
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("limits.shm_mib", "int", "size of /dev/shm", "MiB"),
     fact("limits.shm_free_mib", "int", "free space of /dev/shm", "MiB"),

@@ -20,6 +20,7 @@ from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable, text_rows
 
+ONLY = "linux"
 FACTS = (
     fact("libnccl.path", "text", "the libnccl.so.2 that torch in the target interpreter would load, else the first"),
     fact("libnccl.state", "text", "ok, or how far it comes: unusable, failed, hung, crashed; absent without libnccl"),

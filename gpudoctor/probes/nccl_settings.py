@@ -14,6 +14,7 @@ from gpudoctor.probes._reading import line, names, path_exists
 from gpudoctor.probes._torch_files import loaded_torch
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     column("setting.name", "text", "a variable of NCCL, Gloo, UCX, libfabric or torch's NCCL part that is in force"),
     column("setting.value", "text", "its value"),

@@ -12,6 +12,7 @@ from gpudoctor.probes._reading import as_unread, line, names
 from gpudoctor.target import Target
 from gpudoctor.target.network import selected_names
 
+ONLY = "linux"
 FACTS = (
     fact("net.interfaces", "list", "network interfaces by name, loopback included"),
     fact("net.unmatched", "list", "settings that name no interface there is, such as NCCL_SOCKET_IFNAME=eno1"),

@@ -123,6 +123,8 @@ def _suspended(target: Target, place: str) -> bool:
 
 def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
     """Why level quick does not ask NVML; None if asking changes nothing on the machine."""
+    if target.system == "windows":
+        return None  # Windows loads its drivers when it starts
     if path_exists(target, "/dev/dxg") is True:
         return None  # WSL: the driver is Windows' own
     loaded = any(path_exists(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))

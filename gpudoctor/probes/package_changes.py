@@ -29,6 +29,7 @@ from gpudoctor.probes._site import Site, site_of
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
+NOT_YET = "windows"
 FACTS = (
     column(
         "package_change.name", "text", "a package that the GPUs' work may hang on, such as libnvidia-compute-580, torch"

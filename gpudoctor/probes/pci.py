@@ -15,6 +15,7 @@ from gpudoctor.probes._pci_bus import link_speed, link_width, port_above, unread
 from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("pci.devices", "int", "devices of any kind that the bus lists; none at all may mean that it is hidden"),
     fact("pci.nvidia_count", "int", "NVIDIA GPUs on the bus; virtual functions of a GPU not counted"),

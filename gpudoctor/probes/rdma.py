@@ -10,6 +10,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of,
 from gpudoctor.probes._reading import as_unread, line, names, number, path_exists, resolve_path, text, usable
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("rdma.verbs_loaded", "bool", "whether the kernel module ib_uverbs is there, through which programs use RDMA"),
     fact("rdma.nodes_missing", "list", "device files of RDMA devices that are not there: /dev/infiniband/uverbs0"),

@@ -14,6 +14,7 @@ from gpudoctor.probes._reading import as_unread, line, path_exists, resolve_path
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import patience
 
+ONLY = "linux"
 FACTS = (
     fact("net.job_nodes", "int", "machines of the job that this session belongs to, by its launcher's variables"),
     fact("net.host_addresses", "list", "what this machine's own name resolves to here; absent where to nothing"),

@@ -16,6 +16,7 @@ from gpudoctor.probes._pci_bus import BUS, PATH_KINDS, PciPlace, acs_redirects, 
 from gpudoctor.probes._reading import as_unread, line, names, names_in, path_exists, resolve_path, text
 from gpudoctor.target import Target
 
+NOT_YET = "windows"
 FACTS = (
     fact("topology.nvswitches", "int", "NVSwitches on the PCI bus; those of NVL72 racks are elsewhere"),
     fact("topology.switches", "int", "PCIe switches that GPUs hang behind"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, texts_of
 from gpudoctor.core.versions import parse
 from gpudoctor.probes._dists import Dist, installer, meets, requirements, wanted_text
-from gpudoctor.probes._elf import MalformedError, architectures
+from gpudoctor.probes._elf import Architectures, MalformedError, architectures, architectures_in
 from gpudoctor.probes._extensions import NativeLibraries
 from gpudoctor.probes._site import Site, site_of
 from gpudoctor.probes._torch_files import Torch, UnmetRequirement, assignments, torch_of, torch_unmet
@@ -126,6 +127,8 @@ def _elsewhere(target: Target, searched: Sequence[str]) -> Fact:
 
     that is not activated.
     """
+    if target.system == "windows":
+        return Unread("not read on Windows yet")
     site = site_of(target)
     environ = target.environ
     prefixes = [site.prefix, "/usr", "/usr/local"] if isinstance(site, Site) else ["/usr", "/usr/local"]
@@ -201,6 +204,20 @@ def _sentences_fact(torch: Torch, sentences: Iterator[str], what: str) -> Fact:
         return Unread(f"{what} could not be read: {error}")
 
 
+_LIBRARIES = ("libtorch_cuda.so", "libtorch_cuda_cu.so", "libtorch.so")
+_LIBRARIES_OF_WINDOWS = ("torch_cuda.dll", "torch_cuda_cu.dll")
+
+
+def _architectures_of(path: Path) -> Architectures:
+    """GPU architectures in a library of Linux or Windows; raises `OSError` or `MalformedError`."""
+    if path.suffix != ".dll":
+        return architectures(path)
+    from gpudoctor.probes import _pe
+
+    with _pe.opened(path) as library:
+        return architectures_in(library, library.sections())
+
+
 def _architectures(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
     """GPU architectures of the first library that holds fat binaries, general and of a few kernels only.
 
@@ -211,11 +228,12 @@ def _architectures(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
         kind = Unread("ROCm code objects are not read") if "hip" in torch.version_texts else Absent("not a CUDA build")
         yield from ((name, kind) for name in names)
         return
-    trouble = f"no libtorch_cuda.so in {torch.path}/lib" if torch.path else "torch has no package folder"
-    for library in ("libtorch_cuda.so", "libtorch_cuda_cu.so", "libtorch.so"):
+    libraries = _LIBRARIES_OF_WINDOWS if target.system == "windows" else _LIBRARIES
+    trouble = f"no {libraries[0]} in {torch.path}/lib" if torch.path else "torch has no package folder"
+    for library in libraries:
         path = f"{torch.path}/lib/{library}"
         try:
-            found = architectures(target.path(path))
+            found = _architectures_of(target.path(path))
         except FileNotFoundError:
             continue
         except (OSError, MalformedError) as error:  # TimeoutError is an OSError

@@ -13,6 +13,7 @@ from gpudoctor.probes._packages import DPKG_STATUS, installed_packages
 from gpudoctor.probes._reading import as_unread, names, path_exists, refusal, resolve_path, text
 from gpudoctor.target import Target
 
+ONLY = "linux"
 FACTS = (
     fact("wsl.driver", "bool", "whether WSL has mounted the Windows driver's libcuda at /usr/lib/wsl/lib"),
     fact("wsl.loader", "bool", "whether ld.so.conf, its cache or LD_LIBRARY_PATH leads to /usr/lib/wsl/lib"),

@@ -22,6 +22,7 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import BinaryIO
 
+from gpudoctor.core import system
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
@@ -255,7 +256,7 @@ def _raw_pieces(name: str) -> Iterator[bytes]:
             if not first:
                 return
             yield first
-        os.set_blocking(descriptor, True)
+        system.set_blocking(descriptor)
         yield from _chunks(file)
 
 
@@ -267,7 +268,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 def _open_nonblocking(name: str, flags: int) -> int:
     """An opener for `open` that does not wait for a named pipe's writer."""
-    return os.open(name, flags | os.O_NONBLOCK)
+    return os.open(name, flags | system.NON_BLOCKING)
 
 
 def _first_bytes(descriptor: int) -> bytes:
@@ -278,7 +279,7 @@ def _first_bytes(descriptor: int) -> bytes:
             if data := os.read(descriptor, 65536):
                 return data
         except BlockingIOError:  # a writer is there and thinks
-            os.set_blocking(descriptor, True)
+            system.set_blocking(descriptor)
             return os.read(descriptor, 65536)
         time.sleep(_TICK)
     return b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gpudoctor.core.frozen import frozen
 
@@ -13,13 +13,29 @@ Watch = Callable[["str | None"], bool]
 """Told each line that a child prints, and None while it prints none; False ends the child."""
 
 
+System = Literal["linux", "windows"]
+_CRASHES = {
+    0xC0000005: "access violation",
+    0xC000001D: "illegal instruction",
+    0xC0000094: "division by zero",
+    0xC00000FD: "stack overflow",
+    0xC0000135: "a DLL that it needs is missing",
+    0xC0000139: "a function that it needs is missing from a DLL",
+    0xC0000142: "a DLL failed to initialise",
+    0xC0000374: "heap corruption",
+    0xC0000409: "stack buffer overrun, or abort()",
+}
+"""What Windows calls these ends of a process (ntstatus.h)."""
+
+
 @frozen
 class Answer:
     """The result of a child process: exit status, captured output and how it ended.
 
-    `status` is the exit code, negative for a signal, None where the child was stopped. `out` and `err` are its standard
-    output and standard error, cut at the limit given. `stuck` is the pid of a child that could not be killed and was
-    left behind; `cut` says that it was stopped, or its output not read to the end, for printing more than the limit.
+    `status` is the exit code, negative for a signal (on Windows for a crash, an NTSTATUS), None where the child was
+    stopped. `out` and `err` are its standard output and standard error, cut at the limit given. `stuck` is the pid of
+    a child that could not be killed and was left behind; `cut` says that it was stopped, or its output not read to
+    the end, for printing more than the limit.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +58,8 @@ class Answer:
             return f"could not be stopped (pid {self.stuck} is left behind)"
         if self.status is None:
             return "stopped for printing without end" if self.cut else f"stopped after {self.seconds:.0f} s"
+        if self.status < -0xFF:  # an NTSTATUS of Windows
+            return f"crashed ({_CRASHES.get(self.status & 0xFFFFFFFF, 'status')} 0x{self.status & 0xFFFFFFFF:08X})"
         if self.status < 0:
             try:
                 return f"killed by {signal.Signals(-self.status).name}"
@@ -63,6 +81,7 @@ class Target(Protocol):
     """
 
     name: str
+    system: System
     level: str
     wait: float | None
     """Seconds that GPUs may take to wake; None for what the level gives them."""

@@ -6,15 +6,14 @@ import atexit
 import errno
 import os
 import selectors
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from gpudoctor.target import Answer, Watch
+from gpudoctor.target import Answer, Watch, processes
+from gpudoctor.target.processes import Process, Selector, text_of
 
 GRACE = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
@@ -28,7 +27,7 @@ _TICK = 0.25
 _LATE = 2
 """Looks after the deadline: one at what a pipe holds, one at its end."""
 
-living: set[subprocess.Popen[bytes]] = set()
+living: set[Process] = set()
 """Children on their way and those left behind. The probe that waits for one may have been given up meanwhile."""
 
 begun: set[int] = set()
@@ -55,7 +54,7 @@ def run_child(
     watch: Watch | None = None,
     **popen_options: Any,
 ) -> Answer:
-    """Run `argv` in a session of its own and return its answer; kill the whole group after `timeout` seconds.
+    """Run `argv` apart from us and return its answer; kill it and all that it started after `timeout` seconds.
 
     It is also killed after `limit` bytes on one stream. With `silence` it is killed that many seconds after its last
     output, once it has begun to print. `watch` is called with each line of its standard output as it arrives, and with
@@ -81,19 +80,17 @@ def run_child(
             living.discard(child)
     return Answer(
         argv=tuple(argv),
-        status=child.returncode if exited else None,
-        out=bytes(pipes.received["out"][:limit]).decode("utf-8", "replace"),
-        err=bytes(pipes.received["err"][:limit]).decode("utf-8", "replace"),
+        status=child.status if exited else None,
+        out=text_of(bytes(pipes.received["out"][:limit])),
+        err=text_of(bytes(pipes.received["err"][:limit])),
         seconds=time.monotonic() - started,
         stuck=None if reaped else child.pid,
         cut=pipes.over_limit,
     )
 
 
-def start_child(
-    argv: Sequence[str], env: Mapping[str, str], with_stdin: bool, **popen_options: Any
-) -> subprocess.Popen[bytes]:
-    """Start `argv` in a session of its own with pipes for its output, registered in `living` and `begun`.
+def start_child(argv: Sequence[str], env: Mapping[str, str], with_stdin: bool, **popen_options: Any) -> Process:
+    """Start `argv` apart from us, with pipes for its output, registered in `living` and `begun`.
 
     Standard input is a pipe where `with_stdin`, else /dev/null. Raises `OSError` where it cannot be started or
     gpudoctor is exiting.
@@ -103,16 +100,7 @@ def start_child(
     try:
         if _exiting.is_set():
             raise OSError(errno.ESHUTDOWN, "gpudoctor is ending")
-        child = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
-            bufsize=0,
-            **popen_options,
-        )
+        child = Process(argv, env, with_stdin, **popen_options)
         living.add(child)
         begun.add(child.pid)
     finally:
@@ -126,9 +114,7 @@ class _Pipes:
     `received` holds the bytes of ``out`` and ``err``; `over_limit` is true once one of them exceeds `limit` bytes.
     """
 
-    def __init__(
-        self, child: subprocess.Popen[bytes], stdin: bytes, limit: int, silence: float | None, watch: Watch | None
-    ) -> None:
+    def __init__(self, child: Process, stdin: bytes, limit: int, silence: float | None, watch: Watch | None) -> None:
         assert child.stdout
         assert child.stderr
         self.child = child
@@ -140,12 +126,11 @@ class _Pipes:
         self._watch = watch
         self._reported_bytes = 0
         self._quiet_until = float("inf")
-        self._selector = selectors.DefaultSelector()
+        self._selector = Selector()
         self._selector.register(child.stdout, selectors.EVENT_READ, "out")
         self._selector.register(child.stderr, selectors.EVENT_READ, "err")
         if child.stdin:
-            os.set_blocking(child.stdin.fileno(), False)
-            self._selector.register(child.stdin, selectors.EVENT_WRITE, "in")
+            child.feed(self._selector, child.stdin, stdin)
 
     def until(self, deadline: float) -> bool:
         """Exchange data until both output streams close (True), or it must be stopped or has exited (False).
@@ -191,7 +176,7 @@ class _Pipes:
         end = out.rfind(b"\n", self._reported_bytes)
         if end < 0:
             return watch(None)
-        lines = bytes(out[self._reported_bytes : end]).decode("utf-8", "replace").split("\n")
+        lines = text_of(bytes(out[self._reported_bytes : end + 1])).split("\n")[:-1]
         self._reported_bytes = end + 1
         goes_on = [watch(line) for line in lines]
         return all(goes_on)
@@ -227,7 +212,7 @@ class _Pipes:
             self.child.stdin.close()
 
 
-def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
+def wait_for(child: Process, seconds: float) -> bool:
     """Wait up to `seconds` for the child to exit; whether it has."""
     try:
         child.wait(seconds)
@@ -236,44 +221,26 @@ def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def wait_until_reaped(child: subprocess.Popen[bytes]) -> bool:
+def wait_until_reaped(child: Process) -> bool:
     """Wait for a killed child to exit; False where it does not, as one in uninterruptible sleep (state D).
 
     `GRACE` seconds, and up to `_TURN` more while it is not in state D.
     """
     reaped = wait_for(child, GRACE)
     deadline = time.monotonic() + _TURN
-    while not reaped and _process_state(child.pid) != "D" and time.monotonic() < deadline:
+    while not reaped and not child.is_unkillable() and time.monotonic() < deadline:
         reaped = wait_for(child, 0.05)
     return reaped
 
 
-def _process_state(pid: int) -> str:
-    """The state letter of a process in /proc/PID/stat, such as R, S or D; empty where it does not exist."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGKILL to the child's process group; no error where it is gone already."""
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+def kill_group(child: Process) -> None:
+    """Kill the child and what it has started; no error where it is gone already."""
+    child.kill_tree()
 
 
 def kill_marked(marks: Iterable[str]) -> None:
-    """Send SIGKILL to every process whose environment has ``GPUDOCTOR_CHILD`` set to one of `marks`."""
-    assignments = [f"{MARK}={mark}".encode() for mark in marks]
-    for folder in Path("/proc").glob("[0-9]*") if assignments else ():
-        try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            if any(assignment in variables for assignment in assignments):
-                os.kill(int(folder.name), signal.SIGKILL)
-        except OSError:  # another user's, or gone
-            continue
+    """Kill every process whose environment has ``GPUDOCTOR_CHILD`` set to one of `marks`."""
+    processes.kill_marked(f"{MARK}={mark}".encode() for mark in marks)
 
 
 @atexit.register
@@ -307,7 +274,7 @@ class Stream:
         assert self._child.stdout
         assert self._child.stderr
         self._received = {"out": bytearray(), "err": bytearray()}
-        self._selector = selectors.DefaultSelector()
+        self._selector = Selector()
         self._selector.register(self._child.stdout, selectors.EVENT_READ, "out")
         self._selector.register(self._child.stderr, selectors.EVENT_READ, "err")
 
@@ -328,7 +295,7 @@ class Stream:
                 raise EOFError
         line, _, rest = out.partition(b"\n")
         self._received["out"] = rest
-        return line.decode("utf-8", "replace")
+        return text_of(bytes(line + b"\n"))[:-1]
 
     def _receive(self, seconds: float) -> bool:
         """Collect output that comes within so many seconds; whether standard output is still open.
@@ -362,7 +329,7 @@ class Stream:
         if ended:
             living.discard(self._child)
         last = self._received["err"].decode("utf-8", "replace").strip().splitlines()
-        return self._child.returncode if ended else None, last[-1] if last else ""
+        return self._child.status if ended else None, last[-1] if last else ""
 
     def _exits_by_itself(self) -> bool:
         """Whether it has exited; where its standard output is closed, wait up to `GRACE` seconds for that."""

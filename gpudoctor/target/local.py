@@ -11,8 +11,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
-from gpudoctor.target import Answer, Watch, rights
+from gpudoctor.target import Answer, System, Watch, places, rights
 from gpudoctor.target.child import Stream, run_child
 
 _CHUNK = 1 << 16
@@ -38,12 +39,13 @@ class Local:
         environ: Mapping[str, str] | None = None,
         wait: float | None = None,
     ) -> None:
-        self.name = os.uname().nodename
+        self.name = system.node_name()
         self.level = level
         self.wait = wait
         self.listener: Callable[[str, str], None] = lambda _source, _detail: None
         self._root = Path(root)
-        self._is_system_root = str(self._root) == "/"
+        self._is_system_root = root == "/"
+        self.system: System = places.SYSTEM if self._is_system_root else "linux"
         self._paths_are_native = self._is_system_root and type(self).path is Local.path
         self._environ = dict(os.environ if environ is None else environ)
         self._requested_python = None if python is None else self._interpreter(python)
@@ -60,10 +62,13 @@ class Local:
             return self._requested_python
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             prefix = self._environ.get(variable)
-            if prefix and prefix.startswith("/") and _is_program(f"{prefix}/bin/python"):
-                return _absolute(f"{prefix}/bin/python")
-        program = self.which("python3")
-        return _absolute(program) if program else sys.executable
+            if prefix and places.is_absolute(prefix):
+                python = next(filter(_is_program, places.interpreters(places.spelled(prefix))), None)
+                if python:
+                    return _absolute(python)
+        on_path = list(filter(None, map(self.which, places.PYTHONS)))
+        program = next((path for path in on_path if not places.is_store_alias(path)), None)
+        return _absolute(program) if program else places.spelled(sys.executable)
 
     def _interpreter(self, requested: str) -> str:
         """Absolute path of the program that ``--python`` names: a path, a name on PATH, or an environment's folder.
@@ -72,15 +77,16 @@ class Local:
         for no program, or one that root must not run.
         """
         candidate = os.path.expanduser(requested)  # noqa: PTH111 - the shell leaves ~ in --python=~/x
-        if "/" not in candidate:
+        if not places.is_path(candidate):
             candidate = self.which(candidate) or candidate
-        for path in (candidate, f"{candidate}/bin/python", f"{candidate}/python"):
+        candidate = places.spelled(candidate)
+        for path in (candidate, *places.interpreters(candidate)):
             if _is_program(path):
                 python = _absolute(path)
                 if self._is_system_root and (why := rights.refusal(python)):
                     raise UsageError(f"--python {requested}: {why}")
                 return python
-        what = "a folder without bin/python" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
+        what = f"a folder without {places.IN_ENVIRONMENT[0]}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
         raise UsageError(f"--python {requested}: {what}; give the path of an interpreter, such as .venv/bin/python")
 
     def path(self, path: str) -> Path:
@@ -105,7 +111,7 @@ class Local:
         if not self._paths_are_native:
             with self.path(path).open("rb") as file:
                 return _read_up_to(file.read, limit)
-        handle = os.open(self._openable(path), os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(self._openable(path), system.READ)
         try:
             return _read_up_to(partial(os.read, handle), limit)
         finally:
@@ -115,10 +121,8 @@ class Local:
         """The names in a folder, sorted; empty for a missing folder, a file, or a name too long to exist."""
         try:
             return sorted(os.listdir(self._openable(path)))  # noqa: PTH208 - names, not paths
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
+            if error.errno in system.NO_SUCH_PATH:
                 return []
             raise
 
@@ -127,7 +131,7 @@ class Local:
         try:
             os.stat(self._openable(path))  # noqa: PTH116 - whether Path.exists hides a refusal depends on the Python
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+            if error.errno in system.NO_SUCH_PATH:
                 return False
             raise
         return True
@@ -135,13 +139,12 @@ class Local:
     def link(self, path: str) -> str:
         """The path with all symbolic links resolved, inside the root."""
         if self._is_system_root:
-            return os.path.realpath(path)
+            return places.spelled(os.path.realpath(path))
         return "/" + os.path.relpath(self._inside(path), self._root)
 
     def space(self, path: str) -> tuple[int, int]:
         """Total bytes, and free bytes for an unprivileged user, of the file system that holds `path`."""
-        status = os.statvfs(self.path(path))
-        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        return system.disk_space(self.path(path))
 
     def modified(self, path: str) -> float:
         """Modification time in seconds since 1970."""
@@ -152,7 +155,7 @@ class Local:
 
         Not `shutil.which`: importing that costs as much as all reading of /proc.
         """
-        candidates = (f"{folder}/{program}" for folder in self._search_folders)
+        candidates = (path for folder in self._search_folders for path in places.programs(folder, program))
         executables = (path for path in candidates if os.access(path, os.X_OK) and not os.path.isdir(path))  # noqa: PTH112
         return next(executables, None)
 
@@ -181,7 +184,7 @@ class Local:
         Raises `FileNotFoundError` for a program that is not on PATH and `PermissionError` for one that root must not
         run.
         """
-        program = argv[0] if "/" in argv[0] else Local.which(self, argv[0])
+        program = argv[0] if places.is_path(argv[0]) else Local.which(self, argv[0])
         if program is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
         owner = rights.owner(program)
@@ -190,13 +193,19 @@ class Local:
             variables.setdefault(
                 "PYENV_DIR", working_folder
             )  # which of its own Pythons pyenv's script starts may depend on it
-        return variables, {"executable": program, "cwd": "/", **(owner.popen_options() if owner else {})}
+        return variables, {
+            "executable": program,
+            "cwd": places.working_folder(),
+            **(owner.popen_options() if owner else {}),
+        }
 
     @cached_property
     def _search_folders(self) -> list[str]:
         """The folders of PATH that programs are looked for in, without those that root must not trust."""
         return [
-            folder for folder in rights.trusted_search_path(self._environ.get("PATH", os.defpath)).split(":") if folder
+            places.spelled(folder)
+            for folder in rights.trusted_search_path(self._environ.get("PATH", os.defpath)).split(os.pathsep)
+            if folder
         ]
 
     @cached_property
@@ -214,17 +223,22 @@ class Local:
             if part == "..":
                 resolved[-1:] = []
             elif part != ".":
-                candidate = self._root.joinpath(*resolved, part)
-                if not os.path.islink(candidate):  # noqa: PTH114 - Path.is_symlink raises for a name too long to be one
-                    resolved.append(part)
+                name, link_target = self._entry(resolved, part)
+                if not link_target:
+                    resolved.append(name)
                     continue
                 links_followed += 1
                 if links_followed > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                link_target = os.readlink(candidate)  # noqa: PTH115 - text, not a path of ours
                 resolved = [] if link_target.startswith("/") else resolved
                 pending.extend(part for part in reversed(link_target.split("/")) if part)
         return self._root.joinpath(*resolved)
+
+    def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
+        """The name that an entry of a folder has under the root, and where it leads if it is a link, else empty."""
+        place = self._root.joinpath(*folder, name)
+        is_link = os.path.islink(place)  # noqa: PTH114 - Path.is_symlink raises for a name too long to be one
+        return name, os.readlink(place) if is_link else ""  # noqa: PTH115 - text, not a path of ours
 
     def verify(self) -> None:
         """Start the Python given by ``--python``; raises `UsageError` where it is no Python 3.6 or newer.
@@ -268,10 +282,13 @@ def _absolute(path: str) -> str:
     try:
         absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
     except FileNotFoundError:
-        if not path.startswith("/"):
+        if not places.is_absolute(path):
             raise UsageError(f"{path}: the working folder is gone; give a path that begins with /") from None
         return path
-    return absolute if ".." in absolute.split("/") else os.path.normpath(absolute)  # behind a link .. leads elsewhere
+    absolute = places.spelled(absolute)
+    return (
+        absolute if ".." in absolute.split("/") else places.spelled(os.path.normpath(absolute))
+    )  # behind a link .. leads elsewhere
 
 
 def _working_folder() -> str:

@@ -7,9 +7,11 @@ Gloo (github.com/pytorch/pytorch): ``createDefaultDevice`` in torch/csrc/distrib
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -326,6 +328,8 @@ def _dump(kind: int, header_size: int) -> Iterator[tuple[bytes, dict[int, bytes]
 
     `kind` is the request (_GETLINK, _GETADDR), `header_size` the bytes of the fixed header.
     """
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "rtnetlink is Linux's")
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:  # NETLINK_ROUTE
         link.settimeout(2.0)
         link.bind((0, 0))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Known, Row
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.secrets import without_secrets
@@ -160,6 +162,8 @@ class Waiting:
         """Keep the reason, and send SIGUSR1 so that the child's faulthandler prints where it is."""
         self.why = why
         self._end = self._clock() + _TRACE
+        if sys.platform == "win32":
+            return  # its faulthandler has a limit of its own
         if self.pid and _is_descendant(self.pid):
             try:
                 os.kill(self.pid, signal.SIGUSR1)
@@ -202,7 +206,7 @@ def work_of(pid: int) -> Work | None:
             continue
         # after the command's name: state, parent, ...; major faults 12th, of ended children 13th; then times in ticks
         pages += int(fields[9]) + int(fields[10])
-        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        seconds += sum(map(int, fields[11:15])) / system.CLOCK_TICKS
         bytes_read += _bytes_read(process)
     return Work(seconds, bytes_read, pages)
 

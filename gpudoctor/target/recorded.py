@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core import system
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.target import Answer, Watch, error_words
 from gpudoctor.target.local import Local
@@ -28,15 +29,16 @@ class Recorded(Local):
 
     def __init__(self, record: Record, level: str | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="gpudoctor-record-")
+        self._record = record
+        root = system.long_path(self._folder.name)
         try:
-            lay_out(record, Path(self._folder.name))
+            lay_out(record, Path(root))
         except (OSError, ValueError) as error:
             self._folder.cleanup()
             why = getattr(error, "strerror", None) or error
             raise DocumentError(f"the record's files cannot be laid out: {why}") from error
-        super().__init__(level or record.level, root=self._folder.name, environ=record.environ)
+        super().__init__(level or record.level, root=root, environ=record.environ)
         self.name = record.name
-        self._record = record
         self._programs = {command.argv[0].rpartition("/")[2] for command in record.commands}
 
     def __enter__(self) -> Recorded:
@@ -73,7 +75,32 @@ class Recorded(Local):
 
     def _original_path(self, tree_path: Path) -> str:
         """The path on the recorded machine of a path in the temporary tree."""
-        return f"/{tree_path.relative_to(self._root)}".removesuffix("/.")
+        return f"/{system.original_name(tree_path.relative_to(self._root).as_posix())}".removesuffix("/.")
+
+    def _original_word(self, word: str) -> str:
+        """The word of a command line as it was on the recorded machine: a path in the tree is one there."""
+        root = str(self._root)
+        return system.original_name(word[len(root) :].replace(os.sep, "/")) if word.startswith(root) else word
+
+    def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
+        """The name of an entry in the tree, and where the record has it lead if it is a link, else empty."""
+        if system.HAS_LINKS:
+            return super()._entry(folder, name)
+        original = "/".join(["", *map(system.original_name, folder), name])
+        return system.file_name(name), self._record.links.get(original, "")
+
+    def listing(self, path: str) -> list[str]:
+        """The names in a folder, sorted, links among them; empty where the folder does not exist."""
+        names = super().listing(path)
+        if system.HAS_LINKS:
+            return names
+        folder = self._original_path(super().path(path)).rstrip("/")
+        links = {link.rpartition("/")[2] for link in self._record.links if link.rpartition("/")[0] == folder}
+        return sorted({*map(system.original_name, names), *links})
+
+    def link(self, path: str) -> str:
+        """The path with all symbolic links resolved, as on the recorded machine."""
+        return self._original_path(self._inside(path))
 
     def space(self, path: str) -> tuple[int, int]:
         """Total and free bytes as recorded; raises `OSError` where not recorded."""
@@ -106,7 +133,7 @@ class Recorded(Local):
 
         A command that hung answers with the time it would have been waited for and no status.
         """
-        argv = [word.removeprefix(self._folder.name) for word in argv]
+        argv = [self._original_word(word) for word in argv]
         recorded = transcript(self._record, argv)
         if recorded is None:
             recorded = next(
@@ -145,7 +172,7 @@ def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] 
 
     def place_of(path: str) -> Path:
         """Where `path` lies under `root`; its folder is created."""
-        file_path = root / path[1:]
+        file_path = root.joinpath(*map(system.file_name, path.split("/")[1:]))
         if file_path.parent not in created_folders:
             file_path.parent.mkdir(parents=True, exist_ok=True)
             created_folders.add(file_path.parent)
@@ -165,12 +192,12 @@ def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] 
     for path in record.left_out:
         place_of(path).touch()
     for path in record.folders:
-        (root / path[1:]).mkdir(parents=True, exist_ok=True)
+        root.joinpath(*map(system.file_name, path.split("/")[1:])).mkdir(parents=True, exist_ok=True)
     for path, word in record.devices.items():
         file_path = place_of(path)
         file_path.touch()
         file_path.chmod(int(word.rpartition(" ")[2], 8))
-    for path, goal in record.links.items():  # last: nothing may be written through them
+    for path, goal in record.links.items() if system.HAS_LINKS else ():  # last: nothing may be written through them
         place_of(path).symlink_to(goal)
 
 
@@ -194,7 +221,7 @@ _NOT_SUPPORTED = 3
 
 def transcript(record: Record, argv: Sequence[str]) -> Command | None:
     """What the gpudoctor child started by `argv` printed; None where it is none of our children."""
-    name = next((word.rpartition("/")[2] for word in argv if word.endswith(".py")), "")
+    name = next((os.path.basename(word) for word in argv if word.endswith(".py")), "")  # noqa: PTH119 - a text
     if name == "ask_torch.py":
         return _torch_child_answer(record, argv)
     if name == "ask_nvml.py":

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from gpudoctor.core import system
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.local import Local
 
@@ -184,7 +185,7 @@ class Recording(Local):
         elif stat.S_ISDIR(mode):
             self.seen.folders.add(real_path)
         elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (real_path.startswith("/dev/") and not status.st_size):
-            numbers = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+            numbers = system.device_numbers(status)
             if real_path != _RING or real_path not in self.seen.files:  # whose words are kept is no device any more
                 self.seen.devices.setdefault(real_path, f"{numbers} {mode & 0o777:04o}")
         else:
@@ -300,7 +301,7 @@ class _ReportingFile(io.FileIO):
 
 def read_kernel_ring(device: Path) -> bytes:
     """All records of the kernel log device (/dev/kmsg) that are there now, at most 8 MiB; raises `OSError`."""
-    handle = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    handle = os.open(device, system.READ | system.NON_BLOCKING)
     log = bytearray()
     try:
         while len(log) < _MOST_OF_RING:

@@ -15,10 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from gpudoctor.core import files, shipped
-
-if sys.platform != "win32":
-    import pwd
+from gpudoctor.core import files, shipped, system
 
 Consent = Literal["", "as owner", "trust"]
 consent: Consent = ""
@@ -40,7 +37,7 @@ class Owner(NamedTuple):
 
     def popen_options(self) -> Mapping[str, Any]:
         """The options of `subprocess.Popen` that run a program as this user: user, group and extra groups."""
-        groups = os.getgrouplist(self.name, self.gid) if self.name else []
+        groups = system.groups_of(self.name, self.gid) if self.name else []
         return {"user": self.uid, "group": self.gid, "extra_groups": groups}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -56,7 +53,7 @@ def consent_options() -> list[str]:
 
 def refusal(program: str) -> str:
     """Why root must not run that program, and which option allows it; empty where it may be run."""
-    doubt = _doubt_of_program(program, 0) if os.geteuid() == 0 and not _is_own_interpreter(program) else None
+    doubt = _doubt_of_program(program, 0) if system.is_root() and not _is_own_interpreter(program) else None
     if doubt is None or consent == "trust":
         return ""
     if consent == "as owner" and doubt.owned:
@@ -77,7 +74,7 @@ def owner(program: str) -> Owner | None:
     """The user as whom root runs that program; None for the current user; raises `PermissionError` if not allowed."""
     if why := refusal(program):
         raise PermissionError(errno.EPERM, why)
-    if consent != "as owner" or os.geteuid() != 0 or _is_own_interpreter(program):
+    if consent != "as owner" or not system.is_root() or _is_own_interpreter(program):
         return None
     doubt = _doubt_of_program(program, 0)
     return None if doubt is None else _user_of(doubt.uid)
@@ -85,8 +82,8 @@ def owner(program: str) -> Owner | None:
 
 def trusted_search_path(search_path: str) -> str:
     """PATH without relative folders, and for root without folders that another user can change."""
-    folders = [folder for folder in search_path.split(":") if folder.startswith("/")]
-    return ":".join(folder for folder in folders if os.geteuid() != 0 or not _doubt_of_folder(folder, "PATH"))
+    folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    return os.pathsep.join(folder for folder in folders if not system.is_root() or not _doubt_of_folder(folder, "PATH"))
 
 
 def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
@@ -97,7 +94,7 @@ def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
     trusted = dict(environ)
     if "PATH" in trusted:
         trusted["PATH"] = trusted_search_path(trusted["PATH"])
-    if os.geteuid() != 0 or consent == "trust":
+    if not system.is_root() or consent == "trust":
         return trusted
     for name, value in environ.items():
         if name == "PATH" or "/" not in value:
@@ -169,10 +166,10 @@ def _is_own_interpreter(program: str) -> bool:
 def _user_of(uid: int) -> Owner:
     """The user with that id; one without name and groups, at home in ``/``, where the machine does not know it."""
     try:
-        entry = pwd.getpwuid(uid)
+        user = system.account(uid)
     except KeyError:  # nobody whom this machine knows: it has no groups
         return Owner(uid, uid, "", "/")
-    return Owner(uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
+    return Owner(uid, user.gid, user.name, user.home)
 
 
 def _unreadable(uid: int) -> str:

@@ -18,6 +18,7 @@ from typing import TextIO
 
 from gpudoctor.core.fact import Known, value_to_json
 from gpudoctor.core.language import say
+from gpudoctor.core.shell import shell_line
 
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
@@ -163,7 +164,9 @@ def step_text(text: str, needs: Sequence[str], touches: str) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command on one line, quoted for a POSIX shell; control characters take bash's ``$'...'`` form."""
+    """The command on one line, quoted as `shell_line` has it; control characters take bash's ``$'...'`` form."""
+    if not any(map(_UNTYPABLE.search, argv)):
+        return shell_line(argv)
     return " ".join(_ansi_quoted(word) if _UNTYPABLE.search(word) else shlex.quote(word) for word in argv)
 
 

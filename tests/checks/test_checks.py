@@ -19,6 +19,9 @@ _BIN = Path(sys.executable).parent
         [str(_BIN / "ruff"), "check", "."],
         [str(_BIN / "ruff"), "format", "--check", "."],
         pytest.param([str(_BIN / "mypy"), "--no-error-summary"], marks=pytest.mark.full),  # a minute without its cache
+        pytest.param(
+            [str(_BIN / "mypy"), "--platform=win32", "--no-error-summary", "gpudoctor"], marks=pytest.mark.full
+        ),
         [str(_BIN / "lint-imports"), "--no-cache"],
     ],
     ids=lambda command: Path(command[0]).name + " " + command[1],

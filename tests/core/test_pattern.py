@@ -15,7 +15,7 @@ from gpudoctor.core.pattern import LazyPattern, pattern
 def _ours() -> list[tuple[str, LazyPattern]]:
     found = []
     for info in pkgutil.walk_packages(gpudoctor.__path__, "gpudoctor."):
-        if ".child" in info.name or info.name.endswith("__main__") or ".tui" in info.name:
+        if any(part in info.name for part in (".child", "__main__", ".tui", ".windows.")):
             continue
         module = importlib.import_module(info.name)
         found += [(f"{info.name}.{name}", one) for name, one in vars(module).items() if isinstance(one, LazyPattern)]

@@ -59,7 +59,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "
 def libraries() -> Path:
     """The folder of the compiled libraries; compiled once for these sources, whichever process comes first."""
     compiler = needs.program("cc")
-    header = _nvml_header()
+    header = nvml_header()
     sources = sorted(NATIVE.iterdir())
     content = hashlib.sha256(repr((FLAGS, LIBRARIES, WORDS, compiler)).encode())
     for path in (header, Path(__file__), *sources):
@@ -78,11 +78,16 @@ def libraries() -> Path:
     return made
 
 
-def _compile(compiler: str, header: Path, folder: Path) -> None:
+def write_words(header: Path, folder: Path) -> None:
+    """Write the files that the sources include: a stub for each function of nvml.h, and the words of the errors."""
     names = sorted(set(re.findall(r"DECLDIR[\s\w*]*?\s(nvml\w+)\s*\(", header.read_text("utf-8"))))
     (folder / "nvml_names.inc").write_text("".join(f"STUB({name})\n" for name in names))
     for name, lines in WORDS.items():
         (folder / name).write_text(lines)
+
+
+def _compile(compiler: str, header: Path, folder: Path) -> None:
+    write_words(header, folder)
     for library, pattern in LIBRARIES.items():
         sources = [*sorted(NATIVE.glob("store*.c")), *sorted(NATIVE.glob(pattern))]
         argv = [compiler, *FLAGS, f"-Wl,-soname,{library}", f"-I{folder}", f"-I{header.parent}"]
@@ -96,7 +101,7 @@ def _compile(compiler: str, header: Path, folder: Path) -> None:
             raise RuntimeError(f"{library} does not compile:\n{done.stderr}")
 
 
-def _nvml_header() -> Path:
+def nvml_header() -> Path:
     """nvml.h, which no library of ours may be compiled without: it has the layouts of the structs."""
     try:
         files = importlib.metadata.files("nvidia-nvml-dev") or ()

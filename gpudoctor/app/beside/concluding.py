@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpudoctor.app.beside import judging
-from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
-from gpudoctor.app.beside.watching import Watch
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Fact, Known, Rows
-from gpudoctor.target.beside.command import Ended
+
+if sys.platform != "win32":
+    from gpudoctor.app.beside import judging
+    from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
+    from gpudoctor.app.beside.watching import Watch
+    from gpudoctor.target.beside.command import Ended
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,10 @@ from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
 from gpudoctor.target.local import Local
 
-if TYPE_CHECKING:
+if TYPE_CHECKING and sys.platform != "win32":
     from gpudoctor.target.beside.command import Ended, Received
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 _SOURCE = "gpudoctor run"
 _ASKED_TO_END = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from gpudoctor.core.fact import Absent, Fact, Known, Unread
 
 if TYPE_CHECKING:
     from gpudoctor.core.diagnosis import Diagnosis
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 _SOURCE = "the launcher's environment"
 _HERE = "the ranks of this host"

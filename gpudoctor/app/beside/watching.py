@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING
 from gpudoctor.app.beside.hanging import Used
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
 from gpudoctor.target import child
-from gpudoctor.target.beside.command import is_within
 
-if TYPE_CHECKING:
+if sys.platform != "win32":
+    from gpudoctor.target.beside.command import is_within
+
+if TYPE_CHECKING and sys.platform != "win32":
     from gpudoctor.app.beside.gpus import GPUUse
     from gpudoctor.app.beside.ranks import Ranks
     from gpudoctor.core.sample import Sample
     from gpudoctor.probes._job.around import Around
     from gpudoctor.probes._job.processes import Tree
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 _FIRST, _PAUSE = 0.1, 1.0
 """Seconds between the first looks, doubled from one to the next, and between all later ones."""

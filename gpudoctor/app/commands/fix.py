@@ -11,12 +11,13 @@ from gpudoctor.app.commands import running
 from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.commands.running import run_plan, settle_unfinished, undo_run
 from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN
+from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo
 from gpudoctor.fixes import plan as plans
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import is_root, manner_of_process, state_folder, with_hindrances
+from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
 from gpudoctor.readers import read_file
 from gpudoctor.views import plan as plan_view
 from gpudoctor.views import run as run_view
@@ -70,7 +71,7 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError("--json gives the plan with --dry-run, or the run with --yes")
     if options.ids and (options.runs or options.undo):
         raise UsageError(f"{options.ids[0]}: a run is taken back whole; leave the ids out")
-    if options.only == "root" and not is_root():
+    if options.only == "root" and not system.is_root():
         raise UsageError("--only root runs what needs root, which this is not: sudo gpudoctor fix --only root")
 
 
@@ -166,7 +167,7 @@ def _diagnosis(options: argparse.Namespace) -> Diagnosis:
 
 def _plan(diagnosis: Diagnosis, options: argparse.Namespace) -> Plan:
     """The plan for the wanted findings, its steps marked with what hinders running them here."""
-    made = plans.plan_for(diagnosis, options.ids, root=is_root(), judge=pipeline.judging(options.rules))
+    made = plans.plan_for(diagnosis, options.ids, root=system.is_root(), judge=pipeline.judging(options.rules))
     return with_hindrances(made, manner_of_process(made, "never" if options.yes else "each", options.only))
 
 

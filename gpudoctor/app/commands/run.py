@@ -19,17 +19,17 @@ if sys.platform != "win32":
     from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
     from gpudoctor.target.beside.outputs import Outputs
 
-if TYPE_CHECKING:
-    import argparse
+    if TYPE_CHECKING:
+        import argparse
 
-    from gpudoctor.core.diagnosis import Diagnosis
-    from gpudoctor.target.beside.command import Ended
+        from gpudoctor.core.diagnosis import Diagnosis
+        from gpudoctor.target.beside.command import Ended
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 
 def run(options: argparse.Namespace) -> int:
     """``gpudoctor run``: run the command, say what was found, and end as the command ended."""
-    if sys.platform == "win32":
-        raise UsageError("run needs a POSIX system: start the command itself, and give its log to gpudoctor read")
     _check(options)
     if options.gate and (code := _gate(options)):
         return code

@@ -10,6 +10,7 @@ from gpudoctor.app import pipeline
 from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.commands.running import run_plan, settle_unfinished
 from gpudoctor.app.output import BROKEN, SOUND
+from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
@@ -21,7 +22,6 @@ from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
 from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.fixes.plan import setup_plan
-from gpudoctor.fixes.site import is_root
 from gpudoctor.fixes.solver import described, environment, index, stacks
 from gpudoctor.fixes.solver.order import BASE
 from gpudoctor.views import plan as plans
@@ -181,7 +181,7 @@ def _with_cuda(cuda: str, snapshot: Snapshot) -> Snapshot:
 def _plan(page: SetupPage, snapshot: Snapshot) -> Plan:
     """The plan of the setup page's fixes whose conditions hold on this machine."""
     fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
-    return setup_plan(page, fixes, snapshot, is_root())
+    return setup_plan(page, fixes, snapshot, system.is_root())
 
 
 def _show(plan: Plan, json: bool) -> None:

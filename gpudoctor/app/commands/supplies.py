@@ -77,7 +77,8 @@ def _recipe(name: str) -> Mapping[str, str]:
 def _recipes() -> Mapping[str, Mapping[str, str]]:
     """Texts of the files of every recipe, by recipe and relative path, with the version filled in."""
     home = shipped.folder("app/recipes")
-    files = sorted(path for path in home.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    there = (path for path in home.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = sorted(there, key=lambda path: path.parts)  # as text: Paths of Windows ignore case
     recipes: dict[str, dict[str, str]] = {}
     for path in files:
         name = path.relative_to(home).as_posix()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import gzip
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,7 +156,7 @@ class _PacedRecord(Recorded):
         watch: Watch | None = None,
     ) -> Answer:
         """The recorded answer, after a delay."""
-        names = {word.rpartition("/")[2] for word in argv}
+        names = {os.path.basename(word) for word in argv}  # noqa: PTH119 - texts
         wanted = max((_SECONDS[name] for name in names & _SECONDS.keys()), default=_OTHER_SECONDS) * self._pace
         time.sleep(max(0.0, min(wanted, self._ends - time.monotonic())))
         return super().run(argv, timeout, env, stdin, limit, silence, watch)

@@ -62,7 +62,7 @@ def build(
 
 def _add(archive: zipfile.ZipFile, folder: Path) -> None:
     """Add every file of the folder to the archive, with fixed times."""
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.parts):
         entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _MOMENT)
         entry.external_attr = 0o100644 << 16
         entry.compress_type = zipfile.ZIP_DEFLATED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -115,4 +116,6 @@ def _link(pid: int, kind: str) -> str:
 
 def _started(start: bytes) -> float:
     """When a process with that start time was started, in whole seconds of the Unix clock."""
+    if sys.platform != "linux":
+        return 0.0
     return float(int(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(start) / _TICKS))

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gpudoctor.core import files, state
+from gpudoctor.core import files, state, system
 from gpudoctor.core import snapshot as snapshots
 from gpudoctor.core.diagnosis import Diagnosis, Kept
 from gpudoctor.core.document import parse_json
@@ -246,7 +246,7 @@ class Shelf:
             _drop_oldest_machines(self.folder.parent)
         fresh = self.folder / f".{os.urandom(6).hex()}"
         try:
-            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            handle = os.open(fresh, system.READ_WRITE | os.O_CREAT | os.O_EXCL | system.NO_FOLLOW, 0o600)
             with os.fdopen(handle, "wb") as file:  # not forced to disk: what a crash leaves is damaged, and said to be
                 file.write(data)
             fresh.replace(self.folder / file_name(diagnosis, time.time()))
@@ -320,7 +320,7 @@ def of_this_machine(environ: Mapping[str, str] = os.environ) -> Shelf | None:
     """The kept runs of this host; None where history is off, or (with a warning) others can write to the folder."""
     if environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
-    host = re.sub(r"[^\w-]", "_", os.uname().nodename)[:64] or "_"
+    host = re.sub(r"[^\w-]", "_", system.node_name())[:64] or "_"
     folder = (state.configured_folder(environ) or state.default_folder()) / state.HISTORY / host
     if found := files.doubt(folder):
         files.warn_once(f"no history is read or kept: {found}, and could plant runs there: {found.cure}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, known, text_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, known, text_of, value_of
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.core.versions import normal
 from gpudoctor.diagnosis.knowledge import builds
@@ -171,12 +171,16 @@ def _install_torch(outlook: Outlook, torch: Wanted, command: Command) -> None:
 
 
 def _install_pinned_wheels(outlook: Outlook, version: str, cuda: str) -> None:
-    """Apply the cuDNN and NCCL versions pinned by the torch build for that CUDA."""
+    """Apply the cuDNN and NCCL versions pinned by the torch build for that CUDA.
+
+    The wheel for Windows has cuDNN and the other libraries in it, and there is no NCCL.
+    """
     row: Mapping[str, str] | None = None
     with suppress(CannotJudge):
         row = builds.build(version, cuda)
     major = cuda.partition(".")[0]
-    for name in ("cudnn", "nccl"):
+    on_windows = value_of(outlook.facts.get("host.platform")) == "windows"
+    for name in ("cudnn", "nccl") if not on_windows else ():
         if row and name in row:
             outlook.put(f"torch.{name}", Known(row[name], SOURCE))
             put_package(outlook, f"nvidia-{name}-cu{major}", row[name], "pip")

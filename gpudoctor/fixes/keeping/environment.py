@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.core import shipped
+from gpudoctor.core import shipped, system
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.versions import normal
 from gpudoctor.target.child import run_child
@@ -85,8 +85,7 @@ class Environment:
     @property
     def room(self) -> int:
         """Free bytes on its file system."""
-        found = os.statvfs(self.prefix)
-        return found.f_bavail * found.f_frsize
+        return system.disk_space(self.prefix)[1]
 
 
 def _owner(folder: str) -> int:
@@ -100,7 +99,7 @@ def _owner(folder: str) -> int:
 def _read_only(folder: str) -> bool:
     """True if the folder's file system is mounted read-only."""
     try:
-        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+        return system.is_read_only(folder)
     except OSError:
         return False
 

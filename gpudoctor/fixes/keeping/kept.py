@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core import system
 from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.fixes.keeping import environment, tree
 from gpudoctor.fixes.keeping.environment import Environment, Lock
@@ -284,7 +285,7 @@ class Restoring:
             if entry.kind == "folder":
                 set_owner_and_mode(Path(self.root, path), entry)
         self._clear_staging()
-        os.sync()  # what was kept is dropped next
+        system.sync_all()  # what was kept is dropped next
         return tuple(f"{path}{self._reason_lost(path)}" for path in self.differences())
 
     def _reason_lost(self, path: str) -> str:

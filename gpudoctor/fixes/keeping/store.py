@@ -7,7 +7,6 @@ can do neither, large files are copied. A manifest lists what is kept, and where
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import gzip
 import hashlib
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from gpudoctor.core import files
+from gpudoctor.core import files, system
 from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.fixes.keeping.tree import Entries, Entry, entry_of
 
@@ -53,7 +52,7 @@ class Manifest:
         """Write the manifest to disk (gzip JSON); raises `OSError`."""
         document = {"form": _FORM, "entries": self.entries, "small": self.small, "large": self.large}
         files.put(place, gzip.compress(json.dumps(document).encode(), 1), 0o600)
-        files.sync_folder(place.parent)
+        system.sync_folder(place.parent)
 
 
 def digest_of(place: Path) -> str:
@@ -101,7 +100,6 @@ SMALL = 64 << 10
 """Bytes from which on a file is linked: smaller ones may be edited in place, and cost little to copy."""
 SPARE = 64 << 20
 """Bytes that stay free on the file system."""
-_FICLONE = 0x40049409
 
 
 class Keeping:
@@ -124,13 +122,13 @@ class Keeping:
         large: dict[str, Large] = {}
         there: Entries = {}
         with (self.store / "small").open("xb") as blob:
-            os.fchmod(blob.fileno(), 0o600)
+            (self.store / "small").chmod(0o600)
             for path, entry in entries.items():
                 with suppress(FileNotFoundError):  # it went while we were reading
                     there[path] = self._keep_entry(path, entry, blob, small, large)
             blob.flush()
             os.fsync(blob.fileno())
-        files.sync_folder(self.store / "large")
+        system.sync_folder(self.store / "large")
         kept = Manifest(there, small, large)
         kept.save(self.store / "manifest")
         return kept
@@ -169,8 +167,7 @@ class Keeping:
 
     def _check_room(self, size: int) -> None:
         """Raise `DoctorError` if fewer than `size` plus `SPARE` bytes are free."""
-        found = os.statvfs(self.store.parent)
-        if found.f_bavail * found.f_frsize < size + SPARE:
+        if system.disk_space(self.store.parent)[1] < size + SPARE:
             raise DoctorError(
                 f"no room to keep {self.root} as it is: {size >> 20} MiB and {SPARE >> 20} MiB to spare are needed on "
                 "its file system. Nothing was changed"
@@ -242,7 +239,7 @@ def set_owner_and_mode(place: Path, entry: Entry) -> None:
     there = entry_of(str(place))
     if there and (there.uid, there.gid) != (entry.uid, entry.gid):
         with suppress(PermissionError):
-            os.chown(place, entry.uid, entry.gid, follow_symlinks=False)
+            system.give_to(place, entry.uid, entry.gid)
     if entry.kind != "link" and there and there.mode != entry.mode:
         place.chmod(entry.mode)
 
@@ -251,7 +248,7 @@ def clone(place: str, goal: Path) -> bool:
     """Create `goal` as a copy-on-write clone; False if the file system cannot."""
     try:
         with open(place, "rb") as source, goal.open("xb") as file:  # noqa: PTH123 - names that are no UTF-8, too
-            fcntl.ioctl(file.fileno(), _FICLONE, source.fileno())
+            system.clone(source.fileno(), file.fileno())
     except OSError:
         with suppress(OSError):
             goal.unlink()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from gpudoctor.core import files
+from gpudoctor.core import files, system
 
 Kind = Literal["file", "link", "folder"]
 HIDDEN = ".gpudoctor-kept"
@@ -48,7 +48,7 @@ def kept_folder(root: str) -> Path:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         seen = os.lstat(folder)
-        theirs = seen.st_uid not in (0, os.geteuid(), above.st_uid) and not above.st_mode & 0o022
+        theirs = seen.st_uid not in (0, system.user_id(), above.st_uid) and not above.st_mode & 0o022
         if theirs or not stat.S_ISDIR(seen.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "a link, or another user's folder", str(folder)) from None
         return folder
@@ -68,8 +68,8 @@ def nearest_existing(place: str) -> Path:
 def share_like_parent(place: Path, above: os.stat_result, execute: bool = False) -> None:
     """Give a new file the group of the folder above, and group or world access where that folder has it."""
     with suppress(OSError):
-        owner = above.st_uid if os.geteuid() == 0 else -1
-        os.chown(place, owner, above.st_gid, follow_symlinks=False)
+        owner = above.st_uid if system.is_root() else -1
+        system.give_to(place, owner, above.st_gid)
     own = 0o700 if execute else 0o600
     mode = own
     if above.st_mode & 0o020 and os.lstat(place).st_gid == above.st_gid:
@@ -90,7 +90,7 @@ def ownership_doubt(place: str) -> str:
         return ""
     if stat.S_ISLNK(seen.st_mode):
         return f"{place} is a link"
-    if seen.st_uid not in (0, os.geteuid()):
+    if seen.st_uid not in (0, system.user_id()):
         return f"{place} belongs to user {files.user_name(seen.st_uid)}"
     return f"{place} can be written to by others" if seen.st_mode & 0o022 else ""
 

@@ -51,7 +51,7 @@ def solve(wishes: Wishes) -> Solution:
     explained = reasons(ranked, [] if at_odds else rejected, machine, wishes.torch)
     return Solution(
         wishes=wishes,
-        ranked=tuple(map(_candidate, ranked)),
+        ranked=tuple(_candidate(fit, machine) for fit in ranked),
         heading=_heading(wants),
         reasons=(*(Reason(verdict.candidate, "rejected", verdict.because) for verdict in at_odds), *explained),
         needs=tuple(_needs(ranked[0], machine)) if ranked else (),
@@ -62,11 +62,13 @@ def solve(wishes: Wishes) -> Solution:
     )
 
 
-def _candidate(fit: Fit) -> Candidate:
-    """Candidate of a Fit: torch with the packages beside it, and its pinned CUDA, cuDNN and NCCL."""
+def _candidate(fit: Fit, machine: Machine) -> Candidate:
+    """Candidate of a Fit: torch with the packages beside it, and its pinned CUDA, cuDNN and, save on Windows, NCCL."""
     build = fit.build
     row = build.row
     pins = {"CUDA": row.get("toolkit", build.cuda_words), "cuDNN": row.get("cudnn"), "NCCL": row.get("nccl")}
+    if machine.wheels == "windows":
+        pins.pop("NCCL")
     return Candidate(
         torch=build.torch,
         build=build.name,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from selectors import EVENT_READ
 
 from gpudoctor.core import shipped
 from gpudoctor.core.errors import DoctorError, DocumentError
@@ -28,6 +28,7 @@ from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import guard, packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
+from gpudoctor.target.processes import Process, Selector
 
 LIMIT = 4 * 3600.0
 """Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""
@@ -38,7 +39,6 @@ _LONGEST = 1 << 16
 _TICK = 0.1
 _LINGER = 0.5
 """Seconds that are waited for more output of a command that has ended, where something it started holds its streams."""
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _SURROUNDINGS = {
     "LC_ALL": "C.UTF-8",
     "PYTHONUNBUFFERED": "1",
@@ -72,16 +72,8 @@ def run_command(
     more harm.
     """
     began = time.monotonic()
-    command = _with_leash(argv) if leash else list(argv)
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**environ, **_SURROUNDINGS},
-        start_new_session=True,
-        bufsize=0,
-    )
+    command = _with_leash(argv) if leash and not Process.DIES_WITH_US else list(argv)
+    child = Process(command, {**environ, **_SURROUNDINGS}, with_stdin=False, stderr=subprocess.STDOUT)
     children.begun.add(child.pid)
     try:
         on_start(child.pid)
@@ -93,7 +85,7 @@ def run_command(
     finally:
         assert child.stdout
         child.stdout.close()
-    return Outcome(child.returncode, time.monotonic() - began, stopped)
+    return Outcome(child.returncode if child.status is None else child.status, time.monotonic() - began, stopped)
 
 
 def _with_leash(argv: Sequence[str]) -> list[str]:
@@ -107,7 +99,7 @@ class _Listener:
 
     def __init__(
         self,
-        child: subprocess.Popen[bytes],
+        child: Process,
         on_output: Callable[[str], None],
         wants: Callable[[], Stop],
         deadline: float,
@@ -117,15 +109,15 @@ class _Listener:
         self.child, self.pipe = child, child.stdout
         self._on_output, self._wants, self._deadline = on_output, wants, deadline
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._signals = iter(_ENDING)
+        self._attempts = 0
         self._next = 0.0
         self._begun = ""
         self._stopped = ""
 
     def until_it_ends(self) -> str:
         """Read until the child ends; why we ended it, ``""`` if it ended by itself."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.pipe, selectors.EVENT_READ)
+        with Selector() as selector:
+            selector.register(self.pipe, EVENT_READ)
             ended = float("inf")
             while time.monotonic() < ended + _LINGER:
                 if selector.get_map() and selector.select(_TICK):
@@ -157,24 +149,16 @@ class _Listener:
             self._on_output("".join(map(without_secrets, text[:whole].splitlines(keepends=True))))
 
     def _end_if_wanted(self) -> None:
-        """Send the next of SIGINT, SIGTERM and SIGKILL if the child is to end and did not heed the last."""
+        """Ask the child to end if it is to and did not heed the last asking, each time more firmly."""
         now = time.monotonic()
         if not self._stopped and self._wants() == "now":
             self._stopped = "ended by you"
         if not self._stopped and now > self._deadline:
             self._stopped = f"ended after {LIMIT / 3600:.0f} hours"
         if self._stopped and now > self._next and self.child.poll() is None:
-            number = next(self._signals, signal.SIGKILL)
+            self.child.ask_to_end(self._attempts)
+            self._attempts += 1
             self._next = now + PATIENCE
-            signal_group(self.child.pid, number)
-
-
-def signal_group(pid: int, number: int) -> None:
-    """Send a signal to a process group; one that is gone is ignored."""
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def start_ticks(pid: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal, TypeAlias
 
+from gpudoctor.core import system
 from gpudoctor.core.plan import PlanStep
 from gpudoctor.core.run import Began, Ended, Event, Printed, Run, State, Stop
 from gpudoctor.fixes.records import Journal
@@ -121,7 +122,7 @@ def step_by_step(recorder: Recorder, wants: Wants, ask: Ask, prepare: Callable[[
 # ---- Signals to the program while steps run ----
 # The command ends, the journal is written, then the signal has its way.
 
-_HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HEEDED = (signal.SIGINT, *system.ENDING_SIGNALS)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from gpudoctor.core import system
 from gpudoctor.core.plan import Plan, PlanStep, Requirement
 from gpudoctor.fixes.keeping.environment import OWN_SETTINGS, Environment, Lock
 from gpudoctor.fixes.keeping.tree import nearest_existing
@@ -206,6 +207,5 @@ def _unmet_requirement(item: Requirement, path: str) -> str:
     place = nearest_existing(item.subject)
     if item.kind == "writable":
         return "" if os.access(place, os.W_OK) else f"{item.subject} cannot be written to"
-    found = os.statvfs(place)
-    free = found.f_bavail * found.f_frsize >> 20
+    free = system.disk_space(place)[1] >> 20
     return "" if free >= item.mib else f"{item.subject} has {free} MiB free, and {item.mib:.0f} are needed"

@@ -39,7 +39,7 @@ def main(ask: Mapping[str, Any]) -> None:
     _ranks.die_with_parent(os.getppid())
     reserve_stdout()
     faulthandler.enable()
-    if hasattr(signal, "SIGUSR1"):
+    if sys.platform != "win32":
         faulthandler.register(signal.SIGUSR1)  # who gives it up before the rung is open wants to know where it is
     say(opening=ask["family"], pid=os.getpid())
     context = _open_rung(ask)

@@ -312,6 +312,8 @@ def main(request: Mapping[str, Any]) -> None:
 
 def die_with_parent(parent: int) -> None:
     """Have Linux kill this process when `parent` ends; does nothing on other systems."""
+    if sys.platform == "win32":
+        return  # our job is ended as a whole
     try:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):

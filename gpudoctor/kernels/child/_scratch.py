@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from typing import Any, Optional
 
@@ -39,6 +40,8 @@ class Folder:
 def allows_executables(folder: str) -> bool:
     """True if the folder is writable and its file system lets libraries be loaded (no noexec); False if absent."""
     try:
+        if sys.platform == "win32":
+            return os.access(folder, os.W_OK)
         return os.access(folder, os.W_OK | os.X_OK) and not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 8)
     except OSError:
         return False

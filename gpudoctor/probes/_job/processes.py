@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _MOST = 4096
 """Processes that are followed: a job of more is known by the first of them."""
 _LISTED = 16
@@ -75,8 +76,9 @@ class Loading:
         known = [worker for worker in workers if worker.fresh_wanted is not None]
         if not known:
             return
-        with contextlib.suppress(OSError, AttributeError):
-            self.processors = self.processors or len(os.sched_getaffinity(known[0].pid))
+        with contextlib.suppress(OSError):
+            if sys.platform == "linux":
+                self.processors = self.processors or len(os.sched_getaffinity(known[0].pid))
         self.most = max(self.most, len(workers))
         self.seconds += seconds
         self.worker_seconds += seconds * len(known)
@@ -211,7 +213,7 @@ class Tree:
             known.peak = max(known.peak, known.memory)
         known.name = fields[0].decode("utf-8", "replace")
         known.parent, known.last = int(fields[2]), now
-        cpu_seconds = (int(fields[12]) + int(fields[13])) / _TICKS
+        cpu_seconds = (int(fields[12]) + int(fields[13])) / system.CLOCK_TICKS
         known.cpu_before = known.cpu_before if now > known.first else cpu_seconds
         known.fresh_cpu = cpu_seconds - known.cpu_seconds if now > known.first else 0.0
         known.cpu_seconds = cpu_seconds
@@ -232,7 +234,7 @@ def names(folder: str) -> list[str]:
 def first_bytes(path: str) -> bytes:
     """The first 4096 bytes of a file of /proc; empty where it is gone."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY)
     except OSError:
         return b""
     try:

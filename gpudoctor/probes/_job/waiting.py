@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -213,6 +214,8 @@ def _address(text: str) -> str:
 
 def _text_at(pid: int, address: int) -> str:
     """The text with an end mark at that address of the process's memory; empty where it cannot be read."""
+    if sys.platform == "win32":
+        return ""
     try:
         handle = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

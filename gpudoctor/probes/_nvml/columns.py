@@ -54,6 +54,13 @@ COLUMNS = (
     _column(
         "memory_reserved_mib", "int", "memory the driver keeps for itself", "MemoryInfo", item("reserved", mib), _MIB
     ),
+    _column(
+        "driver_model",
+        "text",
+        "how Windows drives it: WDDM, TCC or MCDM; absent on Linux",
+        "DriverModel",
+        item(0, values.named(values.DRIVER_MODELS)),
+    ),
     _column("mig", "bool", "whether MIG mode is on", "MigMode", item(0, as_bool)),
     _column("mig_pending", "bool", "whether MIG mode is on after the next reset", "MigMode", item(1, as_bool)),
     _column("mig_instances", "int", "MIG devices that this GPU is divided into"),

@@ -50,6 +50,7 @@ ARCHITECTURES = {
 }
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host vgpu", 4: "host vsga"}
+DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 RECOVERY = {
     0: "none",
     1: "reset",

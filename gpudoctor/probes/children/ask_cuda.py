@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Any, Callable, Optional, Sequence
 
-LIBRARY = "libcuda.so.1"
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INVALID_VALUE, NOT_SUPPORTED = 1, 801
 ATTRIBUTES = (13, 16, 18, 20, 32, 36, 37, 38, 41, 75, 76, 83, 88, 89, 97, 115, 116, 124, 128, 132, 133)
 """Numbers of CUdevice_attribute, which never change; their meanings stand where the answers are understood."""
@@ -38,6 +38,11 @@ class _LinkMap(ctypes.Structure):
 
 def file_of(library: Any) -> str:
     """Path of the loaded library, by dlinfo, else by the memory map; LIBRARY if neither tells. May raise `OSError`."""
+    if sys.platform == "win32":
+        name = ctypes.create_unicode_buffer(32768)
+        handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - as below
+        ctypes.windll.kernel32.GetModuleFileNameW(handle, name, len(name))
+        return name.value.replace("\\", "/") or LIBRARY
     try:
         entry = ctypes.POINTER(_LinkMap)()
         linkmap = 2  # RTLD_DI_LINKMAP
@@ -54,11 +59,22 @@ def file_of(library: Any) -> str:
     return LIBRARY
 
 
+def open_library() -> Any:
+    """The library, opened; raises `OSError`, on Windows with "No such file" where it is in none of the usual places."""
+    if sys.platform != "win32":
+        return ctypes.CDLL(LIBRARY)
+    try:
+        return ctypes.WinDLL(LIBRARY)
+    except FileNotFoundError as error:
+        system = os.path.join(os.environ.get("SYSTEMROOT", ""), "System32", LIBRARY)
+        raise OSError(str(error) if os.path.isfile(system) else "%s: No such file in System32" % LIBRARY) from None
+
+
 def load() -> Any:
     """The library as any CUDA program gets it, by the loader's rules; None if it cannot be loaded. Sends the result."""
     send(ask="library", gpu=None)
     try:
-        library = ctypes.CDLL(LIBRARY)
+        library = open_library()
     except OSError as error:
         send(gpu=None, call="library", code=None, text=str(error))
         return None
@@ -87,7 +103,7 @@ class Asker:
         if function is None:
             return False
         send(ask=key, gpu=self.gpu)
-        code = function(*arguments)
+        code = self.code_of(function, arguments)
         if code == 0:
             send(gpu=self.gpu, call=key, **{"is": value()})
         elif code != NOT_SUPPORTED and not (code == INVALID_VALUE and key.startswith("cuDeviceGetAttribute")):
@@ -99,6 +115,15 @@ class Asker:
                 text=self.error_text("String", code),
             )
         return bool(code == 0)
+
+    def code_of(self, function: Any, arguments: Sequence[Any]) -> Any:
+        """What the function returns; a crash in it, that ctypes on Windows makes an exception of, ends this process."""
+        if sys.platform != "win32":
+            return function(*arguments)
+        try:
+            return function(*arguments)
+        except OSError:
+            return ctypes.windll.kernel32.TerminateProcess(ctypes.c_void_p(-1), 0xC0000005)
 
     def error_text(self, what: str, code: int) -> Optional[str]:
         """The driver's ``Name`` or ``String`` (`what`) for an error code; None if it has none, as in a stub."""

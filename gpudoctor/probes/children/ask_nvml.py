@@ -41,6 +41,11 @@ LIBRARIES = (
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",  # WSL, where the loader's configuration was lost
     "/run/opengl-driver/lib/libnvidia-ml.so.1",  # NixOS
 )
+WINDOWS = (
+    ("SYSTEMROOT", "System32\\nvml.dll"),
+    ("PROGRAMFILES", "NVIDIA Corporation\\NVSMI\\nvml.dll"),  # drivers of before 2019
+)
+"""Where drivers for Windows keep it, by a variable's folder; it is loaded by its full path, as pynvml does."""
 SYSTEM = ("nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion")
 TABLE = """
 Name UUID PciInfo CudaComputeCapability MemoryInfo MigMode VirtualizationMode ComputeMode
@@ -90,6 +95,8 @@ def ask_everything(ask: Asker) -> None:
         for what in HEALTH:
             ask.gpu(gpu, what)
     for gpu in gpus:
+        if sys.platform == "win32":
+            ask.gpu(gpu, "DriverModel")
         ask_depth(ask, gpu, fields[gpu])
         if identity[gpu]["VirtualizationMode"] == VGPU:
             ask.gpu(gpu, "GridLicensableFeatures")
@@ -195,6 +202,8 @@ def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
 
 def give_up_privileges() -> None:
     """Drop the right to load kernel modules and make device files, for this process and what it starts."""
+    if sys.platform == "win32":
+        return  # Windows loads its drivers when it starts
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nvidia-modprobe is setuid root
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -269,16 +278,25 @@ def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:
         ask.machine("nvmlSystemGetProcessName(%d)" % pid)
 
 
+def libraries() -> Sequence[str]:
+    """Names or paths of the library, those that it is most likely under first."""
+    if sys.platform != "win32":
+        return LIBRARIES
+    return [os.path.join(os.environ[name], place) for name, place in WINDOWS if name in os.environ]
+
+
 def load(ask: Asker) -> bool:
     """Load NVML by the loader's rules, else from where WSL and NixOS keep it; False if it cannot be loaded.
 
     pynvml then finds it loaded.
     """
     first = ""
-    for name in LIBRARIES:
+    for name in libraries():
         ask.send(ask="library", gpu=None, path=name)
         ask.flush()
         try:
+            if sys.platform == "win32" and not os.path.isfile(name):
+                raise FileNotFoundError("%s: No such file or directory" % name)
             ctypes.CDLL(name)
         except OSError as error:
             first = first or str(error)

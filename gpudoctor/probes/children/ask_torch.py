@@ -203,7 +203,7 @@ def main() -> None:
 if __name__ == "__main__":
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
-    if hasattr(signal, "SIGUSR1"):
+    if sys.platform != "win32":
         faulthandler.register(signal.SIGUSR1)
     send(step="start", pid=os.getpid())
     main()

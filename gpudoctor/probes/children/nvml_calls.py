@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -73,6 +74,12 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, ctypes.Array) and value._type_ is ctypes.c_ubyte:
         return bytes(value).hex()
     return [to_json_value(part) for part in value]
+
+
+def end_as_crashed(error: Exception) -> None:
+    """End this process as the crash in a library would have, that ctypes on Windows makes an exception of."""
+    if sys.platform == "win32" and isinstance(error, OSError) and str(error).startswith("exception: "):
+        ctypes.windll.kernel32.TerminateProcess(ctypes.c_void_p(-1), 0xC0000005)
 
 
 def format_call(name: str, arguments: Sequence[int]) -> str:
@@ -169,6 +176,7 @@ class Asker:
 
     def report_failure(self, gpu: Optional[int], call: str, error: Exception) -> None:
         """Send NVML's code and message; NOT_SUPPORTED is not sent. A lost GPU is left out from then on."""
+        end_as_crashed(error)
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
         if code == LOST and gpu is not None and not call.startswith(OF_TWO):
             self.left_out.add((gpu, "*"))

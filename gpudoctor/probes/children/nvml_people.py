@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
-import pwd
+import sys
 from typing import Callable, Dict, List, Tuple
 
 _PYTHON = "python"
@@ -54,6 +54,10 @@ class ProcessNames:
 
     def _look_up(self, uid: int) -> None:
         """Store the user's name, if there is one."""
+        if sys.platform == "win32":
+            return
+        import pwd
+
         try:
             self._users[uid] = pwd.getpwuid(uid).pw_name
         except KeyError:

@@ -17,10 +17,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpudoctor.target.beside.witness import Witness
-
 if sys.platform != "win32":
     import resource
+
+    from gpudoctor.target.beside.witness import Witness
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 """What shells say of a command."""

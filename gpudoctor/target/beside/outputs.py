@@ -22,11 +22,13 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from gpudoctor.target.beside.relay import KEPT, Relay, Route, copy_size
-
 if sys.platform != "win32":
     import fcntl
     import termios
+
+    from gpudoctor.target.beside.relay import KEPT, Relay, Route, copy_size
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 _PIPE = 1 << 20
 """Bytes that a pipe of ours holds, where the system allows it: the usual 64 KiB has both ends wait more often."""

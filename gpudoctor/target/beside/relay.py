@@ -21,11 +21,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gpudoctor.target.beside.witness import close_all_but
-
 if sys.platform != "win32":
     import fcntl
     import termios
+
+    from gpudoctor.target.beside.witness import close_all_but
+
+assert sys.platform != "win32"  # what follows is POSIX's alone
 
 KEPT = 64 << 10
 """Bytes of the end of a stream that are kept."""

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 
+assert sys.platform != "win32"  # what follows is POSIX's alone
+
 _ANSWERS = 0.5
 """Seconds that an answer may take; a witness that is stopped gives none."""
 _DESCRIPTORS = 4096

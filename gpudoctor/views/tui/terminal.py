@@ -17,12 +17,17 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
-HUNG_UP = 128 + signal.SIGHUP
+from gpudoctor.core import system
+
+SIGNALS = (*system.ENDING_SIGNALS, signal.SIGINT)
+HUNG_UP = 128 + 1
+"""As where SIGHUP ends a program, which not every system has."""
 
 
 def is_lost() -> bool:
-    """True after hang-up (POLLHUP) on standard input."""
+    """True after hang-up (POLLHUP) on standard input; on Windows a console that closes ends its programs."""
+    if sys.platform == "win32":
+        return False
     poll = select.poll()
     poll.register(0, 0)  # a hang-up is always told
     return bool(poll.poll(0))
@@ -71,7 +76,12 @@ def failsafe_stderr() -> Iterator[None]:
 
 
 def handle_signals(end: Callable[[int], None]) -> None:
-    """Call `end` in the running loop with 128 + n on signal n; a second signal goes to the former handler."""
+    """Call `end` in the running loop with 128 + n on signal n; a second signal goes to the former handler.
+
+    On Windows Ctrl-C is a key of the interface, and nothing else asks a program to end.
+    """
+    if sys.platform == "win32":
+        return
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 

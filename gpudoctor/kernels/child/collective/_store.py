@@ -9,12 +9,12 @@ Beside it, `listening_addresses`: where the other sockets of this process listen
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import socket
 import struct
+import sys
 import time
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError
@@ -272,7 +272,11 @@ def _parse_address(text: str, family: int) -> str:
 
 def _interface_names() -> Dict[str, str]:
     """Interface names by address: the first IPv4 address of each, and all of IPv6."""
-    names = {}
+    names: Dict[str, str] = {}
+    if sys.platform == "win32":
+        return names
+    import fcntl
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:

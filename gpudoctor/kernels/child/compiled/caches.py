@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shutil
+import sys
 from typing import Dict, List, Mapping, NamedTuple
 
 from .._kernel import Broken, Outcome, Spec
@@ -67,8 +69,10 @@ def _inspect(variable: str, folder: str) -> Place:
     existing = os.path.abspath(folder)
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
-    status = os.statvfs(existing)
     writable = os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK)
+    if sys.platform == "win32":
+        return Place(folder, variable, existing, writable, False, shutil.disk_usage(existing).free)
+    status = os.statvfs(existing)
     noexec = bool(status.f_flag & getattr(os, "ST_NOEXEC", 8))
     return Place(folder, variable, existing, writable, noexec, status.f_bavail * status.f_frsize)
 
@@ -83,4 +87,6 @@ def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a uid without a name, as in containers
+        if sys.platform == "win32":
+            return ""
         return str(os.getuid())

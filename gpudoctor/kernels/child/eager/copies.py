@@ -6,6 +6,7 @@ What is sent are random words of 64 bits, so that no two places hold the same.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import contextmanager
 from typing import Any, Iterator, Set, Tuple
@@ -138,7 +139,10 @@ def _wait_for_lock(fcntl: Any, turn: int) -> bool:
 @contextmanager
 def on_nearby_cpus(context: Any) -> Iterator[bool]:
     """Run the block on the processors beside the GPU; yields False where they are unknown or not allowed."""
-    before = set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set()
+    if sys.platform == "win32":
+        yield False
+        return
+    before = os.sched_getaffinity(0)
     wanted = before & _nearby_cpus(context)
     if not wanted:
         yield False

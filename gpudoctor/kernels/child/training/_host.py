@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 SHM = "/dev/shm"
@@ -28,18 +29,34 @@ class Host(NamedTuple):
 def read_host(temporary: str) -> Host:
     """The host's present state."""
     size, free = shm_space()
-    return Host(os.cpu_count() or 1, len(os.sched_getaffinity(0)), cpu_quota(), size, free, temporary)
+    return Host(os.cpu_count() or 1, usable_cores(), cpu_quota(), size, free, temporary)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if sys.platform == "win32":
+        return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
+
+
+def clock_ticks() -> int:
+    """Ticks in a second of /proc's times."""
+    if sys.platform == "win32":
+        return 100
+    return os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds(root: str = "/") -> float:
     """CPU seconds that all cores together have worked since boot; 0 if /proc/stat cannot be read."""
     first = (read_text(root + "proc/stat").splitlines() or [""])[0].split()
     user, nice, system, _, _, irq, softirq = map(int, first[1:8]) if first[:1] == ["cpu"] else [0] * 7
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq) / clock_ticks()
 
 
 def shm_space() -> Tuple[int, int]:
     """Bytes of /dev/shm: size, free; zeros where there is none."""
+    if sys.platform == "win32":
+        return 0, 0
     try:
         status = os.statvfs(SHM)
     except OSError:

@@ -11,12 +11,13 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import time
 from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _dataset, format_bytes
-from ._host import SHM, Host, busy_seconds, read_text, shm_space
+from ._host import SHM, Host, busy_seconds, clock_ticks, read_text, shm_space
 
 WINDOW = 0.5
 """Seconds that a setting is watched."""
@@ -186,7 +187,7 @@ def _tensor_bytes(item: Any) -> int:
 
 def _cpu_times() -> Tuple[float, float, float, float]:
     """CPU seconds so far: of all cores, of this process, of our workers; and seconds that workers waited for a core."""
-    ticks, worked, delayed, process_times = os.sysconf("SC_CLK_TCK"), 0.0, 0.0, os.times()
+    ticks, worked, delayed, process_times = clock_ticks(), 0.0, 0.0, os.times()
     for folder in ["/proc/%s/" % worker.pid for worker in multiprocessing.active_children()]:
         fields = read_text(folder + "stat").rpartition(")")[2].split()
         if fields:
@@ -215,6 +216,11 @@ def worker_cleanup() -> Iterator[None]:
 def end_workers(began: float) -> None:
     """Kill all workers of this process and remove what they shared since `began` (seconds since the epoch)."""
     workers = multiprocessing.active_children()
+    if sys.platform == "win32":
+        for worker in workers:
+            worker.kill()
+            worker.join(_KILL_LIMIT)
+        return
     previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch takes the end of a worker for an error
     try:
         for worker in workers:
@@ -233,7 +239,7 @@ def _remove_shared(pid: int, began: float) -> None:
     for path in glob.glob("%s/torch_%d_*" % (SHM, pid)):
         with contextlib.suppress(OSError):
             status = os.stat(path)
-            if status.st_uid == os.getuid() and status.st_ctime >= began - 1:
+            if sys.platform != "win32" and status.st_uid == os.getuid() and status.st_ctime >= began - 1:
                 os.unlink(path)
 
 

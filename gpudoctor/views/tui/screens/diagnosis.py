@@ -6,9 +6,7 @@ import contextlib
 import os
 import select
 import sys
-import termios
 import time
-import tty
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -274,6 +272,12 @@ _SEQUENCE_SECONDS = 0.05
 @contextlib.contextmanager
 def _unbuffered_keys(terminal: int) -> Iterator[int]:
     """Context in which the terminal delivers each key at once (cbreak mode)."""
+    if sys.platform == "win32":
+        yield terminal  # not reached: Textual cannot suspend an interface there
+        return
+    import termios
+    import tty
+
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)

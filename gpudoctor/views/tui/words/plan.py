@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, StepRun
+from gpudoctor.core.shell import shell_line
 from gpudoctor.views._terminal import few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
@@ -22,7 +22,7 @@ SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "n
 def command_line(step: PlanStep) -> str:
     """The step's command as typed in a shell, with sudo where root is needed and this is not root."""
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
-    return safe(shlex.join((*(("sudo",) if sudo else ()), *step.argv)))
+    return safe(shell_line((*(("sudo",) if sudo else ()), *step.argv)))
 
 
 def commands(plan: Plan) -> list[str]:
@@ -116,7 +116,7 @@ def change_text(change: Change) -> Content:
 def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
     """The last lines a step printed, its state, and what a failure means."""
     if step.argv:
-        yield Block(plain(shlex.join(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
+        yield Block(plain(shell_line(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
     lines = ran.output.lines[-_SHOWN:]
     if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
         yield Block(Content.styled(f"… {plural(hidden, 'line')} before this", "dim"))
@@ -206,7 +206,7 @@ def run_question(plan: Plan, recorded: bool) -> list[Block]:
     steps = plan.commands
     where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
     out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
-    out += [Block(plain(shlex.join(step.argv), "$primary"), hang=2) for step in steps]
+    out += [Block(plain(shell_line(step.argv), "$primary"), hang=2) for step in steps]
     out.append(GAP)
     touched = [marks.TOUCHES[name] for name in marks.TOUCHES if any(step.touches == name for step in plan.chosen)]
     needed = [need for need in ("root", "reboot", "downtime") if any(need in step.needs for step in plan.chosen)]

@@ -1,0 +1,270 @@
+"""What POSIX and Windows call differently for our own process: its user, its files, its signals.
+
+What the machine that is diagnosed is, only a target knows. On Windows nobody is root: an administrator's rights are
+asked of each program, and who may change a file is a matter of lists (ACLs) that are not read here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import sys
+from typing import NamedTuple
+
+
+class Account(NamedTuple):
+    """A user of this machine, as its password database has it."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+
+    ENDING_SIGNALS = (signal.SIGTERM, signal.SIGBREAK)
+    """Signals by which a process is asked to end, besides Ctrl-C."""
+    READ = os.O_RDONLY | os.O_BINARY
+    """Flags of `os.open` that read a file's bytes as they are."""
+    READ_WRITE = os.O_RDWR | os.O_BINARY
+    NO_FOLLOW = NON_BLOCKING = 0
+    NO_SUCH_PATH = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL)
+    """The errors of what is not there, also of a name that nothing can have."""
+    ENCODES_BY_CODE_PAGE = True
+    """Whether files and pipes have an encoding that depends on the machine."""
+    CLOCK_TICKS = 100
+    """Ticks in a second of the times in /proc, which machines of this kind do not have."""
+
+    def user_id() -> int:
+        """Id of the user that this process runs as; -1 where users have no numbers."""
+        return -1
+
+    def file_name(name: str) -> str:
+        """The name under which a file of another system, called `name` there, is kept on this one."""
+        return re.sub(r'[%<>:"\\|?*\x00-\x1f]', lambda found: f"%{ord(found[0]):02X}", name)
+
+    def original_name(name: str) -> str:
+        """What a file is called on its own system that is kept here under `name`."""
+        return re.sub(r"%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), name)
+
+    def long_path(folder: str) -> str:
+        """The absolute path in the form that may be longer than 260 characters and end with any name."""
+        return folder if folder.startswith("\\\\?\\") else f"\\\\?\\{folder}"
+
+    HAS_LINKS = False
+    """Whether every user may make symbolic links."""
+
+    def account(uid: int) -> Account:
+        """The user with that id; raises `KeyError` for none."""
+        raise KeyError(uid)
+
+    ACCESS_IS_LISTED = True
+    """Whether lists (ACLs) instead of modes say who may change a file."""
+
+    def group(gid: int) -> tuple[str, frozenset[str]]:
+        """Name and members of the group with that id; raises `KeyError` for none."""
+        raise KeyError(gid)
+
+    def extended_attributes(place: str) -> list[str]:
+        """Names of the file's extended attributes, links not followed."""
+        return []
+
+    def device_numbers(status: os.stat_result) -> str:
+        """Major and minor number of a device, as ``195:0``."""
+        return "0:0"
+
+    def groups_of(user: str, gid: int) -> list[int]:
+        """Ids of all groups that the user is in."""
+        return []
+
+    def node_name() -> str:
+        """Name of this machine."""
+        return os.environ.get("COMPUTERNAME", "")
+
+    def machine_name() -> str:
+        """Architecture of this machine, ``x86_64`` or ``aarch64``, whatever this program was compiled for."""
+        process, native = ctypes.c_ushort(), ctypes.c_ushort()
+        ctypes.windll.kernel32.IsWow64Process2(ctypes.c_void_p(-1), ctypes.byref(process), ctypes.byref(native))
+        return {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}.get(native.value, "x86_64")
+
+    def usable_cores() -> int:
+        """Number of logical processors that this process may run on."""
+        return os.cpu_count() or 1
+
+    def read_at(handle: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at that offset."""
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, size)
+
+    def write_at(handle: int, data: bytes, offset: int) -> None:
+        """Write the bytes at that offset."""
+        os.lseek(handle, offset, os.SEEK_SET)
+        os.write(handle, data)
+
+    def sync_folder(folder: str | os.PathLike[str]) -> None:
+        """Does nothing: NTFS journals its folders."""
+
+    def sync_all() -> None:
+        """Does nothing: only an administrator may flush a volume."""
+
+    def set_blocking(handle: int) -> None:
+        """Does nothing: reading waits."""
+
+    def disk_space(path: str | os.PathLike[str]) -> tuple[int, int]:
+        """Total bytes, and bytes that this user may still write, of the file system that holds the folder."""
+        free, total = ctypes.c_uint64(), ctypes.c_uint64()
+        folder = os.fspath(path)
+        while not os.path.isdir(folder) and (above := os.path.dirname(folder)) != folder:  # noqa: PTH112, PTH120
+            folder = above
+        if not ctypes.windll.kernel32.GetDiskFreeSpaceExW(folder, ctypes.byref(free), ctypes.byref(total), None):
+            raise ctypes.WinError()
+        return total.value, free.value
+
+    def is_read_only(path: str | os.PathLike[str]) -> bool:
+        """Whether the file system that holds `path` is mounted read-only."""
+        return False
+
+    def give_to(place: str | os.PathLike[str], uid: int, gid: int) -> None:
+        """Does nothing: what is made here is its maker's, as lists (ACLs) have it."""
+
+    def clone(source: int, goal: int) -> None:
+        """Make `goal` a copy-on-write clone; raises `OSError`: NTFS has none."""
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    _LOCKED = 1 << 30
+    """Where the locked byte lies: behind all text, which others can then read while the lock is held."""
+
+    def lock(handle: int, shared: bool = False) -> None:
+        """Lock the file until the handle is closed; raises `BlockingIOError` where another holds it."""
+        os.lseek(handle, _LOCKED, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(error.errno, error.strerror) from None
+
+else:
+    import fcntl
+    import grp
+    import pwd
+
+    _FICLONE = 0x40049409  # linux/fs.h
+
+    ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+    """Signals by which a process is asked to end, besides Ctrl-C."""
+    READ = os.O_RDONLY
+    """Flags of `os.open` that read a file's bytes as they are."""
+    READ_WRITE = os.O_RDWR
+    NO_FOLLOW, NON_BLOCKING = os.O_NOFOLLOW, os.O_NONBLOCK
+    NO_SUCH_PATH = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    """The errors of what is not there, also of a name that nothing can have."""
+    ENCODES_BY_CODE_PAGE = False
+    """Whether files and pipes have an encoding that depends on the machine."""
+    CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+    """Ticks in a second of the times in /proc."""
+
+    def user_id() -> int:
+        """Id of the user that this process runs as; -1 where users have no numbers."""
+        return os.geteuid()
+
+    def file_name(name: str) -> str:
+        """The name under which a file of another system, called `name` there, is kept on this one."""
+        return name
+
+    original_name = file_name
+    """What a file is called on its own system that is kept here under `name`."""
+
+    def long_path(folder: str) -> str:
+        """The absolute path in the form that may be longer than 260 characters and end with any name."""
+        return folder
+
+    HAS_LINKS = True
+    """Whether every user may make symbolic links."""
+
+    def account(uid: int) -> Account:
+        """The user with that id; raises `KeyError` for none."""
+        found = pwd.getpwuid(uid)
+        return Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir)
+
+    ACCESS_IS_LISTED = False
+    """Whether lists (ACLs) instead of modes say who may change a file."""
+
+    def group(gid: int) -> tuple[str, frozenset[str]]:
+        """Name and members of the group with that id; raises `KeyError` for none."""
+        found = grp.getgrgid(gid)
+        return found.gr_name, frozenset(found.gr_mem)
+
+    def extended_attributes(place: str) -> list[str]:
+        """Names of the file's extended attributes, links not followed; raises `OSError` where there are none."""
+        return os.listxattr(place, follow_symlinks=False)
+
+    def device_numbers(status: os.stat_result) -> str:
+        """Major and minor number of a device, as ``195:0``."""
+        return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+    groups_of = os.getgrouplist
+    """Ids of all groups that the user is in."""
+
+    def node_name() -> str:
+        """Name of this machine."""
+        return os.uname().nodename
+
+    def machine_name() -> str:
+        """Architecture of this machine: ``x86_64``, ``aarch64``."""
+        return os.uname().machine
+
+    def usable_cores() -> int:
+        """Number of logical processors that this process may run on."""
+        return len(os.sched_getaffinity(0))
+
+    read_at = os.pread
+    """Up to `size` bytes at that offset."""
+
+    def write_at(handle: int, data: bytes, offset: int) -> None:
+        """Write the bytes at that offset."""
+        os.pwrite(handle, data, offset)
+
+    def sync_folder(folder: str | os.PathLike[str]) -> None:
+        """Flushes the folder's entries to disk (fsync); raises `OSError`."""
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    sync_all = os.sync
+    """Flushes all that was written to disk."""
+
+    def set_blocking(handle: int) -> None:
+        """Has reading wait again, where the file was opened with `NON_BLOCKING`."""
+        os.set_blocking(handle, True)
+
+    def disk_space(path: str | os.PathLike[str]) -> tuple[int, int]:
+        """Total bytes, and bytes that an unprivileged user may still write, of the file system that holds `path`."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+    def is_read_only(path: str | os.PathLike[str]) -> bool:
+        """Whether the file system that holds `path` is mounted read-only."""
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+    def give_to(place: str | os.PathLike[str], uid: int, gid: int) -> None:
+        """Change the owner and the group of a file or link; -1 leaves either as it is."""
+        os.chown(place, uid, gid, follow_symlinks=False)
+
+    def clone(source: int, goal: int) -> None:
+        """Make the open file `goal` a copy-on-write clone of `source`; raises `OSError` where there are none."""
+        fcntl.ioctl(goal, _FICLONE, source)
+
+    def lock(handle: int, shared: bool = False) -> None:
+        """Lock the file until the handle is closed; raises `BlockingIOError` where another holds it."""
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+def is_root() -> bool:
+    """Whether this process runs as root."""
+    return user_id() == 0

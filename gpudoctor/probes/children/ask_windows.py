@@ -1,0 +1,267 @@
+"""Ask Windows for its display devices, their driver, its memory and its settings, saying each question before it.
+
+Run as ``python -I -S ask_windows.py``. Each line is ``@gpudoctor`` and a JSON object: ``{"ask": name}`` before a
+question, then ``{"call": name, "is": answer}``, or ``"text"`` where it failed. ``{"done": true}`` is the last line.
+Reads only; needs no rights. Standard library only; Python 3.8.
+
+Sources: RtlGetVersion, GlobalMemoryStatusEx, SetupDiGetClassDevs and its properties (setupapi.h, devpkey.h), the driver
+key of the display class, VS_FIXEDFILEINFO of files, and the registry keys that each function names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from ctypes import wintypes
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+assert sys.platform == "win32"  # what follows is Windows' alone
+
+import winreg  # noqa: E402
+
+MARK = "@gpudoctor "
+CONTROL = r"SYSTEM\CurrentControlSet\Control"
+NT = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion"
+MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86", 0x1C4: "arm"}
+DRIVER_FILES = ("nvml.dll", "nvcuda.dll", "nvapi64.dll")
+RUN_TIMES = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.dll")
+
+
+def key_value(path: str, name: str, root: Any = winreg.HKEY_LOCAL_MACHINE) -> Any:
+    """A value of the registry's 64-bit view; None where it is not there."""
+    try:
+        with winreg.OpenKey(root, path, 0, winreg.KEY_READ | winreg.KEY_WOW64_64KEY) as key:
+            return winreg.QueryValueEx(key, name)[0]
+    except OSError:
+        return None
+
+
+# ---- The system ----
+
+
+def system() -> Dict[str, Any]:
+    """Version, architecture, and what the firmware says of the machine."""
+    words = (wintypes.DWORD * 71)(284)  # RTL_OSVERSIONINFOEXW
+    ctypes.WinDLL("ntdll").RtlGetVersion(words)
+    bios = r"HARDWARE\DESCRIPTION\System\BIOS"
+    kernel = ctypes.WinDLL("kernel32")
+    kernel.GetTickCount64.restype = ctypes.c_uint64
+    return {
+        "version": ".".join(map(str, words[1:4])),
+        "revision": key_value(NT, "UBR"),
+        "product": key_value(NT, "ProductName"),
+        "release": key_value(NT, "DisplayVersion") or key_value(NT, "ReleaseId"),
+        "machine": native_machine(kernel),
+        "maker": key_value(bios, "SystemManufacturer"),
+        "model": key_value(bios, "SystemProductName"),
+        "processor": key_value(r"HARDWARE\DESCRIPTION\System\CentralProcessor\0", "VendorIdentifier"),
+        "uptime": kernel.GetTickCount64() // 1000,
+    }
+
+
+def native_machine(kernel: Any) -> Optional[str]:
+    """The machine's own architecture, also where this program is emulated; None where Windows does not say."""
+    process, native = wintypes.USHORT(), wintypes.USHORT()
+    if not kernel.IsWow64Process2(wintypes.HANDLE(-1), ctypes.byref(process), ctypes.byref(native)):
+        return None
+    return MACHINES.get(native.value)
+
+
+def settings() -> Dict[str, Any]:
+    """Settings that decide what CUDA programs may do."""
+    graphics = CONTROL + r"\GraphicsDrivers"
+    return {
+        "secure_boot": key_value(CONTROL + r"\SecureBoot\State", "UEFISecureBootEnabled"),
+        "long_paths": key_value(CONTROL + r"\FileSystem", "LongPathsEnabled"),
+        "tdr_delay": key_value(graphics, "TdrDelay"),
+        "tdr_level": key_value(graphics, "TdrLevel"),
+        "gpu_scheduling": key_value(graphics, "HwSchMode"),
+        "remote": bool(ctypes.WinDLL("user32").GetSystemMetrics(0x1000)),
+        "wsl": key_value(
+            r"Software\Microsoft\Windows\CurrentVersion\Lxss", "DefaultDistribution", winreg.HKEY_CURRENT_USER
+        ),
+    }
+
+
+class MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX."""
+
+    _fields_ = [("length", wintypes.DWORD), ("load", wintypes.DWORD)] + [
+        (name, ctypes.c_uint64)
+        for name in ("physical", "available", "commit_limit", "commit_left", "virtual", "virtual_left", "extended")
+    ]
+
+
+def memory() -> Dict[str, int]:
+    """Bytes of memory, and of memory and page files together (what all programs may commit)."""
+    status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
+    if not ctypes.WinDLL("kernel32", use_last_error=True).GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise ctypes.WinError(ctypes.get_last_error())
+    return {name: getattr(status, name) for name in ("physical", "available", "commit_limit", "commit_left")}
+
+
+# ---- Display devices ----
+
+
+class DeviceInfo(ctypes.Structure):
+    """SP_DEVINFO_DATA."""
+
+    _fields_ = [
+        ("size", wintypes.DWORD),
+        ("guid", ctypes.c_byte * 16),
+        ("instance", wintypes.DWORD),
+        ("reserved", ctypes.c_void_p),
+    ]
+
+
+class PropertyKey(ctypes.Structure):
+    """DEVPROPKEY."""
+
+    _fields_ = [("guid", ctypes.c_byte * 16), ("number", wintypes.DWORD)]
+
+
+PROBLEM_CODE = PropertyKey((ctypes.c_byte * 16).from_buffer_copy(bytes.fromhex("c5a64043fa930647972c7b648008a5a7")), 3)
+"""DEVPKEY_Device_ProblemCode, {4340a6c5-93fa-4706-972c-7b648008a5a7} 3."""
+PRESENT, ALL_CLASSES = 2, 4
+DESCRIPTION, HARDWARE, COMPATIBLE, SERVICE, CLASS, DRIVER, FRIENDLY, BUS, ADDRESS = 0, 1, 2, 4, 7, 9, 0xC, 0x15, 0x1C
+"""SPDRP_* numbers of setupapi.h."""
+
+
+def devices() -> List[Dict[str, Any]]:
+    """Each display or 3D device on the PCI bus that is there now, also one without a driver."""
+    setup = ctypes.WinDLL("setupapi", use_last_error=True)
+    setup.SetupDiGetClassDevsW.restype = ctypes.c_void_p
+    setup.SetupDiGetClassDevsW.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR, ctypes.c_void_p, wintypes.DWORD)
+    found = setup.SetupDiGetClassDevsW(None, "PCI", None, PRESENT | ALL_CLASSES)
+    if found in (None, ctypes.c_void_p(-1).value):
+        raise ctypes.WinError(ctypes.get_last_error())
+    every = ctypes.c_void_p(found)
+    listed = []
+    info = DeviceInfo(size=ctypes.sizeof(DeviceInfo))
+    index = 0
+    while setup.SetupDiEnumDeviceInfo(every, index, ctypes.byref(info)):
+        index += 1
+        device = Device(setup, every, info)
+        kinds = device.texts(COMPATIBLE) + device.texts(HARDWARE)
+        if device.text(CLASS) == "Display" or any("CC_03" in kind.upper() for kind in kinds):
+            listed.append(describe(device))
+    setup.SetupDiDestroyDeviceInfoList(every)
+    return listed
+
+
+class Device:
+    """One device of the list that SetupAPI gives."""
+
+    def __init__(self, setup: Any, every: Any, info: DeviceInfo) -> None:
+        self.setup, self.every, self.info = setup, every, info
+
+    def raw(self, number: int) -> bytes:
+        """A property's bytes; empty where the device has none."""
+        buffer, size = ctypes.create_string_buffer(4096), wintypes.DWORD()
+        known = self.setup.SetupDiGetDeviceRegistryPropertyW(
+            self.every, ctypes.byref(self.info), number, None, buffer, len(buffer), ctypes.byref(size)
+        )
+        return buffer.raw[: size.value] if known else b""
+
+    def texts(self, number: int) -> List[str]:
+        """A property that is a list of texts."""
+        return [part for part in self.raw(number).decode("utf-16-le", "replace").split("\0") if part]
+
+    def text(self, number: int) -> str:
+        """A property that is a text; empty where the device has none."""
+        return (self.texts(number) or [""])[0]
+
+    def number(self, number: int) -> Optional[int]:
+        """A property that is a number; None where the device has none."""
+        raw = self.raw(number)
+        return int.from_bytes(raw[:4], "little") if len(raw) >= 4 else None
+
+    def problem(self) -> Optional[int]:
+        """The code that the device manager shows (0: it works properly); None where Windows does not say."""
+        value, kind, size = wintypes.DWORD(), wintypes.DWORD(), wintypes.DWORD()
+        answer = ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(size), 0
+        key = ctypes.byref(PROBLEM_CODE)
+        get = self.setup.SetupDiGetDevicePropertyW
+        if get(self.every, ctypes.byref(self.info), key, ctypes.byref(kind), *answer):
+            return value.value
+        status = wintypes.DWORD()
+        manager = ctypes.WinDLL("cfgmgr32")
+        if manager.CM_Get_DevNode_Status(ctypes.byref(status), ctypes.byref(value), self.info.instance, 0):
+            return None
+        return value.value
+
+
+def describe(device: Device) -> Dict[str, Any]:
+    """What the device is, which driver serves it, and whether it works."""
+    driver = device.text(DRIVER)
+    key = CONTROL + "\\Class\\" + driver
+    bus, address = device.number(BUS), device.number(ADDRESS)
+    return {
+        "hardware": (device.texts(HARDWARE) or [""])[0],
+        "name": device.text(FRIENDLY) or (driver and key_value(key, "DriverDesc")) or device.text(DESCRIPTION),
+        "service": device.text(SERVICE),
+        "problem": device.problem(),
+        "bus": bus,
+        "slot": None if address is None else [address >> 16, address & 0xFFFF],
+        "driver_version": driver and key_value(key, "DriverVersion"),
+        "driver_date": driver and key_value(key, "DriverDate"),
+        "driver_provider": driver and key_value(key, "ProviderName"),
+        "memory": driver and key_value(key, "HardwareInformation.qwMemorySize"),
+    }
+
+
+# ---- Files ----
+
+
+def files() -> Dict[str, Optional[str]]:
+    """Version of each of the driver's and the run-time's DLLs in System32; None where the file is not there."""
+    folder = os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32")
+    return {name: file_version(os.path.join(folder, name)) for name in DRIVER_FILES + RUN_TIMES}
+
+
+def file_version(path: str) -> Optional[str]:
+    """A DLL's version by its resources, empty where it has none; None where the file is not there."""
+    if not os.path.isfile(path):
+        return None
+    version = ctypes.WinDLL("version")
+    size = version.GetFileVersionInfoSizeW(path, None)
+    data, place, length = ctypes.create_string_buffer(size or 1), ctypes.c_void_p(), wintypes.UINT()
+    if not size or not version.GetFileVersionInfoW(path, 0, size, data):
+        return ""
+    if not version.VerQueryValueW(data, "\\", ctypes.byref(place), ctypes.byref(length)):
+        return ""
+    words = ctypes.cast(place, ctypes.POINTER(wintypes.DWORD))  # VS_FIXEDFILEINFO
+    return ".".join(str(part) for number in words[2:4] for part in (number >> 16, number & 0xFFFF))
+
+
+QUESTIONS: Dict[str, Callable[[], Any]] = {
+    "system": system,
+    "memory": memory,
+    "settings": settings,
+    "files": files,
+    "devices": devices,
+}
+
+
+def answers() -> Iterator[Dict[str, Any]]:
+    """The lines: each question, then its answer or how it failed."""
+    for name, question in QUESTIONS.items():
+        yield {"ask": name}
+        try:
+            yield {"call": name, "is": question()}
+        except Exception as error:  # whatever it is, the others are asked all the same
+            yield {"call": name, "text": "%s: %s" % (type(error).__name__, error)}
+    yield {"done": True}
+
+
+def main() -> None:
+    """Print all lines."""
+    for entry in answers():
+        sys.stdout.write(MARK + json.dumps(entry) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

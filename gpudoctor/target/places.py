@@ -1,0 +1,94 @@
+"""Where this system keeps programs and interpreters. Paths are spelled with ``/``, which Windows takes as well."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import TypeVar
+
+from gpudoctor.core.texts import map_texts
+from gpudoctor.target import System
+
+T = TypeVar("T")
+_DRIVE = re.compile(r"(?<![\\w/])[A-Za-z]:[/\\\\][^\"'*<>|?,;:\n]*")
+
+if sys.platform == "win32":
+    SYSTEM: System = "windows"
+    PYTHONS = ("python", "python3", "py")
+    """Names on PATH of the interpreter that is meant; ``py`` is the launcher, which starts the newest."""
+    IN_ENVIRONMENT = ("Scripts/python.exe", "python.exe", "bin/python.exe")
+    _ENDINGS = (".exe", ".com", ".bat", ".cmd", "")
+else:
+    SYSTEM: System = "linux"
+    PYTHONS = ("python3",)
+    """Names on PATH of the interpreter that is meant."""
+    IN_ENVIRONMENT = ("bin/python", "python")
+    _ENDINGS = ("",)
+
+_STORE_ALIAS = re.compile(r"/Microsoft/WindowsApps/[^/]+\Z", re.I)
+
+
+def spelled(path: str) -> str:
+    """The path with ``/`` between its parts."""
+    return path.replace("\\", "/") if SYSTEM == "windows" else path
+
+
+def with_native_paths(value: T) -> T:
+    """A copy of a fact, rows or text in which each path of a drive has backslashes, as people write it there."""
+    return map_texts(value, lambda text, _: _DRIVE.sub(lambda path: path[0].replace("/", "\\"), text))
+
+
+def working_folder() -> str:
+    """The folder in which children run: nothing is imported or found by chance there."""
+    return os.environ.get("SYSTEMROOT", "C:\\Windows") if SYSTEM == "windows" else "/"
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path of a search list or a setting is absolute."""
+    return os.path.isabs(path)  # noqa: PTH117 - a text
+
+
+def is_path(program: str) -> bool:
+    """Whether it is a path, rather than a name to be looked for on PATH."""
+    return "/" in program or (SYSTEM == "windows" and ("\\" in program or ":" in program))
+
+
+def interpreters(folder: str) -> Iterator[str]:
+    """Where an environment that lies in `folder` has its interpreter."""
+    return (f"{folder}/{place}" for place in IN_ENVIRONMENT)
+
+
+def prefix_of(python: str) -> str:
+    """The folder of the environment or installation that an interpreter belongs to."""
+    folder, _, _ = python.rpartition("/")
+    if SYSTEM == "windows" and folder.rpartition("/")[2].lower() not in ("scripts", "bin"):
+        return folder
+    return folder.rpartition("/")[0]
+
+
+def search_list(text: str, system: System = SYSTEM) -> list[str]:
+    """The absolute folders of a variable such as PATH."""
+    parts = text.split(";" if system == "windows" else ":")
+    return [spelled(part) for part in parts if part.startswith("/") or is_absolute(part)]
+
+
+def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
+    """The files by which a folder of PATH can hold that program."""
+    if system != SYSTEM:
+        return iter([f"{folder}/{name}"])  # a record of another system
+    return (f"{folder.rstrip('/') if SYSTEM == 'windows' else folder}/{name}{ending}" for ending in _ENDINGS)
+
+
+def is_store_alias(path: str) -> bool:
+    """Whether the Microsoft Store answers there: an alias of no bytes, which may lead to no program at all.
+
+    ``python.exe`` in %LOCALAPPDATA%/Microsoft/WindowsApps comes with Windows, before any Python was installed.
+    """
+    if not _STORE_ALIAS.search(path):
+        return False
+    try:
+        return os.lstat(path).st_size == 0
+    except OSError:
+        return True

@@ -1,0 +1,107 @@
+"""What touches no machine says on Windows what it says here, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Ran
+from tests.windows.rig import Windows
+
+pytestmark = pytest.mark.full
+
+REPORT = """PyTorch version: 2.13.0+cpu
+Is CUDA available: False
+OS: Ubuntu 24.04.3 LTS (x86_64)
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5090
+Nvidia driver version: 470.57.02
+Working directory: /home/jürgen/模型
+"""
+COMMANDS = (
+    "read -",
+    "read - --json",
+    "read - --lang zh",
+    "read - --format html",
+    "read - --format markdown --share",
+    "explain driver.too-old-for-gpu",
+    "explain gpu.name",
+    "rules list",
+    "rules test",
+    "schema",
+    "recipe list",
+    "expect list",
+    "expect show hgx-h100",
+    "recipe show slurm-prolog.sh",
+    "setup torch --for gpu=RTX_5090,driver=570,python=3.12",
+    "setup torch --for gpu=RTX_5090,driver=580,python=3.12,os=windows --json",
+    "setup torch --for gpu=K80,driver=470,python=3.12",
+    "read nothing-there.txt",
+    "nonsense",
+)
+
+
+def here(words: list[str], stdin: str, folder: Path) -> Ran:
+    """What the same command says on this machine."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *words],
+        input=stdin.encode(),
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def without_times(text: str) -> object:
+    """The document without what differs from run to run; the text itself where it is none."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+    document.pop("timings_ms", None)
+    return document
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_the_same(command: str, windows: Windows, tmp_path: Path) -> None:
+    words = [word.replace("_", " ") if "gpu=" in word else word for word in command.split()]
+    there = windows.gpudoctor(*words, stdin=REPORT)
+    assert there == here(words, REPORT, tmp_path)
+    assert there.out or there.err
+
+
+@pytest.mark.parametrize("name", ["sound", "no-gpus", "hot-gpu", "lost-gpu", "dark-nvlink", "upgraded"])
+def test_a_recorded_machine_is_diagnosed_the_same(name: str, windows: Windows, tmp_path: Path) -> None:
+    there, ours = windows.gpudoctor("demo", name, "--json"), here(["demo", name, "--json"], "", tmp_path)
+    assert (there.code, there.err) == (ours.code, ours.err)
+    assert without_times(there.out) == without_times(ours.out)
+
+
+def test_files_are_written_with_the_same_bytes(windows: Windows, tmp_path: Path) -> None:
+    work = windows.new_folder()
+    (tmp_path / "report.txt").write_bytes(REPORT.replace("\n", "\r\n").encode())
+    (work / "report.txt").write_bytes(REPORT.replace("\n", "\r\n").encode())
+    for words in (
+        ["read", "report.txt", "--format", "markdown", "-o", "report.md"],
+        ["recipe", "write", "ansible"],
+        ["rules", "new", "site.quota", "pages"],
+    ):
+        assert here(words, "", tmp_path).code == windows.gpudoctor(*words, cwd=work.name).code
+    files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(files) > 4
+    assert {name: (work / name).read_bytes() for name in files} == {
+        name: (tmp_path / name).read_bytes() for name in files
+    }
+
+
+@pytest.mark.parametrize("command", ["run -- python train.py", "preflight", "fleet --hosts node[1-2]"])
+def test_what_needs_posix_says_so(command: str, windows: Windows) -> None:
+    ran = windows.gpudoctor(*command.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{command.split()[0]} is not for Windows" in ran.err

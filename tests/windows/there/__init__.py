@@ -1,0 +1,1 @@
+"""Tests that Windows' Python runs: `tests/windows/test_there.py` has it do so."""
