@@ -105,7 +105,9 @@ def test_the_sdist_gives_the_same_wheel(shelf: Path, tmp_path: Path) -> None:
 
 
 def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
-    """Bytes of all files, byte code among them: 20 MB, and 40 MB with the interface."""
+    """Bytes of all files, byte code among them: 22 MB (20 before there was a running job, and Windows), 40 with the
+    interface.
+    """
     site = next(installed(OWN).glob("lib/python*/site-packages"))
     packages = tmp_path / "packages"
     shutil.copytree(site, packages, ignore=lambda _, names: [one for one in names if one.startswith(_TOOLS)])
@@ -113,5 +115,5 @@ def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
     sizes = {path.relative_to(packages): path.stat().st_size for path in packages.rglob("*") if path.is_file()}
     of_the_screen = sum(size for path, size in sizes.items() if path.parts[0].startswith(SCREEN))
     whole = sum(sizes.values())
-    assert (whole - of_the_screen) / 1e6 <= 20
+    assert (whole - of_the_screen) / 1e6 <= 22
     assert whole / 1e6 <= 40
