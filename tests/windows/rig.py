@@ -172,7 +172,11 @@ class Windows:
         return "D:\\patient\\python.exe"
 
     def with_tests(self) -> None:
-        """Install what tests need into Windows' Python."""
+        """Install what tests need into Windows' Python, and the DLL that the compiled ones of these load."""
+        random = self.system / "bcryptprimitives.dll"
+        if not random.is_file():
+            source = str(NATIVE / "process_prng.c")
+            subprocess.run([COMPILER, "-shared", "-o", str(random), source, "-ladvapi32"], check=True)
         if not (self.folder / "testing/xdist").is_dir():
             _install(self.folder / "testing", TESTING)
 
