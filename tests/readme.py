@@ -43,7 +43,7 @@ def report() -> str:
 
 def _lang() -> str:
     """What is typed for the language that is spoken."""
-    return "" if language.spoken() == language.ENGLISH else f" --lang {language.spoken()}"
+    return "" if language.current() == language.ENGLISH else f" --lang {language.current()}"
 
 
 def first() -> str:
@@ -68,7 +68,7 @@ def chinese(part: Callable[[], str]) -> Callable[[], str]:
 def translated() -> str:
     """The rules that have a page in the language that is spoken."""
     book = rulebook.load()
-    origins = translations(home(), language.spoken())
+    origins = translations(home(), language.current())
     there = [rule for rule in (*book.rules, *book.cluster) if rule.origin in origins]
     rows = [f"| `{rule.id}` | {rule.title} | {language.say(rule.severity)} |" for rule in there]
     return "\n".join(["| 规则 | 说什么 | 级别 |", "|---|---|---|", *rows])

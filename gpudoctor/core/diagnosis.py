@@ -87,8 +87,8 @@ class Since:
 def since_from_json(raw: Mapping[str, Any]) -> Since:
     """The inverse of `Since.to_json`; raises what a mapping raises where a part is missing."""
     keys = ("before", "after", "at", "by", "worked")
-    said = {key: None if raw[key] is None else str(raw[key]) for key in keys}
-    return Since(what=str(raw["what"]), source=str(raw["source"]), **said)
+    texts = {key: None if raw[key] is None else str(raw[key]) for key in keys}
+    return Since(what=str(raw["what"]), source=str(raw["source"]), **texts)
 
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]

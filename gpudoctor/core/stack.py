@@ -10,8 +10,8 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Json, Known, listed
 from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.plan import Plan, PlanStep, text, texts
-from gpudoctor.core.shell import shell_line
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.system import shell_line
 from gpudoctor.core.versions import normal
 
 Standing = Literal["chosen", "fits", "rejected"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, known, value_of
 from gpudoctor.core.pattern import pattern
-from gpudoctor.probes._elf import MalformedError, opened
+from gpudoctor.probes._binaries import MalformedError, opened
 from gpudoctor.probes._reading import as_unread, names, names_in, path_exists, resolve_path, text
 from gpudoctor.target import Target
 

@@ -10,8 +10,7 @@ from contextlib import ExitStack
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, value_of
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
-from gpudoctor.probes._dists import Dist, Environment, exact_pins, libraries_of, requirements
-from gpudoctor.probes._elf import (
+from gpudoctor.probes._binaries import (
     DefinedSymbols,
     Elf,
     MalformedError,
@@ -20,6 +19,7 @@ from gpudoctor.probes._elf import (
     opened,
     undefined_symbols,
 )
+from gpudoctor.probes._dists import Dist, Environment, exact_pins, libraries_of, requirements
 from gpudoctor.probes._loader import LibraryObject
 from gpudoctor.probes._site import Site
 from gpudoctor.probes._torch_files import Torch, loaded_torch

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._binaries import Dynamic, MalformedError, opened
 from gpudoctor.probes._dists import Dist, Environment, libraries_of
-from gpudoctor.probes._elf import Dynamic, MalformedError, opened
 from gpudoctor.probes._site import Site
 from gpudoctor.target import Target
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._binaries import DefinedSymbols, Elf, MalformedError, opened, undefined_symbols
 from gpudoctor.probes._dists import Dist, Environment, environment
-from gpudoctor.probes._elf import DefinedSymbols, Elf, MalformedError, opened, undefined_symbols
 from gpudoctor.probes._loader import (
     LibraryCopy,
     LibraryObject,

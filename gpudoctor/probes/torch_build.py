@@ -9,8 +9,8 @@ from pathlib import Path
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, texts_of
 from gpudoctor.core.versions import parse
+from gpudoctor.probes._binaries import Architectures, MalformedError, architectures, architectures_in, opened_pe
 from gpudoctor.probes._dists import Dist, installer, meets, requirements, wanted_text
-from gpudoctor.probes._elf import Architectures, MalformedError, architectures, architectures_in
 from gpudoctor.probes._extensions import NativeLibraries
 from gpudoctor.probes._site import Site, site_of
 from gpudoctor.probes._torch_files import Torch, UnmetRequirement, assignments, torch_of, torch_unmet
@@ -212,9 +212,7 @@ def _architectures_of(path: Path) -> Architectures:
     """GPU architectures in a library of Linux or Windows; raises `OSError` or `MalformedError`."""
     if path.suffix != ".dll":
         return architectures(path)
-    from gpudoctor.probes import _pe
-
-    with _pe.opened(path) as library:
+    with opened_pe(path) as library:
         return architectures_in(library, library.sections())
 
 

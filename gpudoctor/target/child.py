@@ -7,13 +7,22 @@ import errno
 import os
 import selectors
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpudoctor.target import Answer, Watch, processes
-from gpudoctor.target.processes import Process, Selector, text_of
+from gpudoctor.target import Answer, Watch
+
+if sys.platform == "win32":
+    from gpudoctor.target.windows import processes
+    from gpudoctor.target.windows.processes import Process as Process
+    from gpudoctor.target.windows.processes import Selector as Selector
+else:
+    from gpudoctor.target import posix_processes as processes
+    from gpudoctor.target.posix_processes import Process as Process
+    from gpudoctor.target.posix_processes import Selector as Selector
 
 GRACE = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
@@ -81,8 +90,8 @@ def run_child(
     return Answer(
         argv=tuple(argv),
         status=child.status if exited else None,
-        out=text_of(bytes(pipes.received["out"][:limit])),
-        err=text_of(bytes(pipes.received["err"][:limit])),
+        out=processes.text_of(bytes(pipes.received["out"][:limit])),
+        err=processes.text_of(bytes(pipes.received["err"][:limit])),
         seconds=time.monotonic() - started,
         stuck=None if reaped else child.pid,
         cut=pipes.over_limit,
@@ -176,7 +185,7 @@ class _Pipes:
         end = out.rfind(b"\n", self._reported_bytes)
         if end < 0:
             return watch(None)
-        lines = text_of(bytes(out[self._reported_bytes : end + 1])).split("\n")[:-1]
+        lines = processes.text_of(bytes(out[self._reported_bytes : end + 1])).split("\n")[:-1]
         self._reported_bytes = end + 1
         goes_on = [watch(line) for line in lines]
         return all(goes_on)
@@ -295,7 +304,7 @@ class Stream:
                 raise EOFError
         line, _, rest = out.partition(b"\n")
         self._received["out"] = rest
-        return text_of(bytes(line + b"\n"))[:-1]
+        return processes.text_of(bytes(line + b"\n"))[:-1]
 
     def _receive(self, seconds: float) -> bool:
         """Collect output that comes within so many seconds; whether standard output is still open.

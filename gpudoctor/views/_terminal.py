@@ -18,7 +18,7 @@ from typing import TextIO
 
 from gpudoctor.core.fact import Known, value_to_json
 from gpudoctor.core.language import say
-from gpudoctor.core.shell import shell_line
+from gpudoctor.core.system import shell_line
 
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
-from gpudoctor.core.language import say, spoken
+from gpudoctor.core.language import current, say
 from gpudoctor.core.measurement import Measurements
 from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
@@ -40,7 +40,7 @@ def _heading_as_div(heading: re.Match[str]) -> str:
 def _document_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
     """Lines of the HTML document."""
     yield "<!doctype html>"
-    yield f'<html lang="{_LANGUAGES[spoken()]}">'
+    yield f'<html lang="{_LANGUAGES[current()]}">'
     yield '<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"

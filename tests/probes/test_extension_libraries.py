@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.probes import frameworks, torch_build
-from gpudoctor.probes._elf import DefinedSymbols, MalformedError, opened, undefined_symbols
+from gpudoctor.probes._binaries import DefinedSymbols, MalformedError, opened, undefined_symbols
 from tests import needs
 from tests.environments import CUBIN, PTX, Venv, compiled, container, elf, entry, rows, value
 

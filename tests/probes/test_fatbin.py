@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.probes._elf import MalformedError, architectures, opened
+from gpudoctor.probes._binaries import MalformedError, architectures, opened
 from tests.environments import CUBIN, FAMILY, OWN, PTX, concatenated, container, elf, entry
 
 

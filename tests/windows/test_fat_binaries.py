@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.probes import _elf, _pe
+from gpudoctor.probes import _binaries
 from tests import needs
 from tests.windows.rig import wheel
 
@@ -21,9 +21,9 @@ def test_a_dll_holds_what_its_library_for_linux_holds(tmp_path: Path) -> None:
     if not linux:
         needs.missing(NVJPEG)
     wheel(f"{NVJPEG}=={version(NVJPEG)}", tmp_path)
-    with _pe.opened(next(tmp_path.rglob("nvjpeg64_12.dll"))) as library:
-        found = _elf.architectures_in(library, library.sections())
-    assert found == _elf.architectures(Path(str(linux[0].locate())))
+    with _binaries.opened_pe(next(tmp_path.rglob("nvjpeg64_12.dll"))) as library:
+        found = _binaries.architectures_in(library, library.sections())
+    assert found == _binaries.architectures(Path(str(linux[0].locate())))
     assert found.containers > 5
 
 
@@ -31,5 +31,5 @@ def test_a_dll_holds_what_its_library_for_linux_holds(tmp_path: Path) -> None:
 def test_what_is_no_pe_file_is_refused(head: bytes, tmp_path: Path) -> None:
     place = tmp_path / "torch_cuda.dll"
     place.write_bytes(head)
-    with _pe.opened(place) as library, pytest.raises(_elf.MalformedError):
+    with _binaries.opened_pe(place) as library, pytest.raises(_binaries.MalformedError):
         library.sections()

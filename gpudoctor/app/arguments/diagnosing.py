@@ -146,7 +146,7 @@ def add_run(commands: Any) -> None:
         type=seconds,
         default=600.0,
         metavar="SECONDS",
-        help="look at its ranks, and say whom they wait for, once nothing was printed and nothing moved for so long"
+        help="report which rank the others wait for once nothing was printed and nothing moved for so long"
         " (default: 600); SIGQUIT to gpudoctor has it look at once",
     )
     run.add_argument("--json", action="store_true", help="the diagnosis as one JSON document, on standard error")

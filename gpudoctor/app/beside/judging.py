@@ -23,7 +23,6 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import of_this_machine
 from gpudoctor.probes import Collection, host, kernel_log, limits
-from gpudoctor.probes._job import slurm
 from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
 from gpudoctor.target.local import Local
@@ -86,11 +85,6 @@ def judge(
 def was_asked(ended: Ended) -> bool:
     """Whether a signal came meanwhile that asks for the end."""
     return any(received.number in _ASKED_TO_END for received in ended.received)
-
-
-def end_by_slurm(environ: Mapping[str, str]) -> Fact:
-    """Why Slurm ended the job that we are in."""
-    return slurm.end_by_slurm(Local("quick"), environ)
 
 
 def read_output(kept: bytes) -> Snapshot | None:
@@ -225,3 +219,47 @@ def _is_text(line: str) -> bool:
     """Whether more than two thirds of the line is printable."""
     odd = sum(one == "\ufffd" or not (one.isprintable() or one in "\t\x1b") for one in line)
     return 3 * odd <= len(line)
+
+
+# ---- How Slurm ended a job ----
+
+_SCONTROL = 5.0
+_SLURM_JOB = re.compile(r"\bJobState=(\w+)(?: Reason=(\w+))?")
+_SLURM_STEP = re.compile(r"^StepId=.*\n\s*State=(\w+)", re.M)
+_ENDS_OF_SLURM = {
+    "TIMEOUT": "time limit",
+    "TimeLimit": "time limit",
+    "PREEMPTED": "pre-emption",
+    "NODE_FAIL": "node failure",
+}
+_CANCELLED = frozenset({"CANCELLED", "COMPLETING"})
+
+
+def end_by_slurm(environ: Mapping[str, str]) -> Fact:
+    """``time limit``, ``cancelled``, ... (`failure.slurm`) of the job in whose environment we are; asks scontrol.
+
+    Seen with Slurm 22.05: a job at its limit is COMPLETING with the reason TimeLimit, one that scancel ends without a
+    reason; a step at its own limit has the state TIMEOUT while its job is RUNNING.
+    """
+    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    if not job.isdecimal():
+        return Absent("it did not run in a job of Slurm")
+    state, reason = _state_in_slurm(_SLURM_JOB, "job", job)
+    found = _ENDS_OF_SLURM.get(reason) or _ENDS_OF_SLURM.get(state)
+    if found:
+        return Known(found, "scontrol show job")
+    if step.isdecimal() and _ENDS_OF_SLURM.get(_state_in_slurm(_SLURM_STEP, "step", f"{job}.{step}")[0]):
+        return Known("time limit", "scontrol show step")
+    if state in _CANCELLED:
+        return Known("cancelled", "scontrol show job")
+    return Absent(f"the job is {state}") if state else Unread("scontrol did not answer")
+
+
+def _state_in_slurm(pattern: re.Pattern[str], kind: str, name: str) -> tuple[str, str]:
+    """State and reason that ``scontrol show`` tells; empty where it does not answer."""
+    try:
+        answer = Local("quick").run(["scontrol", "show", kind, name], timeout=_SCONTROL)
+    except OSError:
+        return "", ""
+    match = pattern.search(answer.out)
+    return (match[1], match[2] or "" if pattern.groups > 1 else "") if match else ("", "")

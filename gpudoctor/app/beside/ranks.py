@@ -111,18 +111,18 @@ class Ranks:
         if first == own:
             self.claim(_cause(judged))
             return True
-        if first and self.said(FIRST, _TOLD):
+        if first and self.is_claimed(FIRST, _TOLD):
             return bool(own.of_itself) and self.claim(_cause(judged))
         return self.claim("echo") if first or echo else own.rank == 0
 
     def claim(self, what: str) -> bool:
-        """Whether this rank is the first of its host to say so; True where that cannot be known."""
-        path = self._said(what)
+        """Claim to report `what`; True if this rank is the first of its host, or where that cannot be known."""
+        path = self._claim_file(what)
         for _ in range(2):
             try:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             except FileExistsError:
-                if self.said(what):
+                if self.is_claimed(what):
                     return False
                 with contextlib.suppress(OSError):  # of a job before this one
                     path.unlink()
@@ -132,20 +132,20 @@ class Ranks:
                 return True
         return True
 
-    def said(self, what: str, patience: float = 0.0) -> bool:
-        """Whether a rank of this host has said so, or does before so many seconds are over."""
+    def is_claimed(self, what: str, patience: float = 0.0) -> bool:
+        """Whether a rank of this host has claimed to report `what`, or does within `patience` seconds."""
         deadline = time.monotonic() + patience
         while True:
             with contextlib.suppress(OSError):
-                if self._said(what).stat().st_mtime >= self._began - _EARLIER:
+                if self._claim_file(what).stat().st_mtime >= self._began - _EARLIER:
                     return True
             if time.monotonic() > deadline or not self._folder:
                 return False
             time.sleep(_TICK)
 
-    def _said(self, what: str) -> Path:
-        """The file that is there once somebody has said so."""
-        return self._path(f"said-{zlib.crc32(what.encode()):08x}")
+    def _claim_file(self, what: str) -> Path:
+        """The file that exists once a rank has claimed to report `what`."""
+        return self._path(f"claimed-{zlib.crc32(what.encode()):08x}")
 
     def _path(self, name: str) -> Path:
         """The file of that name in the folder; one that cannot be there without a folder."""

@@ -75,7 +75,7 @@ def _source(options: argparse.Namespace) -> ReplySource:
         return asking.files(options.results)
     seconds = min(options.timeout, options.budget)
     question = Question(
-        options.level, options.program, seconds, options.budget, options.fanout, language=language.spoken()
+        options.level, options.program, seconds, options.budget, options.fanout, language=language.current()
     )
     if slurm:
         return asking.slurm(options.partition, question)

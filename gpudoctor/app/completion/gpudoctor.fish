@@ -193,7 +193,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npo
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l quiet -d 'say nothing unless something is found'
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l gate -d 'gpudoctor preflight first, with all ranks of the job: COMMAND runs on go alone'
-complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l hang-after -x -d 'look at its ranks, and say whom they wait for, once nothing was printed and nothing moved for so long (default: 600); SIGQUIT to gpudoctor has it look at once'
+complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l hang-after -x -d 'report which rank the others wait for once nothing was printed and nothing moved for so long (default: 600); SIGQUIT to gpudoctor has it look at once'
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l json -d 'the diagnosis as one JSON document, on standard error'
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -s o -xka "(__fish_complete_path (commandline -ct))" -d 'write the JSON document there, beside the account: the file is whole or not there'
 complete -c gpudoctor -n '_shtab_gpudoctor_using run' -l untouched -d 'leave COMMAND'"'"'s output as it is and keep nothing of it, for programs that draw their screen by curses; what it printed is not read then'

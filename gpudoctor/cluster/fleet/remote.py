@@ -70,9 +70,9 @@ class Question:
     @property
     def argv(self) -> tuple[str, ...]:
         """Command line run on a host."""
-        spoken = ("--lang", self.language) if self.language != ENGLISH else ()
+        lang_option = ("--lang", self.language) if self.language != ENGLISH else ()
         words = self.words or ("check", "--json", "--level", self.level)
-        return (*shlex.split(self.program), *words, *spoken)
+        return (*shlex.split(self.program), *words, *lang_option)
 
     def limited(self, seconds: float) -> str:
         """Shell command that ends itself after `seconds` by timeout(1), whether or not the connection still exists."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gpudoctor.cluster.fleet import remote
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.fleet.remote import Nodes, Question
-from gpudoctor.cluster.running.grouping import numbers_of
+from gpudoctor.cluster.running.judging import numbers_of
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Row, listed, number_of
 from gpudoctor.core.snapshot import Snapshot, from_json

@@ -1,13 +1,17 @@
-"""The diagnosis of a running job: its rows judged by the pages that read them."""
+"""The ranks of a running job, compared and judged: facts ``job.*``, groups of ranks, and who is waited for.
+
+A rank is called awaited only while others wait for it all the time and it stands still itself: one that computes,
+reads or writes comes on, however slowly, and where one does, the others may wait for that one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gpudoctor.cluster.running.grouping import compared
 from gpudoctor.core.diagnosis import Diagnosis, verdict_of
-from gpudoctor.core.fact import Fact, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, number_of, text_of, value_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
@@ -49,3 +53,175 @@ def _about_jobs(book: Rulebook, snapshot: Snapshot) -> Rulebook:
         if any(name.partition(".")[0] in _TOPICS or name in snapshot.facts for name in facts_read(rule))
     )
     return Rulebook(chosen, book.folders)
+
+
+# ---- The ranks compared ----
+
+_SOURCE = "the ranks, compared"
+_HALTED = ("stopped", "frozen")
+"""States in which a rank cannot come, whatever the others do; one that is gone may have done its part."""
+_STANDING = (*_HALTED, "gone", "loads", "sleeps", "locked", "reads", "listens", "idles")
+_CERTAIN = (*_HALTED, "gone", "reads")
+"""States that the kernel tells by itself: a lock, a sleep and an event are also what collectives wait by."""
+_GOING_ON = ("computes", "moves")
+
+
+def compared(
+    rows: Sequence[Row], seconds: float, silent: Sequence[str] = ()
+) -> tuple[dict[str, Fact], dict[str, tuple[Row, ...]]]:
+    """The facts of the job, and its rows ``rank`` (with who is awaited) and ``rank_group``; `silent` are not seen."""
+    states = [text_of(row.get("state")) for row in rows]
+    waiting = [at for at, row in enumerate(rows) if states[at] == "waits" and value_of(row.get("still"))]
+    standing = [at for at, row in enumerate(rows) if _stands(row)]
+    goes_on = any(state in _GOING_ON for state in states) or any(
+        states[at] == "waits" and not value_of(row.get("still")) for at, row in enumerate(rows)
+    )
+    halted = {at for at in standing if states[at] in _HALTED}
+    awaited = halted if goes_on or not waiting else set(standing)
+    differing = not goes_on and not standing and len(waiting) == len(rows) and _apart(rows)
+    if differing:
+        awaited = _fewest(rows)
+    marked = tuple({**row, "awaited": Known(at in awaited, _SOURCE)} for at, row in enumerate(rows))
+    others = [at for at in waiting if at not in awaited]
+    facts: dict[str, Fact] = {
+        "job.looked_s": Known(round(seconds, 1), "the clock"),
+        "job.ranks": Known(len(rows), _SOURCE),
+        "job.unseen": Known((*_unseen(rows), *silent), _SOURCE),
+        "job.still": Known(bool(rows) and not goes_on and bool(waiting or standing), _SOURCE),
+        "job.differing": Known(differing, _SOURCE),
+        "job.hosts": Known(tuple(dict.fromkeys(filter(None, (text_of(row.get("host")) for row in rows)))), _SOURCE),
+        **_waiting_facts(rows, others),
+    }
+    if world := next((number for row in rows if (number := number_of(row.get("world"))) is not None), None):
+        facts["job.world"] = Known(int(world), "its launcher's variables")
+    return facts, {"rank": marked, "rank_group": tuple(_groups(marked))}
+
+
+def _stands(row: Row) -> bool:
+    """Whether the rank stands still elsewhere than the others: one whose stack is hidden may well wait with them."""
+    state = text_of(row.get("state"))
+    hidden = bool(text_of(row.get("unseen"))) and state not in _CERTAIN
+    return state in _STANDING and bool(value_of(row.get("still"))) and not hidden
+
+
+def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fact]:
+    """Who waits for others, and in what."""
+    if not waiting:
+        nobody = Absent("no rank waits for others all the time")
+        return dict.fromkeys(("job.waiting", "job.waiting_count", "job.waiting_in"), nobody)
+    places = Counter(text_of(rows[at].get("collective")) for at in waiting)
+    return {
+        "job.waiting": Known(_name([rows[at] for at in waiting]), _SOURCE),
+        "job.waiting_count": Known(len(waiting), _SOURCE),
+        "job.waiting_in": Known(places.most_common(1)[0][0], _SOURCE),
+    }
+
+
+def _call(row: Row) -> tuple[str, str]:
+    """What a rank waits in, and where in the program."""
+    return text_of(row.get("collective")), text_of(row.get("place"))
+
+
+def _apart(rows: Sequence[Row]) -> bool:
+    """Whether the ranks wait in different functions, or at different lines of the program."""
+    return len({_call(row) for row in rows}) > 1
+
+
+def _fewest(rows: Sequence[Row]) -> set[int]:
+    """The ranks that are not where most are; none where no place has most."""
+    counts = Counter(map(_call, rows)).most_common(2)
+    if counts[0][1] == counts[1][1]:
+        return set()
+    return {at for at, row in enumerate(rows) if _call(row) != counts[0][0]}
+
+
+def _groups(rows: Sequence[Row]) -> Iterable[Row]:
+    """A row for each set of ranks that do the same at the same place, the awaited ones first."""
+    sets: dict[tuple[object, ...], list[int]] = {}
+    for at, row in enumerate(rows):
+        state = text_of(row.get("state"))
+        detail = tuple(text_of(row.get(name)) for name in _ALIKE) if state not in _GOING_ON else ()
+        sets.setdefault((bool(value_of(row.get("awaited"))), state, *detail), []).append(at)
+    for key, members in sorted(sets.items(), key=lambda item: (not item[0][0], len(item[1]))):
+        chosen = [rows[at] for at in members]
+        first = chosen[0]
+        does = text_of(first.get("collective")) or text_of(first.get("place"))
+        yield {
+            "name": Known(_capital(_name(chosen)), _SOURCE),
+            "ranks": Known(tuple(_number(row) for row in chosen), _SOURCE),
+            "count": Known(len(chosen), _SOURCE),
+            "who": Known(_who(first), _SOURCE) if _who(first) else Absent("it has no process"),
+            "hosts": Known(tuple(dict.fromkeys(filter(None, (text_of(row.get("host")) for row in chosen)))), _SOURCE),
+            "state": Known(str(key[1]), _SOURCE),
+            "does": Known(does, _SOURCE) if does else Absent("its stack is not known"),
+            "awaited": Known(bool(key[0]), _SOURCE),
+            "first": Known(members[0], _SOURCE),
+            **{name: first[name] for name in _SHOWN if name in first},
+        }
+
+
+_ALIKE = ("collective", "place", "waits_in", "what", "worker_waits_in", "worker_what")
+_SHOWN = (
+    *("rank", "host", "pid", "gpu"),
+    *("place", "collective", "waits_in", "what", "mount", "mount_kind", "mount_source", "mount_remote"),
+    *("kernel_state", "kernel_function", "unseen", "worker", "worker_pid", "worker_place", "worker_waits_in"),
+    *("worker_state", "worker_what", "worker_mount", "worker_mount_kind", "worker_mount_source"),
+    "worker_mount_remote",
+)
+"""Columns of its first rank that a group has, too."""
+
+
+def _unseen(rows: Sequence[Row]) -> Iterable[str]:
+    """The ranks whose stack is not known, by reason: ``rank 3: it ended while it was looked at``."""
+    reasons: dict[str, list[Row]] = {}
+    for row in rows:
+        if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in (*_HALTED, "gone"):
+            reasons.setdefault(why, []).append(row)
+    for why, chosen in reasons.items():
+        yield f"{_name(chosen)}: {why}"
+
+
+def _number(row: Row) -> int:
+    """The rank's number, or its process id where nobody numbers it."""
+    number = number_of(row.get("rank"))
+    return int(number if number is not None else number_of(row.get("pid")) or 0)
+
+
+def _name(rows: Sequence[Row]) -> str:
+    """``rank 7``, ``ranks 0-6, 9``; ``process 812`` where nobody numbers them."""
+    numbered = all(number_of(row.get("rank")) is not None for row in rows)
+    word = "rank" if numbered else "process"
+    numbers = sorted({_number(row) for row in rows})
+    plural = "s" if numbered else "es"
+    return f"{word}{plural if len(numbers) > 1 else ''} {ranges(numbers)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers with runs folded: ``0-6, 9``; of many runs the first eight."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [f"{begin}-{end}" if end > begin else str(begin) for begin, end in runs]
+    return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
+
+
+def _who(row: Row) -> str:
+    """``pid 812 on node3, GPU 2``; empty where it has no process."""
+    pid, gpu = number_of(row.get("pid")), number_of(row.get("gpu"))
+    on = f" on {text_of(row.get('host'))}"
+    if pid is None:
+        return on.strip() if text_of(row.get("host")) else ""
+    return f"pid {pid:.0f}{on}" + (f", GPU {gpu:.0f}" if gpu is not None else "")
+
+
+def _capital(text: str) -> str:
+    """The text with its first letter large."""
+    return text[:1].upper() + text[1:]
+
+
+def numbers_of(rows: Iterable[Mapping[str, Fact]]) -> set[int]:
+    """The numbers of the ranks that have rows."""
+    return {int(number) for row in rows if (number := number_of(row.get("rank"))) is not None}

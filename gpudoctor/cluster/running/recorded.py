@@ -53,8 +53,8 @@ class Records:
         dumps, records = self._dumps()
         whole = "\n".join([*texts, *dumps])
         found: Mapping[str, Fact] = read_report(whole, "its records").facts if whole else {}
-        told = {name: fact for name, fact in found.items() if name.startswith("nccl.") and isinstance(fact, Known)}
-        return {**told, "job.ras": ras, "job.records": records}
+        nccl = {name: fact for name, fact in found.items() if name.startswith("nccl.") and isinstance(fact, Known)}
+        return {**nccl, "job.ras": ras, "job.records": records}
 
     def _ask(self) -> None:
         """Ask RAS once."""

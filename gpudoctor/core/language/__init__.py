@@ -17,26 +17,26 @@ ENGLISH = "en"
 OTHERS = ("zh",)
 LANGUAGES = (ENGLISH, *OTHERS)
 
-_spoken = ENGLISH
+_current = ENGLISH
 
 
-def spoken() -> str:
+def current() -> str:
     """The language in use, one of `LANGUAGES`."""
-    return _spoken
+    return _current
 
 
 def use(name: str) -> None:
     """Speak that language from here on; raises `ValueError` for one that there is not."""
-    global _spoken  # noqa: PLW0603 - as a locale: one for the process
+    global _current  # noqa: PLW0603 - as a locale: one for the process
     if name not in LANGUAGES:
         raise ValueError(f"no language {name!r}; available: {', '.join(LANGUAGES)}")
-    _spoken = name
+    _current = name
 
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
     """Context manager: that language within it, the previous one after."""
-    before = _spoken
+    before = _current
     use(name)
     try:
         yield
@@ -46,7 +46,7 @@ def speaking(name: str) -> Iterator[None]:
 
 def say(english: str, **values: object) -> str:
     """The sentence in the language in use, its ``{holes}`` filled; English where it has no translation."""
-    template = english if _spoken == ENGLISH else words(_spoken).get(english, english)
+    template = english if _current == ENGLISH else words(_current).get(english, english)
     return template.format(**values) if values else template
 
 

@@ -70,7 +70,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
             raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
         if folder:
             _refuse_writable_by_others(folder)
-        translated = translations(folder, language.spoken())
+        translated = translations(folder, language.current())
         parts = PageParts(folder)
         for raw in compiled(folder, "rules"):
             rule = rule_from_compiled(raw, parts, translated.get(raw["origin"]))

@@ -122,14 +122,14 @@ _ENTRIES = frozenset(["proof", "detail", "sign", "fix"])
 
 def setups() -> Mapping[str, SetupPage]:
     """Every setup page by what it sets up (``driver``), in the language in use; raises `RuleError`."""
-    return _setups(language.spoken())
+    return _setups(language.current())
 
 
 @lru_cache(maxsize=len(language.LANGUAGES))
-def _setups(spoken: str) -> Mapping[str, SetupPage]:
+def _setups(language_code: str) -> Mapping[str, SetupPage]:
     """As `setups`, in that language; cached."""
     raw = compiled(None, f"{SETUP}/{SETUP}")
-    translated = translations(None, spoken)
+    translated = translations(None, language_code)
     return {
         page["id"]: setup_page(translated_page(page, translated.get(page["origin"])), page["origin"]) for page in raw
     }
@@ -226,11 +226,11 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
     return new
 
 
-def translations(folder: Path | None, spoken: str) -> Mapping[str, Raw]:
+def translations(folder: Path | None, language_code: str) -> Mapping[str, Raw]:
     """Translations under `folder` (of the shipped pages for None) by page origin: ``driver/x.toml``."""
-    if spoken == language.ENGLISH or (folder and not (folder / spoken).is_dir()):
+    if language_code == language.ENGLISH or (folder and not (folder / language_code).is_dir()):
         return {}
-    found: Mapping[str, Raw] = compiled(folder, spoken)
+    found: Mapping[str, Raw] = compiled(folder, language_code)
     return found
 
 

@@ -28,7 +28,7 @@ from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import guard, packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
-from gpudoctor.target.processes import Process, Selector
+from gpudoctor.target.child import Process, Selector
 
 LIMIT = 4 * 3600.0
 """Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""

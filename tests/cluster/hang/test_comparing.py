@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.running.grouping import compared, ranges
-from gpudoctor.cluster.running.judging import diagnose
+from gpudoctor.cluster.running.judging import compared, diagnose, ranges
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, Value, texts_of, value_of
 from gpudoctor.views import job as view
 

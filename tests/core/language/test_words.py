@@ -85,7 +85,7 @@ def test_what_has_no_translation_stays_english_and_values_are_never_templates() 
     with language.speaking("zh"):
         assert language.say("nobody has translated this") == "nobody has translated this"
         assert language.say("To undo: {how}", how="reboot {now}") == "撤销：reboot {now}"
-    assert language.spoken() == "en"
+    assert language.current() == "en"
 
 
 def test_a_language_that_there_is_not_is_refused() -> None:

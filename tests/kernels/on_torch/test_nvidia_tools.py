@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.kernels.child.driver import _ptx
-from gpudoctor.probes._elf import architectures
+from gpudoctor.probes._binaries import architectures
 from tests import needs
 
 LIBRARY_WHEEL = "nvidia-nvjpeg-cu12"  # 5 MB with fifteen architectures in eleven fat binaries

@@ -12,7 +12,7 @@ import pytest
 
 from gpudoctor.core.fact import Absent, Fact, Rows
 from gpudoctor.probes import cuda_libs, python_env, torch_build
-from gpudoctor.probes._elf import DefinedSymbols, opened, undefined_symbols
+from gpudoctor.probes._binaries import DefinedSymbols, opened, undefined_symbols
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.environments import column, value

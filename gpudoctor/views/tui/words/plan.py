@@ -8,7 +8,7 @@ from textual.content import Content
 
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, StepRun
-from gpudoctor.core.shell import shell_line
+from gpudoctor.core.system import shell_line
 from gpudoctor.views._terminal import few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.core.shell import shell_line
+from gpudoctor.core.system import shell_line
 
 
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=8), min_size=1, max_size=4))

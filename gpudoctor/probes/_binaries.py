@@ -1,4 +1,4 @@
-"""Native libraries read without loading one: ELF sections, symbols, and the GPU architectures compiled in.
+"""Native libraries read without loading one: sections (ELF, PE), symbols, and the GPU architectures compiled in.
 
 Just enough of ELF for a 64-bit little-endian library. Read with `pread`, not memory-mapped: a library that shrinks or
 sits on a failing disk or a stale NFS mount while we look ends in an `OSError` and not in a SIGBUS that takes the
@@ -339,6 +339,48 @@ _PTX, _CUBIN, _CONCATENATED = 1, 2, 256
 _OWN, _FAMILY = 1 << 20, 1 << 21
 _HEADER = 48
 """Bytes of an entry's header that we read; NVIDIA's are 64 and more."""
+
+
+# ---- Windows' libraries (PE) ----
+# Layout: Microsoft's PE/COFF specification. A section's name has eight characters there: ``.nv_fatb`` holds what
+# ``.nv_fatbin`` holds in an ELF file (``.nvFatBi`` only points to each container).
+
+_MOST_PE_SECTIONS = 96
+"""The loader takes no more."""
+
+
+class Pe(Binary):
+    """An open PE file, read by file descriptor; use `opened_pe`."""
+
+    def sections(self) -> tuple[Section, ...]:
+        """All sections that occupy bytes in the file; raises `MalformedError` if it is no PE file."""
+        if self.read(0, 2) != b"MZ":
+            raise MalformedError("not a PE file")
+        (start,) = struct.unpack("<I", self.read(0x3C, 4))
+        if self.read(start, 4) != b"PE\0\0":
+            raise MalformedError("not a PE file")
+        count, optional = struct.unpack("<H12xH2x", self.read(start + 6, 18))
+        if count > _MOST_PE_SECTIONS:
+            raise MalformedError(f"a table of {count} sections")
+        table = self.read(start + 24 + optional, 40 * count)
+        return tuple(_pe_sections(table))
+
+
+def _pe_sections(table: bytes) -> Iterator[Section]:
+    """Yields the sections of a section table; one without bytes in the file is left out."""
+    for name, used, _, stored, offset in struct.iter_unpack("<8sIIII16x", table):
+        if stored:
+            yield Section(name.rstrip(b"\0").decode("latin-1"), offset, min(used, stored) or stored)
+
+
+@contextmanager
+def opened_pe(path: Path) -> Iterator[Pe]:
+    """Context manager: the library at `path` as `Pe`; raises `OSError`."""
+    descriptor = os.open(path, system.READ)
+    try:
+        yield Pe(descriptor, getattr(path, "note", None))
+    finally:
+        os.close(descriptor)
 
 
 @frozen
