@@ -88,7 +88,7 @@ def test_one_gpu_gives_one_folder_of_results(tmp_path: Path) -> None:
     assert {name.removeprefix("| ") for name in verdicts} == {"step", "environment", *chosen}
     left_out = {name.removeprefix("| ") for name, verdict in verdicts.items() if verdict == "left out"}
     assert left_out == {"run", "tests compiled_rung", "tests rates", "tests torch_rung"}
-    assert "- this gpudoctor has no command run" in summary
+    assert "- no interpreter here has torch" in summary
     assert "nvidia-smi -q -x: 34 values compared, 0 differ" in summary
     assert "pynvml: 23 values compared, 0 differ" in summary
     assert "- no error and no warning at 3 levels" in summary

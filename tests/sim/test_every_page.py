@@ -22,23 +22,28 @@ from tests.sim.test_scenarios import HEALTHY, SICK
 
 pytestmark = pytest.mark.full
 
-_OF_A_RUN = {"workload.oom-killed", "workload.shm-full", "workload.rank-failed"}
+_RUNNING = {"run", "run_gpu", "run_process", "job", "rank", "rank_group"}
+"""Topics of facts that a running command shows."""
 A_MACHINE = "gpu=RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
 """For which files are judged."""
 
 
 def test_every_page_fires_end_to_end(gpudoctor: Program, documents: Documents, tmp_path: Path) -> None:
-    pages = {rule.id for rule in rulebook.load().rules if not _is_of_a_job(rule)}
+    pages = {rule.id for rule in rulebook.load().rules if not _is_shown_elsewhere(rule)}
     fired = {*_read(gpudoctor, _pastes(tmp_path)), *_read(gpudoctor, _measured(tmp_path))}
     fired |= set(_read(gpudoctor, map(str, (REPOSITORY / "tests/readers/files").iterdir()), "--for", A_MACHINE))
     fired |= {one["id"] for path in HEALTHY + SICK for one in documents.of(path)[1].document["findings"]}
     assert pages - fired == set()
 
 
-def _is_of_a_job(rule: Rule) -> bool:
-    """Whether only a running command shows it: the tests of ``gpudoctor run`` and ``job`` fire it on real processes."""
+def _is_shown_elsewhere(rule: Rule) -> bool:
+    """Whether only a running command shows it, or Windows: tests of ``gpudoctor run`` and ``job``, on real processes,
+    and tests/windows fire it.
+    """
     topics = {name.partition(".")[0] for name in facts_read(rule)}
-    return rule.id in _OF_A_RUN or bool(topics & {"job", "rank_group"})
+    return (bool(topics & _RUNNING) and topics <= {*_RUNNING, "failure", "oom"}) or bool(
+        topics & {"display", "windows"}
+    )
 
 
 def _pastes(folder: Path) -> Iterator[str]:

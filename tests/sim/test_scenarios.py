@@ -53,8 +53,9 @@ def test_every_cause_of_the_lower_layers_is_found_on_some_machine(documents: Doc
     tests/readers/messages.
     """
     printed = {"container.kubernetes-gpus", "env.libc-too-old", "host.disk-full", "host.slurm-gpus"}
+    of_windows = {"driver.device-problem", "env.python-32-bit", "env.vc-runtime", "host.page-file"}  # tests/windows
     layers = ("host", "driver", "gpu", "env", "container", "wsl")
     book = rulebook.load()
     pages = {rule.id for rule in book.rules if rule.layer in layers and "manifest.kind" not in facts_read(rule)}
     found = {one["id"] for path in SICK for one in documents.of(path)[1].document["findings"]}
-    assert pages - found - {page for _, page, _ in rates.sick().values()} == printed
+    assert pages - found - {page for _, page, _ in rates.sick().values()} == printed | of_windows
