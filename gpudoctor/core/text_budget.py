@@ -24,6 +24,8 @@ PER_MB = 0.2
 TOO_COSTLY = "too costly: searching this text takes too long, which no log that a program wrote does"
 _BETWEEN = 2000
 """Characters that are searched before the clock is looked at again, for that costs as much as searching a line."""
+_PIECE = 1 / 8
+"""Part of a whole budget that one piece of work on it is charged at most."""
 _CALL = 20
 """Characters that could be searched in the time that a search takes to begin."""
 _SYNC = 0.005
@@ -63,6 +65,7 @@ class Budget:
         self.left: float = min(seconds, whole.left) if whole else seconds
         """Seconds of a usual processor when work on it last ended; below 0 where more was used."""
         self.whole = whole
+        self._most = seconds if whole else seconds * _PIECE
         self.clock: Callable[[], float] = clock or (whole.clock if whole else _ThreadClock())
         self._started = 0.0
         self._unchecked = _BETWEEN
@@ -72,8 +75,11 @@ class Budget:
         self._started = self.clock()
 
     def stop(self) -> None:
-        """Stops counting, and takes the time used off this budget and those it is a part of."""
-        used = (self.clock() - self._started) / slowness()
+        """Stops counting, and takes the time used off this budget and those it is a part of.
+
+        Beyond what a part was given, and a piece of work may take, lies a pause of the machine: it is not charged.
+        """
+        used = min((self.clock() - self._started) / slowness(), self._most)
         budget: Budget | None = self
         while budget:
             budget.left -= used

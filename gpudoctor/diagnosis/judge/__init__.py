@@ -207,6 +207,14 @@ class Judgement:
         try:
             with within(self.text.budget):
                 return all_hold(conditions, self.evaluator)
+        except TooCostlyError:
+            return self._holds_at_second_try(conditions)
+
+    def _holds_at_second_try(self, conditions: Sequence[str]) -> bool | CannotJudge:
+        """As `_holds`, where the budget ran out: once more, for a pause of the machine counts as time used, too."""
+        try:
+            with within(self.text.budget):
+                return all_hold(conditions, self.evaluator)
         except TooCostlyError as error:
             return CannotJudge("text", str(error), Reason.GIVEN_UP)
 
