@@ -55,6 +55,7 @@ _CALLABLE = (
     builds.torch_for,
     builds.torch_default,
     builds.torch_archs,
+    builds.cuda_build_serves,
     builds.torch_release,
     builds.companion_for,
     builds.bitsandbytes_has,

@@ -100,17 +100,27 @@ def release_serves(torch: object, compute_capability: object) -> bool:
     row = releases()[wanted]
     if "newest" in row:
         return cuda_serves(row["newest"], compute_capability)
-    lists = [
-        build[column]
-        for build in table("torch")["build"]
-        if build["torch"] == wanted
-        for column in _LISTS
-        if column in build
-    ]
-    if not lists:
+    if (serves := _builds_serve("torch", wanted, compute_capability)) is None:
         raise CannotJudge("torch builds", f"the table does not know what the builds of {wanted} hold")
+    return serves
+
+
+@lookup
+def cuda_build_serves(cuda: object, compute_capability: object) -> bool:
+    """Whether the build for that CUDA of any torch release holds machine code for that GPU: none of 12.8 for 6.0."""
+    wanted = ".".join(map(str, release(cuda, "CUDA version")))
+    if (serves := _builds_serve("cuda", wanted, compute_capability)) is None:
+        raise CannotJudge("torch builds", f"the table has no build for CUDA {wanted}")
+    return serves
+
+
+def _builds_serve(column: str, wanted: str, compute_capability: object) -> bool | None:
+    """Whether a build with that value in the column holds machine code for the GPU; None where no list is known."""
+    lists = [
+        build[archs] for build in table("torch")["build"] if build[column] == wanted for archs in _LISTS if archs in build
+    ]
     binary = (" ".join(code for code in archs.split() if code.startswith("sm_")) for archs in lists)
-    return any(runs_on(archs, compute_capability) for archs in binary)
+    return any(runs_on(archs, compute_capability) for archs in binary) if lists else None
 
 
 @lookup
