@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.core.fact import Absent
+from gpudoctor.core.fact import Absent, Unread
 from gpudoctor.readers import read_text
 from tests.readers.reading import rows, told, values
 
@@ -213,6 +213,18 @@ MISMATCH = """\
         ("-- The CUDA compiler identification is NVIDIA 12.4.131", {"cuda.nvcc_version": "12.4"}),
         ("$ lspci | grep -i nvidia\n$ nvidia-smi", {"pci.nvidia_count": 0}),
         ("$ lspci | grep -i nvidia", {"pci.nvidia_count": None}),  # the paste may have been cut here
+        (
+            "00:02.0 VGA compatible controller: Intel UHD 620 (rev 07)",
+            {"pci.nvidia_count": Unread, "pci.gpu_vendors": ("intel",)},
+        ),
+        (
+            "$ lspci | grep -i vga\n00:02.0 VGA compatible controller: Intel UHD 620 (rev 07)",
+            {"pci.nvidia_count": Unread},
+        ),
+        (
+            "$ lspci -nn | grep -Ei 'vga|3d|display'\n00:02.0 VGA compatible controller: Intel UHD 620 (rev 07)",
+            {"pci.nvidia_count": 0},
+        ),
         (
             "$ lspci\nlspci: 01:00.0 3D controller [0302]: NVIDIA Corporation GA100 [10de:20b5] (rev a1)",
             {"pci.nvidia_count": 1},

@@ -116,9 +116,8 @@ def cuda_build_serves(cuda: object, compute_capability: object) -> bool:
 
 def _builds_serve(column: str, wanted: str, compute_capability: object) -> bool | None:
     """Whether a build with that value in the column holds machine code for the GPU; None where no list is known."""
-    lists = [
-        build[archs] for build in table("torch")["build"] if build[column] == wanted for archs in _LISTS if archs in build
-    ]
+    builds = [row for row in table("torch")["build"] if row[column] == wanted]
+    lists = [row[archs] for row in builds for archs in _LISTS if archs in row]
     binary = (" ".join(code for code in archs.split() if code.startswith("sm_")) for archs in lists)
     return any(runs_on(archs, compute_capability) for archs in binary) if lists else None
 

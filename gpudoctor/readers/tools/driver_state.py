@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known
 from gpudoctor.readers._machine import adapter_facts, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -28,6 +28,8 @@ _PCI = Pattern(
 )
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z][^:\[]{2,50}(?: \[\w+\])?: \S", 0)
 _BRIDGES = ("Host bridge", "ISA bridge", "PCI bridge")
+_ALL_ADAPTERS = Pattern(r"nvidia|10de|::03(?:xx)?\b|grep.*3d.*(?:vga|display)|grep.*(?:vga|display).*3d")
+"""What of an lspci command selects every graphics adapter, or NVIDIA's: compute GPUs are no VGA controllers."""
 _PCI_ID = Pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", 2)
 _UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b", 2)
 """How lspci writes a device that its list of names is too old for."""
@@ -250,19 +252,31 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows.append(row)
         elif rows and (driver := _IN_USE.match(line)):
             rows[-1].setdefault("driver", Known(driver.group(1), paste.use(index)))
-    if rows:
-        yield "pci", tuple(rows)
-        yield from adapter_facts(rows)
+    command = _command_above(paste, min(devices.values())).lower() if devices else ""
     bridge_lines = [
         line for line in (paste.bare[index] for index in devices.values()) if any(b in line for b in _BRIDGES)
     ]
-    if bridge_lines and len(devices) > _WHOLE_BUS and "grep" not in _command_above(paste, min(devices.values())):
+    whole = bool(bridge_lines) and len(devices) > _WHOLE_BUS and "grep" not in command
+    if rows:
+        yield "pci", tuple(rows)
+        yield from _of_shown_adapters(rows, whole or _ALL_ADAPTERS.search(command) is not None)
+    if whole:
         source = paste.use(min(devices.values()), max(devices.values()))
         yield "pci.devices", Known(len(devices), source)
         yield "host.wsl", Absent(f"lspci shows the bridges of a machine, of which WSL has none ({source})")
         if not rows:
             yield "pci.nvidia_count", Known(0, source)
             yield "pci.gpu_vendors", Known((), source)
+
+
+def _of_shown_adapters(rows: Sequence[Row], complete: bool) -> Iterator[tuple[str, Fact]]:
+    """`adapter_facts`; that there is none of NVIDIA's only where the listing shows every adapter."""
+    for name, fact in adapter_facts(rows):
+        count = known(fact) if name == "pci.nvidia_count" and not complete else None
+        if count and not count.value:
+            yield name, Unread(f"not all of lspci's lines are shown ({count.source})", reason=Reason.NOT_STATED)
+        else:
+            yield name, fact
 
 
 def _command_above(paste: Paste, index: int) -> str:
