@@ -1,9 +1,10 @@
-"""dkms status, mokutil, ls -l /dev/nvidia*, systemctl status of NVIDIA's services, lspci."""
+"""dkms status, mokutil, ls -l /dev/nvidia*, lspci, systemctl status of NVIDIA's services, nvidia-imex-ctl -N."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known
 from gpudoctor.readers._machine import adapter_facts, gpu_vendor
 from gpudoctor.readers._paste import Paste
@@ -11,6 +12,10 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import normalized_pci_address
 
 EXACT = 6
+FACTS = (
+    fact("imex.domain", "text", "whether all machines of the domain reach each other: up, degraded or down"),
+    fact("imex.unreached", "list", "machines of the domain that are not ready or that some other does not reach"),
+)
 
 _DKMS = Pattern(r"nvidia(?:-[\w-]{1,60})?(?:/|, )(\d[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
 _KERNEL = Pattern(r"Linux \S+ (\d+\.\d+\.\S+) #\d|Linux-(\S{1,120}?)-(?:x86_64|aarch64)")
@@ -82,6 +87,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _pci_devices(paste)
     if "lspci" in low:
         yield from _empty_lspci(paste)
+    if "imex" in low or "domain state:" in low:
+        yield from _imex(paste)
 
 
 def _dkms_state(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -191,11 +198,11 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
 
 def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """driver.fabric_manager, as ``systemctl status`` shows it last."""
-    if state := service_state(paste, "nvidia-fabricmanager", "fabric manager"):
+    if state := _service_state(paste, "nvidia-fabricmanager", "fabric manager"):
         yield "driver.fabric_manager", state
 
 
-def service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
+def _service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
     """What ``systemctl status`` shows last of the unit: running, failed, stopped or not installed; None for nothing.
 
     Nothing of a unit that is starting. `words` are others that its lines may have, such as its description.
@@ -293,3 +300,44 @@ def _empty_lspci(paste: Paste) -> Iterator[tuple[str, Fact]]:
         after = next((n for n in range(index + 1, len(paste.lines)) if paste.lines[n].strip()), None)
         if (not output and after in paste.commands) or output[:1] in (["(no output)"], ["(empty)"], ["(nothing)"]):
             yield "pci.nvidia_count", Known(0, paste.use(index))
+
+
+_IMEX_NODE = Pattern(
+    r"Node #(\d{1,4})\s+([*-]) ([\w.:-]{1,80})\s+(?:\*\s+)?- ([A-Z_]{2,40})(?:\s+- Version: (\d{3}\.[\d.]{2,12}))?"
+    r"(?:\s+- Hostname: \S+)?\s*$"
+)
+_IMEX_DOMAIN = Pattern(r"\s*Domain State: (UP|DEGRADED|DOWN)\s*$")
+_IMEX_REACH = Pattern(r"\s+(\d{1,4})((?:\s+(?:[INRDAC]|!V!|!M!))+)\s*$")
+_IMEX_READY = "READY"
+
+
+def _imex(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """The daemon's state and version, the machines it joins, and those of them that it does not reach."""
+    if state := _service_state(paste, "nvidia-imex"):
+        yield "imex.state", state
+    nodes: dict[int, str] = {}
+    unready: dict[int, int] = {}
+    last = 0
+    for index, line in enumerate(paste.bare):
+        if node := _IMEX_NODE.match(line.lstrip()):
+            number = int(node[1])
+            nodes[number], last = node[3], index
+            paste.use(index)
+            if node[4] != _IMEX_READY:
+                unready[number] = index
+            if node[2] == "*" and node[5]:
+                yield "imex.version", Known(node[5], paste.use(index))
+        elif nodes and (reach := _IMEX_REACH.match(line)):
+            states = reach[2].split()
+            row = int(reach[1])
+            own = states[row] if row < len(states) else "C"
+            if len(states) == len(nodes) and own != "C":
+                unready.setdefault(row, index)
+            paste.use(index)
+        elif domain := _IMEX_DOMAIN.match(line):
+            yield "imex.domain", Known(domain[1].lower(), paste.use(index))
+    if nodes:
+        yield "imex.nodes", Known(len(nodes), paste.use(last))
+        if unready:
+            names = tuple(nodes[number] for number in sorted(unready) if number in nodes)
+            yield "imex.unreached", Known(names, paste.use(next(iter(unready.values()))))

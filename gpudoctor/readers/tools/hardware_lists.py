@@ -1,11 +1,11 @@
-"""Graphics adapters as inventories list them: inxi, lshw, hwinfo, ubuntu-drivers, system_profiler, fastfetch."""
+"""Graphics adapters as inventories list them: inxi, lshw, hwinfo, ubuntu-drivers, fastfetch, rocm-smi, wmic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Fact, Known, Rows
-from gpudoctor.readers._machine import adapter_facts, gpu_vendor
+from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._machine import adapter_facts, gpu_facts_by_vendor, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -36,6 +36,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if rows:
         yield "pci", tuple(rows)
         yield from adapter_facts(rows)
+    yield from _named_gpus(paste)
 
 
 def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
@@ -93,3 +94,25 @@ def _macos_chipsets(paste: Paste) -> Iterator[dict[str, Fact]]:
     for index, line in enumerate(paste.bare):
         if match := _CHIPSET.match(line):
             yield _adapter_row(match["name"], paste.use(index))
+
+
+_MARKETING = Pattern(r"\s*Marketing Name:\s+(\S(?:.*\S)?)\s*$")
+_SERIES = Pattern(r"\s*GPU\[\d+\]\s*:\s*Card (?:Series|series|model|Model):\s+(\S(?:.*\S)?)\s*$")
+_ALONE = Pattern(
+    r"\s*((?:AMD (?:Radeon|Instinct)|Radeon RX|Intel\(R\) (?:UHD|HD|Iris|Arc)|NVIDIA (?:GeForce|RTX|Quadro|Tesla))"
+    r"[\w() .+-]{0,50}?)\s*$"
+)
+
+
+def _named_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """By rocminfo, rocm-smi, wmic and Get-CimInstance: rows of NVIDIA's GPUs (0 where all are others'), and makers."""
+    low = paste.lower
+    if not any(word in low for word in ("radeon", "instinct", "intel(r)", "marketing name", "card series")):
+        return
+    rows: list[Row] = []
+    for index, line in enumerate(paste.lines):
+        match = _MARKETING.match(line) or _SERIES.match(line) or _ALONE.match(line)
+        if match and gpu_vendor(match.group(1)) and " CPU" not in line and "Processor" not in line:
+            rows.append({"name": Known(match.group(1), paste.use(index))})
+    if rows:
+        yield from gpu_facts_by_vendor(rows)

@@ -1,16 +1,17 @@
-"""Which rank of a job failed first: what torchrun, srun and mpirun say of it, and what the ranks themselves print."""
+"""Which process of a job failed first, and which a signal ended: torchrun, srun, mpirun, DeepSpeed, DataLoader."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from gpudoctor.core.catalog import fact
+from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
+EXACT = 8
 FACTS = (
     fact("failure.launcher", "text", "the launcher that says which rank failed first: torchrun, srun, mpirun"),
     fact("failure.rank", "int", "the rank that failed first, by its launcher's count"),
@@ -19,6 +20,13 @@ FACTS = (
     fact("failure.error", "text", "the exception that it printed last; absent where none is known to be its"),
     fact("failure.slurm", "text", "why Slurm ended it: time limit, cancelled, pre-emption, node failure"),
     fact("failure.echo", "text", "words that tell of another rank's end, where these are the last of the text"),
+    column(
+        "worker_end.kind", "text", "what a signal ended first: rank (a process of the job) or loader (of a DataLoader)"
+    ),
+    column("worker_end.signal", "text", "the signal, such as SIGKILL"),
+    column("worker_end.rank", "int", "number of the rank, or of the process among those of its machine"),
+    column("worker_end.host", "text", "its machine"),
+    column("worker_end.pid", "int", "its process id"),
 )
 
 _ECHO = Pattern(
@@ -53,8 +61,9 @@ _EXCEPTION = Pattern(
 _WRAPPERS = ("ChildFailedError", "SystemExit", "CalledProcessError")
 """Exceptions of those who wait for the ranks."""
 
-_FIELD = Pattern(r"^\s{1,4}(?P<name>host|rank|exitcode|traceback)\s*:\s(?P<value>.*)$")
+_FIELD = Pattern(r"\s*(?P<name>host|rank|exitcode|traceback) {1,10}: (?P<value>.*?)\s*$")
 _NUMBER = Pattern(r"^-?\d{1,7}")
+_PID = Pattern(r"\(pid: (\d{1,9})\)$")
 _SRUN = Pattern(
     r"^srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<end>Exited with exit code \d{1,3}|Killed"
     r"|Out Of Memory|Segmentation fault|Bus error|Illegal instruction|Floating point exception|Aborted)\b"
@@ -67,18 +76,36 @@ _SLURM_WORDS = {"TIME LIMIT": "time limit", "PREEMPTION": "pre-emption", "NODE F
 _MPIRUN_EXIT = Pattern(r"^\s*Process name: (?:\[\[\d+,\d+\],|\[\S+?@\d+,)(?P<rank>\d{1,7})\]")
 _MPIRUN_CODE = Pattern(r"^\s*Exit code:\s+(?P<code>\d{1,3})")
 _MPIRUN_SIGNAL = Pattern(
-    r"process rank (?P<rank>\d{1,7}) with PID \d+ on node (?P<host>\S{1,253}) exited on signal (?P<number>\d{1,2})\b"
+    r"\bprocess rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,9}) on node (?P<host>\S{1,253})"
+    r" exited on signal (?P<number>\d{1,2})\b"
+)
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+"""Of Linux on x86 and Arm, whatever system this runs on."""
+_WORDS = {
+    "Illegal instruction": "SIGILL",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE",
+    "Killed": "SIGKILL",
+    "Segmentation fault": "SIGSEGV",
+    "Terminated": "SIGTERM",
+}
+"""The words of the C library for them, in English."""
+_WORD = "|".join(_WORDS)
+_FAILED = Pattern(
+    r"\bfailed \(exitcode: -(?P<number>\d{1,2})\) local_rank: (?P<rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)"
+)
+_SPAWNED = Pattern(r"\bprocess (?P<rank>\d{1,5}) terminated with signal (?P<signal>SIG[A-Z]{3,6})\s*$")
+_LOADER = Pattern(rf"\bDataLoader worker (?:\(pid (?P<pid>\d{{1,9}})\) )?is killed by signal: (?P<word>{_WORD})\b")
+_SRUN_SIGNAL = Pattern(
+    rf"\s*srun: error: (?P<host>[\w.-]{{1,253}}): task (?P<rank>\d{{1,7}}): (?P<word>{_WORD})(?: \(core dumped\))?\s*$"
+)
+_DEEPSPEED = Pattern(
+    r"\[launch\.py:\d{1,5}:sigkill_handler\] \[(?=[^\n]{0,400}?--local_rank=(?P<rank>\d{1,5})')[^\n]{0,900}\]"
+    r" exits with return code = -(?P<number>\d{1,2})\s*$"
 )
 _CUT, _LONGEST, _TABLE = 2000, 300, 120
 """Characters of a line that are looked at, characters of an exception that are kept, lines of a table."""
-_SIGNALS = {
-    "Killed": "SIGKILL",
-    "Segmentation fault": "SIGSEGV",
-    "Bus error": "SIGBUS",
-    "Illegal instruction": "SIGILL",
-    "Floating point exception": "SIGFPE",
-    "Aborted": "SIGABRT",
-}
 
 
 @frozen
@@ -95,6 +122,20 @@ class _First:
 
 
 @frozen
+class _RootCause:
+    """An entry of torchrun's table: its lines, its fields, each with its line, and the exception of its traceback."""
+
+    first: int
+    last: int
+    fields: Mapping[str, tuple[str, int]]
+    error: str
+
+    def text(self, field: str) -> str:
+        """The field's text; empty where there is none."""
+        return self.fields.get(field, ("", 0))[0]
+
+
+@frozen
 class _Error:
     """An exception's line, and its index."""
 
@@ -103,7 +144,13 @@ class _Error:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts ``failure.*``: the launcher's word, unless that names a rank whose own words tell of another's end."""
+    """The facts ``failure.*``, and rows of ``worker_end``."""
+    yield from _failure(paste)
+    yield from _worker_ends(paste)
+
+
+def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What the launcher says failed first, unless that is a rank whose own words tell of another's end."""
     if echo := _echo_at_the_end(paste):
         yield "failure.echo", echo
     for index, line in paste.having(" due to "):
@@ -154,24 +201,30 @@ def _echo_at_the_end(paste: Paste) -> Known | None:
     return Known(words, paste.use(last)) if words else None
 
 
-def _by_torchrun(paste: Paste) -> _First | None:
-    """The root cause of torchrun's last table of failures."""
-    first: _First | None = None
-    for index, _ in paste.having("root cause (first observed failure):"):
-        entry: dict[str, str] = {}
-        last = index
-        for last in range(index + 1, min(index + _TABLE, len(paste.lines))):
-            line = paste.lines[last]
+def _root_causes(paste: Paste) -> Iterator[_RootCause]:
+    """The first failure by each of torchrun's tables."""
+    for first, _ in paste.having("root cause (first observed failure)"):
+        fields: dict[str, tuple[str, int]] = {}
+        error, last = "", first
+        for last in range(first + 1, min(first + _TABLE, len(paste.bare))):
+            line = paste.bare[last]
             if line.startswith("===="):
                 break
             if match := _FIELD.match(line):
-                entry.setdefault(match["name"], match["value"].strip())
-            elif "traceback" in entry and (match := _EXCEPTION.match(line.strip()[:_CUT])):
-                entry["error"] = match[0][:_LONGEST]
-        rank, code = _NUMBER.match(entry.get("rank", "")), _NUMBER.match(entry.get("exitcode", ""))
+                fields.setdefault(match["name"], (match["value"], last))
+            elif "traceback" in fields and (match := _EXCEPTION.match(line.strip()[:_CUT])):
+                error = match[0][:_LONGEST]
+        yield _RootCause(first, last, fields, error)
+
+
+def _by_torchrun(paste: Paste) -> _First | None:
+    """The root cause of torchrun's last table of failures."""
+    first: _First | None = None
+    for cause in _root_causes(paste):
+        rank, code = _NUMBER.match(cause.text("rank")), _NUMBER.match(cause.text("exitcode"))
         if rank:
-            host, end = entry.get("host", ""), _end(int(code[0])) if code else ""
-            first = _First("torchrun", int(rank[0]), index, last, host, end, entry.get("error", ""))
+            end = _end(int(code[0])) if code else ""
+            first = _First("torchrun", int(rank[0]), cause.first, cause.last, cause.text("host"), end, cause.error)
     return first
 
 
@@ -180,7 +233,7 @@ def _by_srun(paste: Paste) -> _First | None:
     for index, line in paste.having("srun: error: "):
         if match := _SRUN.match(line):
             words = match["end"]
-            end = _SIGNALS.get(words) or words.removeprefix("Exited with ").lower()
+            end = _WORDS.get(words) or words.removeprefix("Exited with ").lower()
             return _First("srun", int(match["rank"]), index, index, match["host"], end)
     return None
 
@@ -204,3 +257,68 @@ def _end(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
+
+
+def _worker_ends(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``worker_end``: of each launcher the first, for what it ends afterwards is its own doing."""
+    firsts = (_of_torchrun(paste), _first_ended(paste), *_loaders(paste))
+    rows = tuple(row for row in firsts if row)
+    if rows:
+        yield "worker_end", rows
+
+
+def _of_torchrun(paste: Paste) -> dict[str, Fact]:
+    """The first failure of torchrun's table, else of its line in the log; empty where no signal ended it."""
+    row: dict[str, Fact] = {}
+    for index, line in paste.having("failed (exitcode: -"):
+        if match := _FAILED.search(line):
+            row = _row(paste, index, "rank", _SIGNALS.get(int(match["number"]), ""), match["rank"], "", match["pid"])
+            break
+    for cause in _root_causes(paste):
+        value, index = cause.fields.get("exitcode", ("", cause.first))
+        number, pid = _NUMBER.match(value), _PID.search(value)
+        if number and pid and number[0].startswith("-"):
+            rank, host = (cause.text(name).partition(" ")[0] for name in ("rank", "host"))
+            return _row(paste, index, "rank", _SIGNALS.get(-int(number[0]), ""), rank, host, pid[1]) or row
+    return row
+
+
+def _first_ended(paste: Paste) -> dict[str, Fact]:
+    """The first process that spawn, DeepSpeed, srun or mpirun says a signal ended."""
+    needles = ("terminated with signal sig", ":sigkill_handler] ", "srun: error: ", " noticed that process rank ")
+    for index, line in paste.having(*needles):
+        if spawned := _SPAWNED.search(line):
+            row = _row(paste, index, "rank", spawned["signal"], spawned["rank"], "", "")
+        elif task := _SRUN_SIGNAL.match(line):
+            row = _row(paste, index, "rank", _WORDS[task["word"]], task["rank"], task["host"], "")
+        elif launched := _DEEPSPEED.search(line[:1500]):
+            row = _row(paste, index, "rank", _SIGNALS.get(int(launched["number"]), ""), launched["rank"], "", "")
+        elif noticed := _MPIRUN_SIGNAL.search(line):
+            signal = _SIGNALS.get(int(noticed["number"]), "")
+            row = _row(paste, index, "rank", signal, noticed["rank"], noticed["host"], noticed["pid"])
+        else:
+            continue
+        if row:
+            return row
+    return {}
+
+
+def _loaders(paste: Paste) -> Iterator[dict[str, Fact]]:
+    """The first worker of a DataLoader that a signal ended."""
+    for index, line in paste.having("is killed by signal: "):
+        if match := _LOADER.search(line):
+            yield _row(paste, index, "loader", _WORDS[match["word"]], "", "", match["pid"] or "")
+            return
+
+
+def _row(paste: Paste, index: int, kind: str, signal: str, rank: str, host: str, pid: str) -> dict[str, Fact]:
+    """The row, without what is empty; none without a signal."""
+    if not signal:
+        return {}
+    source = paste.use(index)
+    row: dict[str, Fact] = {"kind": Known(kind, source), "signal": Known(signal, source)}
+    if rank.isdecimal():
+        row["rank"] = Known(int(rank), source)
+    if host:
+        row["host"] = Known(host, source)
+    return {**row, "pid": Known(int(pid), source)} if int(pid or 0) else row  # Open MPI does not know each

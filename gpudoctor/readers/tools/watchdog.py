@@ -1,8 +1,8 @@
-"""What torch's NCCL watchdog says of each rank when a job hangs: how many collectives it has called."""
+"""What torch's NCCL watchdog says when a job hangs: how many collectives each rank has called, and which it awaits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Fact, Known, Rows
@@ -15,6 +15,8 @@ FACTS = (
     fact("nccl.behind_at", "int", "collectives that the slowest rank has called, as the watchdog counts them"),
     fact("nccl.ahead_at", "int", "collectives that the rank furthest ahead has called"),
     fact("nccl.ranks_counted", "int", "ranks of which the watchdog's counts are in the text"),
+    fact("nccl.differing_calls", "list", "the collectives, each with its ranks, that met under one number and differ"),
+    fact("nccl.differing_at", "int", "the number of these collectives, as the watchdog counts them"),
 )
 
 _COUNTS = Pattern(
@@ -36,6 +38,12 @@ class _RankProgress:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """The ranks that have called fewer collectives than others, and the collectives that met and differ."""
+    yield from _ranks_behind(paste)
+    yield from _differing_calls(paste)
+
+
+def _ranks_behind(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """The ranks behind the others in the first process group where they differ; an empty list where none do.
 
     Nothing where fewer than two ranks are reported.
@@ -88,3 +96,101 @@ def _progress_by_group(paste: Paste) -> Iterator[Mapping[int, _RankProgress]]:
     for group, ranks in groups.items():
         if group not in ambiguous_groups:
             yield ranks
+
+
+_WAITS = Pattern(
+    r"\bRank (?P<rank>\d+)\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+),"
+    r" OpType=(?P<op>\w+)(?:, TensorShape=\[(?P<shape>[\d, ]*)\]|, NumelIn=(?P<size>\d+))?"
+)
+_GLOBAL_RANK = Pattern(r".*\[rank(\d+)\]", 2)
+"""The last: a logger may have put one of its own before it."""
+_ALIKE = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
+"""Collectives that every rank calls with as many elements as the others."""
+_MOST = 8
+
+
+@frozen
+class _PendingCall:
+    """The collective in which a rank waits, and the line that says so.
+
+    `size` is the number of elements or a shape; empty where the watchdog gives none.
+    """
+
+    op: str
+    size: str
+    index: int
+
+    @property
+    def description(self) -> str:
+        """The operation and its size: ``ALLREDUCE of 4096 elements``."""
+        if not self.size:
+            return self.op
+        size = f"{self.size} element{'s' * (self.size != '1')}" if self.size.isdecimal() else f"shape {self.size}"
+        return f"{self.op} of {size}"
+
+
+def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """The first sequence number at which ranks wait in different collectives; an empty list where all agree.
+
+    Nothing where fewer than two ranks are reported.
+    """
+    agreeing_calls: tuple[_PendingCall, ...] = ()
+    for number, ranks in _calls_by_number(paste).items():
+        if len(ranks) < 2:
+            continue
+        calls = tuple(ranks.values())
+        if not _calls_differ(calls):
+            agreeing_calls = agreeing_calls or calls
+            continue
+        source = ", ".join(paste.use(call.index) for call in calls[:_MOST])
+        yield "nccl.differing_calls", Known(tuple(_calls_by_ranks(ranks)), source)
+        yield "nccl.differing_at", Known(number, source)
+        return
+    if agreeing_calls:
+        yield "nccl.differing_calls", Known((), paste.use(agreeing_calls[0].index))
+
+
+def _calls_by_number(paste: Paste) -> Mapping[int, Mapping[int, _PendingCall]]:
+    """The first reported call of each rank, by sequence number, then rank.
+
+    A number under which two ranks of the job use the same group rank is left out: they are of different groups.
+    """
+    numbers: dict[int, dict[int, _PendingCall]] = {}
+    rank_by_local_number: dict[tuple[int, str], int] = {}
+    ranks_read: set[int] = set()
+    ambiguous_numbers: set[int] = set()
+    for index, line in paste.having("watchdog caught collective"):
+        if timeout := _WAITS.search(line[:1000]):
+            prefix = _GLOBAL_RANK.search(line[: timeout.start()])
+            rank, number = int(prefix.group(1) if prefix else timeout["rank"]), int(timeout["number"])
+            if rank in ranks_read:
+                continue
+            ranks_read.add(rank)
+            if rank_by_local_number.setdefault((number, timeout["rank"]), rank) != rank:
+                ambiguous_numbers.add(number)
+            call = _PendingCall(
+                timeout["op"], timeout["size"] or (f"[{timeout['shape']}]" if timeout["shape"] else ""), index
+            )
+            numbers.setdefault(number, {})[rank] = call
+    return {number: ranks for number, ranks in numbers.items() if number not in ambiguous_numbers}
+
+
+def _calls_differ(calls: Sequence[_PendingCall]) -> bool:
+    """Whether the calls are different collectives, or one that needs equal sizes with different sizes."""
+    ops = {call.op for call in calls}
+    if "COALESCED" in ops:
+        return False  # several in one: which, the line does not say
+    sizes = {call.size for call in calls if call.size}
+    return len(ops) > 1 or (ops <= _ALIKE and len(sizes) > 1)
+
+
+def _calls_by_ranks(ranks: Mapping[int, _PendingCall]) -> Iterator[str]:
+    """``ALLREDUCE of 4096 elements (ranks 0, 1)`` for each distinct call, that of the fewest ranks first."""
+    by_words: dict[str, list[int]] = {}
+    for rank, call in sorted(ranks.items()):
+        by_words.setdefault(call.description, []).append(rank)
+    for description, members in sorted(by_words.items(), key=lambda item: len(item[1])):
+        rank_list = ", ".join(map(str, members[:_MOST])) + (
+            f" and {len(members) - _MOST} more" if len(members) > _MOST else ""
+        )
+        yield f"{description} (rank{'s' * (len(members) > 1)} {rank_list})"
