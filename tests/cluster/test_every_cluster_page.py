@@ -7,7 +7,7 @@ from typing import Any
 
 from gpudoctor.cluster.job.diagnosis import diagnose_job
 from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairing.pairs import Suspect
+from gpudoctor.cluster.job.pairs import Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value
 from gpudoctor.diagnosis import rulebook

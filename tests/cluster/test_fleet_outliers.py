@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpudoctor.cluster.fleet.outliers import Outlier, find_outliers
+from gpudoctor.cluster.fleet.findings import Outlier, find_outliers
 from gpudoctor.cluster.fleet.summary import Rate, Summary
 
 DRIVER = "driver.version"

@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.cluster.fleet.names import names_phrase, node_set, ordered
+from gpudoctor.cluster.fleet.reading import names_phrase, node_set, ordered
 from gpudoctor.cluster.job import launcher
 from tests.needs import program
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.cluster.job.diagnosis import diagnose_job, facts, groups
 from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairing.pairs import Direction, Pair, Suspect
+from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core import fleet
 from gpudoctor.diagnosis import rulebook

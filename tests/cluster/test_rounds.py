@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from gpudoctor.cluster.job.pairing import rounds
-from gpudoctor.cluster.job.pairing.pairs import CONNECTED, Direction, Pair
+from gpudoctor.cluster.job import rounds
+from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Pair
 from tests.cluster.fabric.fabric import Fabric, Fault, hosts
 
 GOOD = Direction(CONNECTED, 90.0, 10_000, 2)

@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from gpudoctor.cluster.job.pairing.culprits import suspects
-from gpudoctor.cluster.job.pairing.pairs import CONNECTED, Direction, Measure, Pair, Way
+from gpudoctor.cluster.job.culprits import suspects
+from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Measure, Pair, Way
 
 GOOD = Direction(CONNECTED, 9.0, 10_000, 2)
 BAD: dict[Measure, Direction] = {

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpudoctor.cluster.fleet import outliers
-from gpudoctor.cluster.fleet.findings import FOLDED, Places, Scheduler, drains, fleet_findings, suspects, with_row_hosts
-from gpudoctor.cluster.fleet.names import names_phrase, order
-from gpudoctor.cluster.fleet.outliers import FEWEST, Outlier, Split
-from gpudoctor.cluster.fleet.reading import Judge, Reply, ReplyReader
+from gpudoctor.cluster.fleet.findings import (
+    FEWEST,
+    FOLDED,
+    Outlier,
+    Places,
+    Scheduler,
+    Split,
+    drains,
+    find_outliers,
+    fleet_findings,
+    suspects,
+    with_row_hosts,
+)
+from gpudoctor.cluster.fleet.reading import Judge, Reply, ReplyReader, names_phrase, order
 from gpudoctor.cluster.fleet.summary import Summary
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, Verdict, verdict_of
@@ -86,7 +95,7 @@ class FleetFold:
         """Diagnosis of the fleet: the cluster rules' findings on all summaries, and the hosts' own findings, ranked."""
         names = list(self._hosts)  # at once: others may be heard meanwhile
         hosts = [self._with_switch(name, whole) for name in sorted(names, key=order)]
-        unlike, torn = outliers.find_outliers(hosts)
+        unlike, torn = find_outliers(hosts)
         facts, groups = job_facts_unread()
         snapshot = Snapshot(
             Target("fleet", whole.name or _plural(len(hosts), "host"), None, _lowest_level(hosts)),
@@ -110,7 +119,7 @@ class FleetFold:
         self,
         whole: FleetContext,
         hosts: Sequence[Summary],
-        unlike: Sequence[outliers.Outlier],
+        unlike: Sequence[Outlier],
         findings: Sequence[Finding],
         verdict: Verdict,
     ) -> Fleet:

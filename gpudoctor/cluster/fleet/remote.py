@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.cluster.fleet.names import node_set, ordered
-from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.fleet.reading import Reply, node_set, ordered
 from gpudoctor.core.errors import ExtraError, UsageError
 from gpudoctor.core.language import ENGLISH
 from gpudoctor.target import Answer

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.cluster.fleet.findings import Scheduler, drains
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
-from gpudoctor.cluster.fleet.names import order
-from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.fleet.reading import Reply, order
 from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairing.pairs import Direction, Pair, Suspect
+from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of

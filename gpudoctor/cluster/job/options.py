@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from gpudoctor.cluster.job.pairing.rounds import ROUNDS
+from gpudoctor.cluster.job.rounds import ROUNDS
 
 
 @dataclass(frozen=True, slots=True)

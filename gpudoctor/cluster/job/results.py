@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairing.pairs import Pair, Suspect
+from gpudoctor.cluster.job.pairs import Pair, Suspect
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Rows, Unread
 

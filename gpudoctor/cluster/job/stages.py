@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.cluster.job import local
+from gpudoctor.cluster.job import local, rounds
+from gpudoctor.cluster.job.culprits import suspects
 from gpudoctor.cluster.job.meeting import SILENT, TERMINATED, Guest, Meeting
 from gpudoctor.cluster.job.options import Limits
-from gpudoctor.cluster.job.pairing import rounds
-from gpudoctor.cluster.job.pairing.culprits import suspects
-from gpudoctor.cluster.job.pairing.limits import CONFIRMED
-from gpudoctor.cluster.job.pairing.pairs import CONNECTED, Direction, Pair
+from gpudoctor.cluster.job.pairs import CONFIRMED, CONNECTED, Direction, Pair
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.job.wire import Message
 from gpudoctor.core.about import __version__

@@ -33,8 +33,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from random import Random
 
-from gpudoctor.cluster.job.pairing.culprits import judge
-from gpudoctor.cluster.job.pairing.pairs import Pair
+from gpudoctor.cluster.job.culprits import judge
+from gpudoctor.cluster.job.pairs import Pair
 
 ROUNDS = 4
 """No more are ever needed."""

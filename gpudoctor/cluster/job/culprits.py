@@ -1,6 +1,6 @@
 """Who is to blame, by what pairs of hosts measured.
 
-Pairs in which somebody bad takes part are bad, so one bad pair says only that it is one of two. `limits` tells from the
+Pairs in which somebody bad takes part are bad, so one bad pair says only that it is one of two. `pairs` tells from the
 hosts themselves what is usual and what is bad, and sorts the figures by the ends that they speak of, what a host sends
 and what it receives. Here the guilty are told from those who merely met them, hosts from paths and from whole switches,
 and become suspects, each measure for itself: a host may lose packets and for that reason be slow.
@@ -14,18 +14,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpudoctor.cluster.job.pairing.limits import (
+from gpudoctor.cluster.job.pairs import (
     CONFIRMED,
     End,
     Ends,
     Figure,
+    Kind,
     Limits,
+    Measure,
+    Pair,
     Path,
+    Suspect,
+    Way,
     figures_of,
     limits_of,
     opposite,
+    sentence,
 )
-from gpudoctor.cluster.job.pairing.pairs import Kind, Measure, Pair, Suspect, Way, sentence
 
 MEASURES: tuple[Measure, ...] = ("reach", "mtu", "loss", "latency", "bandwidth")
 """What explains more comes first: who loses packets is slow, too."""
