@@ -278,12 +278,12 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _of_shown_adapters(rows: Sequence[Row], complete: bool) -> Iterator[tuple[str, Fact]]:
     """`adapter_facts`; that there is none of NVIDIA's only where the listing shows every adapter."""
-    for name, fact in adapter_facts(rows):
-        count = known(fact) if name == "pci.nvidia_count" and not complete else None
+    for name, entry in adapter_facts(rows):
+        count = known(entry) if name == "pci.nvidia_count" and not complete else None
         if count and not count.value:
             yield name, Unread(f"not all of lspci's lines are shown ({count.source})", reason=Reason.NOT_STATED)
         else:
-            yield name, fact
+            yield name, entry
 
 
 def _command_above(paste: Paste, index: int) -> str:
