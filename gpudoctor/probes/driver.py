@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
 from gpudoctor.probes import _machine_kind
-from gpudoctor.probes._daemons import persistenced
 from gpudoctor.probes._driver_files import (
     dkms_builds,
     driver_libraries,
@@ -20,6 +19,7 @@ from gpudoctor.probes._driver_files import (
     module_of,
     module_version,
     other_kernels,
+    persistenced,
 )
 from gpudoctor.probes._pci_bus import BUS, unread_if_asleep
 from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, text, usable

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, known, texts_of, value_of
-from gpudoctor.probes._daemons import Daemon, last_run, logged_errors, logged_version
+from gpudoctor.probes._driver_files import Daemon, last_run, logged_errors, logged_version
 from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import names, path_exists, refusal, text
 from gpudoctor.target import Target

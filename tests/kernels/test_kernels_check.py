@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpudoctor.kernels.child.eager import _products
+from gpudoctor.kernels.child.eager import matmul
 from gpudoctor.kernels.child.eager._check import MANTISSA, ULPS, Judged, mantissa_bits, recurrence
 
 SIGNIFICAND = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "int8": 7, "int32": 31}
@@ -54,9 +54,9 @@ def test_every_bit_that_is_stated_is_seen_whatever_the_value_and_the_next_is_not
     assert missed(MANTISSA[dtype], ulps, range(seen + 2, seen + 3)) > 0
 
 
-@pytest.mark.parametrize("name", _products.FORMS)
+@pytest.mark.parametrize("name", matmul.FORMS)
 def test_no_sum_of_a_product_outgrows_its_accumulator_and_no_value_its_type(name: str) -> None:
-    form = _products.FORMS[name]
+    form = matmul.FORMS[name]
     noise = (form.inner - form.thin) * (2**form.total - 1)
     thin = (form.thin - 1) * (2**form.thin_bits - 1) ** 2
     assert noise + max(thin, 0) < 2 ** (ACCUMULATOR[name] - (ACCUMULATOR[name] == 14))

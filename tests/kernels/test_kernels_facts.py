@@ -9,7 +9,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.measurement import Device, Kernel, Meanwhile, Measurements, Run, Step
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
 from gpudoctor.diagnosis.catalog import catalog
-from gpudoctor.kernels import facts, recall, specs
+from gpudoctor.kernels import facts, ladder, specs
 from tests.measured import node, too_old
 
 MATMUL = next(one.kernel for one in specs.all_kernels() if one.spec.id == "matmul.fp32")
@@ -82,7 +82,7 @@ def test_every_column_is_declared() -> None:
 
 def through_a_file(found: Measurements) -> Measurements:
     snapshot = from_json(measured(NOTHING, found).to_json())
-    recalled = recall.measurements(replace(snapshot, target=NOTHING.target))
+    recalled = ladder.measurements(replace(snapshot, target=NOTHING.target))
     assert recalled
     return recalled
 
@@ -103,8 +103,8 @@ def test_a_snapshot_gives_the_measurements_back() -> None:
 
 
 def test_nothing_measured_is_nothing() -> None:
-    assert recall.measurements(NOTHING) is None
-    assert recall.measurements(replace(NOTHING, groups={"measured": Unread("asked at level deep")})) is None
+    assert ladder.measurements(NOTHING) is None
+    assert ladder.measurements(replace(NOTHING, groups={"measured": Unread("asked at level deep")})) is None
 
 
 def test_measurements_of_other_versions_are_read() -> None:

@@ -15,7 +15,7 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.fleet import Fleet, Host, Pairwise
 from gpudoctor.core.measurement import Measurements, Run
-from gpudoctor.kernels import recall, specs
+from gpudoctor.kernels import ladder, specs
 from gpudoctor.views import document, html, plots
 from tests import measured
 from tests.conftest import Program
@@ -162,7 +162,7 @@ def test_what_the_tables_expect_is_recalled_with_what_was_measured() -> None:
     snapshot = bench.measured(whole.snapshot, measured.node())
     rows = listed(snapshot.rows("measured"))
     told = {"expected": Known(722.0, "tables"), "limit": Known(989.0, "tables")}
-    found = recall.measurements(replace(snapshot, groups={"measured": tuple({**row, **told} for row in rows[:8])}))
+    found = ladder.measurements(replace(snapshot, groups={"measured": tuple({**row, **told} for row in rows[:8])}))
     bf16 = figures(whole, found)["bf16 matmul 8192³ or less"]
     assert "GPU 5: 403 TFLOP/s, 56% of 722, slow" in said(bf16)
     assert "989" in [one.text for one in bf16.iter("text")]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gpudoctor.app.arguments import changing, diagnosing, supplies
+from gpudoctor.app.arguments import changing, diagnosing
 from gpudoctor.app.arguments.options import Parser, parser_of
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import meant
@@ -97,13 +97,13 @@ _ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
     (("job",), diagnosing.add_job),
     (("fleet",), diagnosing.add_fleet),
     (("setup",), changing.add_setup),
-    (("expect",), supplies.add_expect_command),
+    (("expect",), changing.add_expect_command),
     (("demo",), diagnosing.add_demo),
-    (("recipe",), supplies.add_recipes),
-    (("rules",), supplies.add_rulebook),
-    (("schema",), supplies.add_schema),
-    (("pyz", "completion"), supplies.add_installing),
-    (("mcp",), supplies.add_mcp),
+    (("recipe",), changing.add_recipes),
+    (("rules",), changing.add_rulebook),
+    (("schema",), changing.add_schema),
+    (("pyz", "completion"), changing.add_installing),
+    (("mcp",), changing.add_mcp),
 )
 """By which function which commands are added, in the order of the help."""
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.app.hiding.ledger import Ledger
 from gpudoctor.app.hiding.numbers import Addresses, Numbers
-from gpudoctor.app.hiding.places import ACCOUNTS
+from gpudoctor.app.hiding.places import ACCOUNTS, Ledger
 from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.document import without_empty
@@ -22,7 +21,7 @@ from gpudoctor.core.fact import listed, text_of
 from gpudoctor.core.measurement import field_values
 from gpudoctor.core.secrets import variable_shown, without_secrets
 from gpudoctor.core.snapshot import Progress, Snapshot
-from gpudoctor.kernels.recall import measurements
+from gpudoctor.kernels.ladder import measurements
 from gpudoctor.probes._packages import LOG_PATHS, screened_log
 from gpudoctor.target import Answer
 from gpudoctor.target.protocol import answers

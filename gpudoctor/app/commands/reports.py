@@ -57,7 +57,7 @@ def rendered(
 
 def html_of(diagnosis: Diagnosis, cell: bool = False) -> str:
     """The diagnosis as an HTML page, or as what a notebook shows under a cell, with what kernels measured."""
-    from gpudoctor.kernels.recall import measurements
+    from gpudoctor.kernels.ladder import measurements
     from gpudoctor.views import html
 
     return (html.cell if cell else html.render)(diagnosis, measurements(diagnosis.snapshot))

@@ -5,7 +5,7 @@ diagnosis, a snapshot, a fleet, measurements, a plan, a difference, a stack), be
 may show has passed `core.texts.map_texts`, which leaves out no text of it. What passes through the same `Sharing` has
 the same words for the same things.
 
-What is hidden stands in `ledger.NAMES`. What stays: versions, product names, PCI addresses, libraries and packages,
+What is hidden stands in `places.NAMES`. What stays: versions, product names, PCI addresses, libraries and packages,
 folders below a home, accounts of every system (root, ubuntu, runner), the addresses that every machine has, and the
 sites that all the world uses.
 
@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from gpudoctor.app.hiding.ledger import Ledger
 from gpudoctor.app.hiding.names import Files, Names, hosts_in_lists, is_word, learnable
 from gpudoctor.app.hiding.numbers import Addresses, Numbers
-from gpudoctor.app.hiding.places import Span, spans
+from gpudoctor.app.hiding.places import Ledger, Span, spans
 from gpudoctor.core.secrets import HIDDEN, visible_ascii, without_long, without_secrets
 from gpudoctor.core.texts import map_texts, texts
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from gpudoctor.app.hiding.ledger import Ledger, is_replacement
-from gpudoctor.app.hiding.places import ACCOUNTS, SUFFIXES, is_file, is_public_host, vocabulary
+from gpudoctor.app.hiding.places import ACCOUNTS, SUFFIXES, Ledger, is_file, is_public_host, is_replacement, vocabulary
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Snapshot
 

@@ -25,7 +25,7 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.beside.witness import close_all_but
+    from gpudoctor.target.beside.command import close_all_but
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
