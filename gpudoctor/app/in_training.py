@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpudoctor.app import pipeline
-from gpudoctor.cluster.job.options import JobOptions
+from gpudoctor.cluster.job import JobOptions
 from gpudoctor.cluster.job.run import Checked, run
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.views import account, text

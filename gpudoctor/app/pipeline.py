@@ -25,7 +25,7 @@ from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
 
 if TYPE_CHECKING:
-    from gpudoctor.cluster.job.options import JobOptions
+    from gpudoctor.cluster.job import JobOptions
     from gpudoctor.core.diagnosis import Finding
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.diagnosis.expect import Profile

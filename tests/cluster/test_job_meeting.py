@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.job import member, stages
+from gpudoctor.cluster.job import LIMITS, JobOptions, Limits, member, stages
 from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.meeting import Meeting, greeting
 from gpudoctor.cluster.job.member import Member, NotMetError
-from gpudoctor.cluster.job.options import LIMITS, JobOptions, Limits
 from gpudoctor.cluster.job.run import Hub, room_for
 from gpudoctor.cluster.job.stages import to_each_other
 from gpudoctor.cluster.job.wire import Door, Line

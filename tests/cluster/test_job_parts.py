@@ -9,9 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from gpudoctor.cluster.job import local
+from gpudoctor.cluster.job import LIMITS, JobOptions, local
 from gpudoctor.cluster.job.diagnosis import barriers
-from gpudoctor.cluster.job.options import LIMITS, JobOptions
 from gpudoctor.cluster.job.results import LinkSeen
 from gpudoctor.cluster.job.run import room_for
 from gpudoctor.cluster.job.stages import furthest_clock

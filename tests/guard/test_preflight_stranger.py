@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.job import member
+from gpudoctor.cluster.job import LIMITS, JobOptions, Limits, member
 from gpudoctor.cluster.job.launcher import Place, place_from_environment
 from gpudoctor.cluster.job.meeting import Meeting, authenticate_to_hub, connections, greeting
 from gpudoctor.cluster.job.member import NotMetError
-from gpudoctor.cluster.job.options import LIMITS, JobOptions, Limits
 from gpudoctor.cluster.job.run import Hub, room_for
 from gpudoctor.cluster.job.wire import Door, GoneError, Line, addresses
 from gpudoctor.cluster.links.lines import nonce, tag

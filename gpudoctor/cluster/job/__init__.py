@@ -8,3 +8,73 @@ Every rank is a `member` that comes to the `meeting`, which rank 0 holds: on the
 is tested as well. The meeting asks machines to connect to each other and to measure in `rounds` of disjoint pairs, and
 names who is to blame by `culprits`. It never waits without end: each stage has its seconds, and the whole has a budget.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+ROUNDS = 4
+"""Rounds of pairs that measure each other: no more are ever needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Maximum seconds of each stage."""
+
+    come: float = 12.0
+    connect: float = 6.0
+    flow: float = 5.0
+    check: float = 10.0
+    waking: float = 35.0
+    """What sleeping GPUs may need beyond `check`; a short budget gives this up first."""
+    collective: float = 0.0
+    """0: nobody imports torch."""
+
+    @property
+    def whole(self) -> float:
+        """Maximum seconds of all stages, with time for messages."""
+        measuring = ROUNDS * (self.flow + 1)
+        return self.come + self.connect + measuring + self.check + self.waking + self.collective + 5
+
+
+LIMITS: Mapping[str, Limits] = {
+    "quick": Limits(),
+    "standard": Limits(come=20, check=40, waking=110, collective=30),
+    "deep": Limits(come=30, check=180, waking=120, collective=150),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Options of the job's check. `network`: only the network counts, not the machines' own checks."""
+
+    level: str = "quick"
+    python: str | None = None
+    rules: Sequence[Path] = ()
+    budget: float | None = None
+    network: bool = False
+    expect: str | None = None
+    """What each machine must be: a profile's file or name, which each machine reads for itself."""
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of the level, fitted to the budget: spare time goes to waiting for ranks.
+        If time is short, first waking of GPUs is reduced, then every stage in proportion.
+        """
+        limits = LIMITS[self.level]
+        if self.budget is None:
+            return limits
+        if self.budget >= limits.whole:
+            return replace(limits, come=limits.come + self.budget - limits.whole)
+        awake = replace(limits, waking=0.0)
+        if self.budget >= awake.whole:
+            return replace(limits, waking=self.budget - awake.whole)
+        share = self.budget / awake.whole
+        return Limits(*(share * seconds for seconds in astuple(awake)))
+
+    @property
+    def seconds(self) -> float:
+        """Maximum seconds of the whole check."""
+        return self.budget or LIMITS[self.level].whole

@@ -17,11 +17,11 @@ from typing import Any
 
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.job import JobOptions
 from gpudoctor.cluster.job.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.meeting import Guest, Meeting
 from gpudoctor.cluster.job.member import Member, NotMetError, Task
-from gpudoctor.cluster.job.options import JobOptions
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.job.wire import Message
 from gpudoctor.cluster.links.flow import Flow, measure

@@ -33,11 +33,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from random import Random
 
+from gpudoctor.cluster.job import ROUNDS
 from gpudoctor.cluster.job.culprits import judge
 from gpudoctor.cluster.job.pairs import Pair
 
-ROUNDS = 4
-"""No more are ever needed."""
 FEW = 8
 """Up to so many hosts meet as in a tournament."""
 FEW_ROUNDS = 3

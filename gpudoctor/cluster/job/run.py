@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpudoctor.cluster.job import launcher, local, member
+from gpudoctor.cluster.job import JobOptions, launcher, local, member
 from gpudoctor.cluster.job.diagnosis import diagnose_job
 from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.meeting import Guest, Meeting, connections
-from gpudoctor.cluster.job.options import JobOptions
 from gpudoctor.cluster.job.results import UNKNOWN, MeetingResults, exit_code, verdict_word
 from gpudoctor.cluster.job.stages import Stages
 from gpudoctor.cluster.job.wire import Door, Message, addresses, port_holder

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.cluster.job import local, rounds
+from gpudoctor.cluster.job import ROUNDS, Limits, local, rounds
 from gpudoctor.cluster.job.culprits import suspects
 from gpudoctor.cluster.job.meeting import SILENT, TERMINATED, Guest, Meeting
-from gpudoctor.cluster.job.options import Limits
 from gpudoctor.cluster.job.pairs import CONFIRMED, CONNECTED, Direction, Pair
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.job.wire import Message
@@ -258,7 +257,7 @@ class Measuring:
 
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
         """Run rounds until nothing is in doubt or `ROUNDS` are done; results are added to `pairs`."""
-        for number in range(1, rounds.ROUNDS + 1):
+        for number in range(1, ROUNDS + 1):
             two = rounds.pairs_of_round(number, list(self._guests), self.pairs, switches)
             if not two:
                 break
