@@ -17,7 +17,7 @@ def main() -> int:
     gc.set_threshold(_GARBAGE, 20, 20)
     try:
         from gpudoctor.app.cli import run
-        from gpudoctor.core.streams import finish_process
+        from gpudoctor.core.system import finish_process
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # so early that nothing was begun; 128 + SIGINT

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from gpudoctor.app.arguments import COMMANDS, no_command, parse
 from gpudoctor.app.output import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
-from gpudoctor.core import files, language, streams, system
+from gpudoctor.core import files, language, system
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.language import choose_language
 from gpudoctor.core.secrets import without_secrets
@@ -26,7 +26,7 @@ _UNMAPPED = "failed to map segment from shared object"
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
-    streams.prepare_streams()
+    system.prepare_streams()
     _use_safe_paths()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout = None  # the reader has gone: nothing is left to say
         return UNHEARD
     except Exception as error:
-        if isinstance(error, OSError) and streams.is_disk_full(error):
+        if isinstance(error, OSError) and system.is_disk_full(error):
             sys.stdout = None
             reason = f"{error.strerror}; make room, or write it elsewhere"
             print(f"gpudoctor: the answer could not be written whole: {reason}", file=sys.stderr)
@@ -112,9 +112,9 @@ def _action_of(
 ) -> Callable[[argparse.Namespace], int]:
     """The function that runs the command: the command's own, or one that opens the interface here or in a browser."""
     asked = bool(getattr(options, "serve", None))
-    served = asked and not streams.in_a_browser()  # there this is the process that a page runs
+    served = asked and not system.in_a_browser()  # there this is the process that a page runs
     opened = (bare or asked) and options.act == "check" and not (options.format or options.out)
-    if served or (opened and streams.on_a_terminal()):
+    if served or (opened and system.on_a_terminal()):
         from gpudoctor.app.commands import screens
 
         if served:

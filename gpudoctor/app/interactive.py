@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpudoctor.app import output, pipeline
-from gpudoctor.core import streams, system
+from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.sample import Sample
@@ -273,7 +273,7 @@ class _DiagnosisSource:
 
     def measured(self) -> Measurements | None:
         """The kernels' measurements in the latest diagnosis; None before the first, or if it has none."""
-        from gpudoctor.kernels.recall import measurements
+        from gpudoctor.kernels.ladder import measurements
 
         return measurements(self._latest.snapshot) if self._latest else None
 
@@ -355,7 +355,7 @@ CHANGES = "GPUDOCTOR_SERVE_CHANGES"
 
 def demand_changes() -> None:
     """Raise `UsageError` in a browser, unless it is served with ``--allow-changes``."""
-    if streams.in_a_browser() and os.environ.get(CHANGES) != "yes":
+    if system.in_a_browser() and os.environ.get(CHANGES) != "yes":
         raise UsageError(
             "changes are off in a browser: start it with gpudoctor --serve --allow-changes, or do it in a terminal"
         )

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that only this user and root can change.
+"""Files that are whole or not there, and that only this user and root can change; and where ours are kept.
 
 What others can change is neither run nor believed. As sshd does with StrictModes: the file, its folder and every folder
 above it belong to this user or to root, and nobody else can write to them. A sticky folder such as /tmp is fine above
@@ -15,9 +15,12 @@ import os
 import shlex
 import stat
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+
+import platformdirs
 
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
@@ -256,3 +259,58 @@ def put(place: Path, data: bytes, mode: int = 0) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
+
+
+# ---- Folders in which gpudoctor keeps what outlasts a run ----
+
+STATE = "GPUDOCTOR_STATE"
+"""The variable that names another folder."""
+HISTORY = "history"
+"""Where, in either folder, the history of checks lies."""
+
+
+def configured_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder that ``GPUDOCTOR_STATE`` names, absolute; None where it is not set."""
+    return Path(named).absolute() if (named := environ.get(STATE)) else None
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder for state, as configured or the default; raises `UsageError` where others can write to it."""
+    named = configured_folder(environ)
+    if named and (found := doubt(named)):
+        raise UsageError(f"{STATE}: {found}, who could plant records there: {found.cure}, or name another folder")
+    return named or default_folder()
+
+
+def default_folder() -> Path:
+    """``gpudoctor`` in the user's state folder; root has its own.
+
+    ``sudo`` may leave HOME and XDG_STATE_HOME as they were: root must not write into a user's home.
+    """
+    if system.is_root():
+        return _root_folder(".local/state/gpudoctor", "/var/lib/gpudoctor")
+    return platformdirs.user_state_path("gpudoctor")
+
+
+def cache_folder() -> Path:
+    """The folder for compiled copies of a checkout's pages; root never uses another user's home."""
+    return _trusted_folder(platformdirs.user_cache_path("gpudoctor"), ".cache/gpudoctor", "/var/cache/gpudoctor")
+
+
+def config_folder() -> Path:
+    """The folder for settings of the interface; root never uses another user's home."""
+    return _trusted_folder(platformdirs.user_config_path("gpudoctor"), ".config/gpudoctor", "/etc/gpudoctor")
+
+
+def _trusted_folder(default_folder: Path, place: str, otherwise: str) -> Path:
+    """The user's folder, or for root a folder of its own where the user's is not trusted."""
+    foreign = system.is_root() and default_folder.is_absolute() and doubt(default_folder)
+    return _root_folder(place, otherwise) if foreign else default_folder
+
+
+def _root_folder(place: str, otherwise: str) -> Path:
+    """That folder in root's home, by the password database, else `otherwise`."""
+    try:
+        return Path(system.account(0).home, place)
+    except KeyError:  # a machine without a list of users
+        return Path(otherwise)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.core import files, shipped, state
+from gpudoctor.core import files, shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError
@@ -57,7 +57,7 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
         return json.loads(copy)
     source = home().joinpath(name).parent
     kind = name.rpartition("/")[2]
-    cache = state.cache() / "pages" / f"{kind}-{_digest(source)}.json"
+    cache = files.cache_folder() / "pages" / f"{kind}-{_digest(source)}.json"
     kept = _read_cache(cache)
     if kept is None:
         kept = build(source)

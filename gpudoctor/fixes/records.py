@@ -25,8 +25,8 @@ from typing import Any
 from gpudoctor.core import files, system
 from gpudoctor.core import run as runs
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
+from gpudoctor.core.files import HISTORY
 from gpudoctor.core.run import Run
-from gpudoctor.core.state import HISTORY
 from gpudoctor.fixes.keeping import tree
 from gpudoctor.fixes.keeping.environment import Environment
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.core import state, system
+from gpudoctor.core import files, system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep
@@ -35,8 +35,8 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Folder of run records: ``GPUDOCTOR_STATE``, else ``gpudoctor/runs`` in the user's state folder.
     Raises `UsageError` if others can write to it.
     """
-    folder = state.state_folder(environ)
-    return folder if state.configured_folder(environ) else folder / "runs"
+    folder = files.state_folder(environ)
+    return folder if files.configured_folder(environ) else folder / "runs"
 
 
 # ---- Who may run which step ----

@@ -26,13 +26,13 @@ from gpudoctor.core import system
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
+from gpudoctor.core.pattern import PER_MB, READING, Budget, TooCostlyError, within_part
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
-from gpudoctor.core.text_budget import PER_MB, READING, Budget, TooCostlyError, within_part
 from gpudoctor.readers import notes, tools
 from gpudoctor.readers._merge import better_fact, merge_entry, merged_rows
 from gpudoctor.readers._paste import Paste, clean, worth_reading
-from gpudoctor.readers._select import MOST_OF_A_LINE
+from gpudoctor.readers._pattern import MOST_OF_A_LINE
 from gpudoctor.readers.files import manifest
 
 __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_report", "read_text", "together"]

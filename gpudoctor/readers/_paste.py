@@ -11,8 +11,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from gpudoctor.core.secrets import without_secret_lines
-from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._select import select
+from gpudoctor.readers._pattern import Pattern, select
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(
@@ -73,7 +72,7 @@ class Paste:
     """A pasted text as cleaned lines, with a record of which lines a reader understood (placed).
 
     `lines` have no control characters, code fences, quote marks or secrets; documentation is emptied. Of a large log
-    only the lines worth reading are kept (see `_select`); `numbers` are their line numbers in the original, `total` its
+    only the lines worth reading are kept (see `select`); `numbers` are their line numbers in the original, `total` its
     non-blank lines, `whole` whether all were kept. `used`, `listed` and `data` are indexes of lines: placed, of a
     listing, without messages.
     """

@@ -14,12 +14,12 @@ from tests.needs import REPOSITORY
 _PROGRAM = (sys.executable, "-m", "gpudoctor")
 _BEHIND = """
 import atexit, socket, sys, threading
-from gpudoctor.core import streams
+from gpudoctor.core import system
 atexit.register(print, "children ended")
 here, there = socket.socketpair()
 threading.Thread(target=here.recv, args=(1,), daemon=True).start()
 print("said")
-sys.exit(streams.finish_process(7))
+sys.exit(system.finish_process(7))
 """
 
 

@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpudoctor.core.text_budget import time_limit
+from gpudoctor.core.pattern import time_limit
 from tests.fuzz.examine import Examined, examine
 from tests.fuzz.mutate import case
 

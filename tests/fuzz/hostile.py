@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from gpudoctor import readers
 from gpudoctor.core.fact import Known
+from gpudoctor.core.pattern import TooCostlyError
 from gpudoctor.core.rule import Sign
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.core.text_budget import TooCostlyError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook.compiled import word_index

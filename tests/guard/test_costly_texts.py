@@ -15,10 +15,10 @@ import pytest
 
 from gpudoctor import readers
 from gpudoctor.app.pipeline import diagnose
-from gpudoctor.core import text_budget
+from gpudoctor.core import pattern
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.text_budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
+from gpudoctor.core.pattern import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
 from gpudoctor.diagnosis.judge import signs
 from gpudoctor.diagnosis.rulebook.check import has_nested_repeat
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
@@ -59,7 +59,7 @@ def test_generated_texts_end_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "refused"),
+    ("written", "refused"),
     [
         (r"(a+)*b", True),
         (r"(?:\w+\s*)+:", True),
@@ -78,8 +78,8 @@ def test_generated_texts_end_in_time() -> None:
         (r"NCCL [^\n]*error", False),
     ],
 )
-def test_repetitions_within_repetitions_are_refused_on_a_page(pattern: str, refused: bool) -> None:
-    assert has_nested_repeat(pattern) is refused
+def test_repetitions_within_repetitions_are_refused_on_a_page(written: str, refused: bool) -> None:
+    assert has_nested_repeat(written) is refused
 
 
 def test_a_page_with_one_is_refused_with_its_line(gpudoctor: Program, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
 
 
 def test_a_processor_that_became_slower_has_more_time_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_budget, "measured_slowness", lambda: 3 * slowness())
+    monkeypatch.setattr(pattern, "measured_slowness", lambda: 3 * slowness())
     now, tries = 0.0, []
 
     def work() -> str:
@@ -158,7 +158,7 @@ def test_a_processor_that_became_slower_has_more_time_the_second_time(monkeypatc
         return "done"
 
     whole = Budget(10, clock=lambda: now)
-    assert text_budget.within_part(whole, 1, work) == "done"
+    assert pattern.within_part(whole, 1, work) == "done"
     assert len(tries) == 2
 
 

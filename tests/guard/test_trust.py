@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app.commands import rules
-from gpudoctor.core import files, shipped, state
+from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import expect, pages, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
@@ -204,11 +204,11 @@ def test_root_leaves_the_cache_of_another_user_s_home_alone(tmp_path: Path, monk
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(home))
     own = Path("~root").expanduser()
-    assert state.cache() == own / ".cache/gpudoctor"
-    assert state.config() == own / ".config/gpudoctor"
-    assert state.default_folder() == own / ".local/state/gpudoctor"
+    assert files.cache_folder() == own / ".cache/gpudoctor"
+    assert files.config_folder() == own / ".config/gpudoctor"
+    assert files.default_folder() == own / ".local/state/gpudoctor"
     give(home, 0)
-    assert state.cache() == home / ".cache/gpudoctor"
+    assert files.cache_folder() == home / ".cache/gpudoctor"
 
 
 # ------------------------------------------------------------------------------------------------ history, journals

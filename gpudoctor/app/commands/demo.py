@@ -8,7 +8,7 @@ from gpudoctor.app import demos, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.commands.screens import demand_interface
 from gpudoctor.app.output import SOUND, exit_code
-from gpudoctor.core import streams
+from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def demo(options: argparse.Namespace) -> int:
     if options.name:
         demos.named(options.name)
     asks = options.format or options.out or options.expect or options.rules or options.share or options.strict
-    if asks or not streams.on_a_terminal():
+    if asks or not system.on_a_terminal():
         if not options.name:
             names = ", ".join(demo.name for demo in demos.every())
             raise UsageError(f"the list of demos needs a terminal; with a name the report is printed: {names}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.app import interactive, pipeline
 from gpudoctor.app.output import SOUND, UNKNOWN, exit_code
-from gpudoctor.core import shipped, streams
+from gpudoctor.core import shipped, system
 from gpudoctor.core.errors import ExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def open_files(options: argparse.Namespace, machine: Snapshot | None, profile: P
 
 def run_interface(work: Work, options: argparse.Namespace) -> int:
     """Run the interface until it is left; the exit code of the last diagnosis. UsageError without a terminal."""
-    if not streams.on_a_terminal():
+    if not system.on_a_terminal():
         raise UsageError("the interface needs a terminal; without one, --format text gives the report")
     diagnosis = interactive.run(interactive.shared(work) if options.share else work)
     return exit_code(diagnosis, options.strict) if diagnosis else UNKNOWN

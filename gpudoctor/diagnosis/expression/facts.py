@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.pattern import check_current
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.text_budget import check_current
 from gpudoctor.core.values import NOTHING, CannotJudge
 
 WIDTH = 4096

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gpudoctor.core import files, state, system
+from gpudoctor.core import files, system
 from gpudoctor.core import snapshot as snapshots
 from gpudoctor.core.diagnosis import Diagnosis, Kept
 from gpudoctor.core.document import parse_json
@@ -321,7 +321,7 @@ def of_this_machine(environ: Mapping[str, str] = os.environ) -> Shelf | None:
     if environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     host = re.sub(r"[^\w-]", "_", system.node_name())[:64] or "_"
-    folder = (state.configured_folder(environ) or state.default_folder()) / state.HISTORY / host
+    folder = (files.configured_folder(environ) or files.default_folder()) / files.HISTORY / host
     if found := files.doubt(folder):
         files.warn_once(f"no history is read or kept: {found}, and could plant runs there: {found.cure}")
         return None

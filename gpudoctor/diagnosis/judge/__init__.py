@@ -8,9 +8,9 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unjudged, is_fact_name, verdict_of
 from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.pattern import TooCostlyError, within
 from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.text_budget import TooCostlyError, within
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, selected
 from gpudoctor.diagnosis.judge import subjects

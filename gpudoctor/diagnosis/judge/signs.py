@@ -19,10 +19,9 @@ from gpudoctor.core.diagnosis import Evidence, Unjudged
 from gpudoctor.core.fact import Reason, Unread, known, listed, text_of
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.log_lines import denied
-from gpudoctor.core.pattern import pattern
+from gpudoctor.core.pattern import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, pattern, within_part
 from gpudoctor.core.rule import Part, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.text_budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within_part
 from gpudoctor.diagnosis.rulebook.compiled import WordIndex
 
 SILENCE = "none of its messages is in the text that was read"

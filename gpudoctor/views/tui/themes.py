@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gpudoctor.core import state
+from gpudoctor.core import files
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
@@ -178,7 +178,7 @@ class ChoicesError(Exception):
 
 def choices_path() -> Path:
     """Path of the file of choices; raises `ChoicesError` if the user has no home folder."""
-    folder = state.config()
+    folder = files.config_folder()
     if not folder.is_absolute():
         raise ChoicesError("no home folder")
     return folder / "tui.json"

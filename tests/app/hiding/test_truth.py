@@ -10,7 +10,7 @@ import pytest
 
 from gpudoctor.app import pipeline, reading
 from gpudoctor.app.hiding import Sharing
-from gpudoctor.core import text_budget
+from gpudoctor.core import pattern
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Known
@@ -47,7 +47,7 @@ def _snapshots() -> Iterator[Snapshot]:
 @pytest.mark.full
 def test_a_shared_snapshot_is_judged_as_the_snapshot_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the search may cost: a machine that is paused for longer than a text may take must not fail it."""
-    monkeypatch.setattr(text_budget, "_ThreadClock", lambda: lambda: 0.0)
+    monkeypatch.setattr(pattern, "_ThreadClock", lambda: lambda: 0.0)
     for snapshot in _snapshots():
         saved = document.facts(snapshot, __version__)
         told = document.facts(Sharing(this_machine=False)(snapshot), __version__)
