@@ -8,9 +8,9 @@ from gpudoctor.core.fact import Known
 from gpudoctor.diagnosis.knowledge.manifests import Image, parse_image
 from gpudoctor.diagnosis.knowledge.manifests.pip_takes import EVERY, PYPI, UNKNOWN, WITHOUT_TORCH, builds_in
 from gpudoctor.readers import read_text
-from gpudoctor.readers.files import _requirements, _services, dockerfile, pyproject
+from gpudoctor.readers.files import _manifest, _requirements, dockerfile, pyproject
+from gpudoctor.readers.files._manifest import substituted
 from gpudoctor.readers.files._requirements import parse_requirement
-from gpudoctor.readers.files._services import substituted
 from gpudoctor.readers.files.dockerfile import instructions
 from tests.readers.manifests import RTX_4090, RTX_5090, errors, judged, value
 from tests.readers.reading import rows
@@ -205,7 +205,7 @@ def test_variables_are_filled_as_docker_fills_them(text: str, is_: str) -> None:
     [("16gb", 16384), ("2Gi", 2048), ("64m", 64), ("67108864", 64), ("1.5g", 1536), ("much", None), ("", None)],
 )
 def test_sizes(text: str, size: int | None) -> None:
-    assert _services.size_mib(text) == size
+    assert _manifest.size_mib(text) == size
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,15 @@ from collections.abc import Iterator, Mapping
 
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._software import is_gpu_variable, variable_facts
-from gpudoctor.readers.files._manifest import Manifest, Node, documents
-from gpudoctor.readers.files._services import Service, first_gpu_service, size_mib, substituted
+from gpudoctor.readers.files._manifest import (
+    Manifest,
+    Node,
+    Service,
+    documents,
+    first_gpu_service,
+    size_mib,
+    substituted,
+)
 
 KIND = "compose"
 _DOCKERS_SHM = 64

@@ -14,13 +14,12 @@ from itertools import pairwise
 
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._software import is_gpu_variable, variable_facts
-from gpudoctor.readers.files import _requirements, _services
-from gpudoctor.readers.files._manifest import Manifest
+from gpudoctor.readers.files import _manifest, _requirements
+from gpudoctor.readers.files._manifest import Manifest, Service, substituted
 from gpudoctor.readers.files._requirements import RequestedPackage
-from gpudoctor.readers.files._services import Service, substituted
 
 KIND = "dockerfile"
-FACTS = _services.FACTS
+FACTS = _manifest.FACTS
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*", re.IGNORECASE)
 _FIRST = re.compile(r"\A\s*(?:#[^\n]*\n\s*)*(?:FROM|ARG)\s+\S", re.IGNORECASE)
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?:[^\s\\]|\\.)*)")

@@ -1,4 +1,8 @@
-"""GPUs that schedulers count: ``kubectl describe node`` and a pod's events; ``scontrol show node``, slurmctld's log."""
+"""GPUs that schedulers count and programs ask for: Kubernetes, Slurm; Lightning, vLLM, verl, Ray.
+
+``kubectl describe node`` and a pod's events, ``scontrol show node`` and the logs of slurmctld and slurmd, refusals of
+programs that find too few GPUs, and Ray's status.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,10 @@ FACTS = (
     column("slurm_node.state", "text", "its state: IDLE+DRAIN+INVALID_REG"),
     column("slurm_node.reported", "int", "GPUs that its slurmd has reported; absent where no line compares counts"),
     column("slurm_node.configured", "int", "GPUs that slurm.conf promises, or that were reported before"),
+    fact("request.program", "text", "program that asks for GPUs and refuses to start: Lightning, vLLM, verl, Ray"),
+    fact("request.gpus_asked", "int", "GPUs that it asks for"),
+    fact("request.gpus_there", "int", "GPUs that it finds"),
+    fact("request.numbers_missing", "list", "numbers of GPUs that it asks for and does not find"),
 )
 
 _NAME = Pattern(r"Name:\s+(?P<name>\S{1,253})\s*$")
@@ -39,7 +47,8 @@ _POD = Pattern(r"\bpod/(?P<pod>[a-z0-9.-]+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``kubernetes_node`` that count GPUs, what its scheduler says of a pod, and rows of ``slurm_node``."""
+    """Rows of ``kubernetes_node`` that count GPUs, what its scheduler says of a pod; ``slurm_node``; and a refusal."""
+    yield from _requests(paste)
     yield from _slurm_nodes(paste)
     if "nvidia.com/" in paste.lower:
         nodes = [row for row in _nodes(paste) if "capacity" in row and "allocatable" in row]
@@ -156,3 +165,83 @@ def _slurm_nodes(paste: Paste) -> Iterator[tuple[str, Rows]]:
 def _counts(reported: str, configured: str, source: str) -> dict[str, Fact]:
     """The columns of both counts."""
     return {"reported": Known(int(reported), source), "configured": Known(int(configured), source)}
+
+
+_REFUSALS = (
+    (
+        "vLLM",
+        "world_size (",
+        Pattern(
+            r"\b(?:local_)?world_size \((?P<asked>\d{1,5})\) (?:must be less than or equal to the number of visible"
+            r" devices|is less than than max local gpu count) \((?P<there>\d{1,5})\)"
+        ),
+    ),
+    (
+        "vLLM",
+        "world size (",
+        Pattern(
+            r"\bWorld size \((?P<asked>\d{1,5})\) is larger than the number of available GPUs \((?P<there>\d{1,5})\)"
+            r" in this node\b"
+        ),
+    ),
+    (
+        "verl",
+        "total available gpus ",
+        Pattern(
+            r"\bTotal available GPUs (?P<there>\d{1,5})(?:\.0)? is less than total desired GPUs (?P<asked>\d{1,5})\b"
+        ),
+    ),
+)
+_REQUESTED = Pattern(r"\bYou requested (?:gpu|GPUs): \[(?P<numbers>\d[\d, ]{0,60})\]")
+_ONLY_HAS = Pattern(r"\s*But your machine only has: \[(?P<numbers>[\d, ]{0,60})\]")
+_BUNDLE = Pattern(
+    r"\bNo available node types can fulfill resource request [^\n]{0,120}?'GPU': (?P<asked>\d{1,4})(?:\.0)?[,}]"
+)
+_USAGE = Pattern(r"\s*[\d.]{1,9}/(?P<there>\d{1,5})(?:\.0)? GPU\s*$")
+_PROCESSORS = Pattern(r"\s*[\d.]{1,9}/[\d.]{1,9} CPU\s*$")
+
+
+def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What the first such refusal asks for and finds; nothing of Ray without its status."""
+    for program, words, pattern in _REFUSALS:
+        for index, line in paste.having(words):
+            if match := pattern.search(line):
+                source = paste.use(index)
+                yield from _request_facts(program, int(match["asked"]), int(match["there"]), source)
+                return
+    for index, line in paste.having("you requested gpu"):
+        match = _REQUESTED.search(line)
+        below = " ".join(paste.bare[index : index + 2])
+        if match and (only := _ONLY_HAS.search(below[below.find("]") + 1 :])):
+            asked, there = (_numbers(found["numbers"]) for found in (match, only))
+            source = paste.use(index, min(index + 1, len(paste.lines) - 1))
+            yield from _request_facts("Lightning", len(asked), len(there), source)
+            yield "request.numbers_missing", Known(tuple(one for one in asked if one not in there), source)
+            return
+    yield from _ray(paste)
+
+
+def _ray(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What Ray's autoscaler finds no node for, beside the GPUs that its status lists; none where it lists CPUs only."""
+    there: int | None = None
+    for index, line in paste.having(" gpu", " cpu"):
+        if match := _USAGE.match(paste.bare[index]):
+            there = int(match["there"])
+        elif there is None and _PROCESSORS.match(line):
+            there = 0
+    for index, line in paste.having("no available node types can fulfill"):
+        if there is not None and (match := _BUNDLE.search(line)) and int(match["asked"]) > there:
+            yield from _request_facts("Ray", int(match["asked"]), there, paste.use(index))
+            return
+
+
+def _request_facts(program: str, asked: int, there: int, source: str) -> Iterator[tuple[str, Fact]]:
+    """The facts that every refusal gives."""
+    yield "request.program", Known(program, source)
+    yield "request.gpus_asked", Known(asked, source)
+    yield "request.gpus_there", Known(there, source)
+
+
+def _numbers(text: str) -> tuple[str, ...]:
+    """The numbers in a list."""
+    return tuple(number.strip() for number in text.split(",") if number.strip())

@@ -1,7 +1,8 @@
-"""nvbandwidth and p2pBandwidthLatencyTest: matrices of bandwidth between the host and GPUs, and between GPUs.
+"""Benchmarks: nccl-tests, gpu-burn, and the matrices of nvbandwidth and p2pBandwidthLatencyTest.
 
-A GPU or a pair is named where it alone is far below the others and those are alike. Machines whose GPUs are joined in
-pairs, or of which some are far from the processor, have two levels by design: there nothing is said.
+In a matrix of bandwidth a GPU or a pair is named where it alone is far below the others and those are alike. Machines
+whose GPUs are joined in pairs, or of which some are far from the processor, have two levels by design: there nothing is
+said. gpu-burn's GPUs are named where it has listed them before, and their rates compared where all are of one name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ EXACT = 8
 FACTS = (
     fact("p2p.direct_gbps", "float", "median rate of direct copies between GPUs, by p2pBandwidthLatencyTest", "GB/s"),
     fact("p2p.staged_gbps", "float", "median rate of the same copies through the host's memory", "GB/s"),
+    fact(
+        "nccl.wrong_values", "int", "wrong values that nccl-tests counted in one collective; absent where it has none"
+    ),
+    fact("nccl.wrong_in", "text", "the collective of nccl-tests that gave them, with its size"),
+    fact(
+        "nccl.bus_bandwidth",
+        "float",
+        "bus bandwidth that nccl-tests reached at its largest size, from 256 MiB on",
+        "GB/s",
+    ),
+    fact("nccl.bus_gpu", "text", "name of the GPUs of that test, where all of one machine were of this name"),
 )
 
 _RUNNING = Pattern(r"\s*Running (\w{4,80})\.\s*$")
@@ -53,6 +65,13 @@ class _Matrix:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``rate`` and ``live_gpu`` for GPUs that are slow or wrong, and the bandwidth of a collective."""
+    yield from _nccl_tests(paste)
+    yield from _gpu_burn(paste)
+    yield from _bandwidths(paste)
+
+
+def _bandwidths(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``rate`` for GPUs far below the others, and ``live.peers_wrong`` where nvbandwidth read other data."""
     if "(gb/s)" in paste.lower and ("(row)" in paste.lower or "p2p=enabled" in paste.lower):
         matrices = list(_matrices(paste))
@@ -167,3 +186,137 @@ def _wrong_copies(paste: Paste) -> Iterator[tuple[str, Fact]]:
             if _WRONG in error.lower() and "device_to_device" in name:
                 yield "live.peers_wrong", Known(f"nvbandwidth's pattern in {name[:80]}", paste.use(first, last))
                 return
+
+
+_ROW = Pattern(
+    r"\s*(?P<size>\d{1,15})\s+\d{1,15}\s+(?P<type>[a-z][a-z0-9_]{2,12})\s+(?P<op>[a-z]{2,8})\s+-?\d{1,4}"
+    r"\s+[\d.e+]+\s+[\d.e+]+\s+(?P<bus>[\d.e+]+)\s+(?P<wrong>N/A|[\d.e+]+)"
+    r"(?:\s+[\d.e+]+\s+[\d.e+]+\s+(?P<bus2>[\d.e+]+)\s+(?P<wrong2>N/A|[\d.e+]+))?"
+)
+_DEVICE = Pattern(
+    r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S+) device\s+\d+ \[[\w:.]+\] (?P<name>\S.*?)\s*$"
+)
+_PROGRAM = Pattern(
+    r"\b(all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf\b"
+)
+_HEAD, _AVERAGE = "algbw", "avg bus bandwidth"
+_SMALL = 64 << 20
+"""Bytes below which a collective tells the latency of the links rather than their bandwidth."""
+_LARGE = 256 << 20
+"""Bytes from which it comes near to what they can."""
+
+
+def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Wrong values, and the bandwidth at the largest size; ``live.peers_wrong`` where the values went wrong within one
+    machine.
+    """
+    if _HEAD not in paste.lower and _AVERAGE not in paste.lower:
+        return
+    program = "a collective"
+    hosts: dict[str, None] = {}
+    gpus: list[str] = []
+    smallest, largest, bus, bus_line = _SMALL, 0, 0.0, -1
+    wrong: tuple[int, str, int] | None = None
+    for index, line in enumerate(paste.bare):
+        if name := _PROGRAM.search(line):
+            program = f"{name[1]}_perf"
+        elif device := _DEVICE.match(line):
+            hosts[device["host"]] = None
+            gpus.append(device["name"])
+            paste.use(index)
+        elif _AVERAGE in line.lower() and smallest < _SMALL:
+            paste.mark_listed(index, data=True)  # of latencies as well: it tells no bandwidth
+        elif row := _ROW.match(line):
+            paste.mark_listed(index, data=True)
+            size = int(row["size"])
+            smallest = min(smallest, size)
+            count = max(_count(row["wrong"]), _count(row["wrong2"]))
+            if count and wrong is None:
+                wrong = count, f"{program} of {_bytes(size)}", index
+            if size >= max(_LARGE, largest):
+                largest, bus, bus_line = size, max(_number(row["bus"]), _number(row["bus2"])), index
+    if bus_line >= 0:
+        source = paste.use(bus_line)
+        yield "nccl.bus_bandwidth", Known(bus, source)
+        if len(hosts) == 1 and len(gpus) > 1 and len(set(gpus)) == 1:
+            yield "nccl.bus_gpu", Known(gpus[0], source)
+    if wrong:
+        count, where, index = wrong
+        source = paste.use(index)
+        yield "nccl.wrong_values", Known(count, source)
+        yield "nccl.wrong_in", Known(where, source)
+        if len(hosts) == 1 and len(gpus) > 1:
+            yield "live.peers_wrong", Known(f"{count} wrong values in {where}", source)
+
+
+def _number(text: str | None) -> float:
+    """The number in the cell; 0 where there is none."""
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
+
+
+def _count(text: str | None) -> int:
+    """The count of wrong values in the cell, ``1.2e+06`` too; 0 for N/A."""
+    number = _number(text)
+    return int(number) if number < float("inf") else 0
+
+
+def _bytes(size: int) -> str:
+    """The size in the largest unit that leaves it whole: 1 GiB, 64 MiB, 8 bytes."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and not size % unit:
+            return f"{size // unit} {name}"
+    return f"{size} bytes"
+
+
+_BURNING = Pattern(r"\s*\d{1,3}\.\d%\s+proc'd: (.{1,3000}?)\s+errors: (.{1,1000}?)(?:\s+temps: .*)?$")
+_GFLOPS = Pattern(r"\d{1,12} \((\d{1,8}) Gflop/s\)")
+_RESULT = Pattern(r"\s+GPU (\d{1,3}): (OK|FAULTY)\s*$")
+_NAME = Pattern(r"\s*GPU (\d{1,3}): (\S.{1,60}?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s*$")
+
+
+def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``live_gpu`` for GPUs that gpu-burn calls faulty, and of ``rate`` for the rates of its last progress."""
+    if "gflop/s" not in paste.lower and "tested " not in paste.lower:
+        return
+    rates: list[float] = []
+    source = ""
+    names: dict[int, tuple[str, str]] = {}
+    faulty: list[dict[str, Fact]] = []
+    for index, line in enumerate(paste.bare):
+        if progress := _BURNING.match(line):
+            found = [float(rate) for rate in _GFLOPS.compiled.findall(progress[1])]
+            if found and all(found):
+                rates, source = found, paste.use(index)
+            paste.use(index)
+        elif name := _NAME.match(line):
+            names[int(name[1])] = name[2], name[3]
+        elif (result := _RESULT.match(line)) and result[2] == "FAULTY" and int(result[1]) in names:
+            faulty.append(_faulty_row(int(result[1]), *names[int(result[1])], paste.use(index)))
+    if len(rates) > 1 and len({names.get(gpu, (str(gpu),))[0] for gpu in range(len(rates))}) == 1:
+        yield (
+            "rate",
+            tuple(
+                {
+                    "gpu": Known(gpu, source),
+                    "value": Known(rate, source),
+                    "unit": Known("Gflop/s", source),
+                    "others": Known(median(rates[:gpu] + rates[gpu + 1 :]), "the other GPUs of the report"),
+                }
+                for gpu, rate in enumerate(rates)
+            ),
+        )
+    if faulty:
+        yield "live_gpu", tuple(faulty)
+
+
+def _faulty_row(gpu: int, name: str, uuid: str, source: str) -> dict[str, Fact]:
+    """The row of ``live_gpu`` for a GPU that gpu-burn has listed and calls faulty."""
+    return {
+        "index": Known(gpu, source),
+        "name": Known(name, source),
+        "uuid": Known(uuid, source),
+        "wrong": Known(("gpu-burn's matrix products",), source),
+    }
