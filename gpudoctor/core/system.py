@@ -131,6 +131,10 @@ if sys.platform == "win32":
             raise ctypes.WinError()
         return total.value, free.value
 
+    def inodes(path: str | os.PathLike[str]) -> tuple[int, int]:
+        """As on POSIX; NTFS makes its file records as needed: (0, 0)."""
+        return 0, 0
+
     def is_read_only(path: str | os.PathLike[str]) -> bool:
         """Whether the file system that holds `path` is mounted read-only."""
         return False
@@ -253,6 +257,11 @@ else:
         """Total bytes, and bytes that an unprivileged user may still write, of the file system that holds `path`."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+    def inodes(path: str | os.PathLike[str]) -> tuple[int, int]:
+        """Total and free inodes of the file system that holds `path`; (0, 0) where it makes them as needed."""
+        status = os.statvfs(path)
+        return status.f_files, status.f_favail
 
     def is_read_only(path: str | os.PathLike[str]) -> bool:
         """Whether the file system that holds `path` is mounted read-only."""

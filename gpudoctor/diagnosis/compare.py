@@ -55,7 +55,7 @@ MOVING = re.compile(
     r"|pci\.(?:link_speed|power_state)"  # an idle GPU lets its link and itself sleep
     r"|nvlink\.(?:crc|replay|recovery)_errors"
     r"|gpu\.processes|gpu_process(?:\..*)?|stuck\.(?:pid|seconds)"
-    r"|host\.uptime_s|limits\.shm_free_mib|space\.free_mib"
+    r"|host\.uptime_s|limits\.shm_free_mib|space\.(?:free_mib|inodes_percent)"
     r"|fitness\.(?:load|memory_available_mib|hugepages_free|swap_used_mib|cpu_mhz)"
     r"|(?:xid|sxid|aer|mce|oom)\.(?:line|count|pid|(?:last_)?(?:time|age_s))"
     r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|cluster_uuid|hostname|minor|pid|boot_id)"

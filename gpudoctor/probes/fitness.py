@@ -28,6 +28,7 @@ FACTS = (
     fact("fitness.time_service", "text", "what keeps the clock right, such as chronyd, systemd-timesyncd, ntpd, ptp4l"),
     fact("fitness.time_synchronized", "bool", "whether that service says in its files that the clock is right"),
     fact("fitness.governors", "list", "frequency governors of the processors, each once; absent where none governs"),
+    fact("fitness.cpu_driver", "text", "kernel driver of their frequencies, such as intel_pstate, amd-pstate-epp"),
     fact("fitness.cpu_mhz_limit", "int", "highest frequency that the processors may reach as set", "MHz"),
     fact("fitness.cpu_mhz_max", "int", "highest frequency that they could", "MHz"),
     fact("fitness.transparent_hugepages", "text", "always, madvise or never"),
@@ -53,6 +54,7 @@ FACTS = (
     column("space.read_only", "bool", "whether it is mounted so that nobody may write"),
     column("space.total_mib", "int", "its size", "MiB"),
     column("space.free_mib", "int", "room left for this user", "MiB"),
+    column("space.inodes_percent", "int", "inodes in use; absent where it makes them as needed", "%"),
 )
 
 DEADLINE = 3.0
@@ -162,7 +164,7 @@ def _cpu_frequency_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     if not policies:
         blind = isinstance(listed, Unread) or path_exists(target, "/sys/devices/system/cpu") is not True
         why = getattr(listed, "why", f"{_POLICIES} is empty")
-        for name in ("governors", "cpu_mhz_limit", "cpu_mhz_max"):
+        for name in ("governors", "cpu_driver", "cpu_mhz_limit", "cpu_mhz_max"):
             yield f"fitness.{name}", Unread(why) if blind else Absent(f"{why}: frequencies are not the kernel's affair")
         return
     step = -(-len(policies) // _MOST_POLICIES)
@@ -170,6 +172,7 @@ def _cpu_frequency_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     governors = [line(target, f"{_POLICIES}/{name}/scaling_governor") for name in chosen]
     found = tuple(sorted({str(fact.value) for governor in governors if (fact := known(governor))}))
     yield "fitness.governors", Known(found, f"{_POLICIES}/*/scaling_governor") if found else governors[0]
+    yield "fitness.cpu_driver", line(target, f"{_POLICIES}/{chosen[0]}/scaling_driver")
     yield "fitness.cpu_mhz_limit", _highest_mhz(target, chosen, "scaling_max_freq")
     yield "fitness.cpu_mhz_max", _highest_mhz(target, chosen, "cpuinfo_max_freq")
 
@@ -269,6 +272,7 @@ def _space_rows(target: Target) -> Iterator[Row]:
             "read_only": Known("ro" in options.split(","), "/proc/self/mountinfo") if kind else Unread("no such mount"),
             "total_mib": room if isinstance(room, Unread) else Known(room[0] >> 20, mount),
             "free_mib": room if isinstance(room, Unread) else Known(room[1] >> 20, mount),
+            "inodes_percent": room if isinstance(room, Unread) else _inodes_percent(target, mount),
         }
 
 
@@ -278,6 +282,15 @@ def _space_of(target: Target, mount: str) -> tuple[int, int] | Unread:
         return target.space(mount)
     except OSError as error:
         return refusal(mount, error)
+
+
+def _inodes_percent(target: Target, mount: str) -> Fact:
+    """Percent of the inodes in use of the file system mounted there, rounded down; absent if it has no fixed number."""
+    try:
+        total, free = target.inodes(mount)
+    except OSError as error:
+        return refusal(mount, error)
+    return Known(100 * (total - free) // total, mount) if total else Absent(f"{mount} makes inodes as needed")
 
 
 def _parse_mountinfo(table: str) -> dict[str, tuple[str, str]]:

@@ -117,6 +117,9 @@ class Target(Protocol):
     def space(self, path: str) -> tuple[int, int]:
         """Total size, and bytes that an unprivileged user may still write, of the file system that holds `path`."""
 
+    def inodes(self, path: str) -> tuple[int, int]:
+        """Total and free inodes of the file system that holds `path`; (0, 0) where their number is not fixed."""
+
     def modified(self, path: str) -> float:
         """Modification time of the file or folder, in seconds since 1970."""
 

@@ -146,6 +146,10 @@ class Local:
         """Total bytes, and free bytes for an unprivileged user, of the file system that holds `path`."""
         return system.disk_space(self.path(path))
 
+    def inodes(self, path: str) -> tuple[int, int]:
+        """Total and free inodes of the file system that holds `path`; (0, 0) where their number is not fixed."""
+        return system.inodes(self.path(path))
+
     def modified(self, path: str) -> float:
         """Modification time in seconds since 1970."""
         return os.stat(self.path(path)).st_mtime  # noqa: PTH116 - also where a probe is watched

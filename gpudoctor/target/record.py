@@ -18,7 +18,7 @@ The file format is JSON, ``gpudoctor-record/1``::
               "sparse": {path: {"size": n, "parts": [[offset, length]], "data": base64 of the parts, zlib-compressed}},
               "left_out": [path],
               "devices": {path: "195:0 0666"}, "denied": [path], "space": {path: [total, free]},
-              "times": {path: seconds since 1970},
+              "inodes": {path: [total, free]}, "times": {path: seconds since 1970},
               "environ": {name: text}, "python": path, "name": text,
               "commands": [{"argv": [...], "status": 0, "out": "", "err": "", "do": "hang"}]},
      "nvml": {...}, "cuda": {...}, "torch_child": {"out": [...], "err": "", "status": 0},
@@ -64,8 +64,8 @@ class Sparse:
 class Record:
     """Everything recorded of one machine.
 
-    Paths are absolute, without ``.`` and ``..``; `space` is total and free bytes of a file system, `times` are
-    modification times in seconds since 1970.
+    Paths are absolute, without ``.`` and ``..``; `space` is total and free bytes of a file system, `inodes` the same
+    of its inodes, `times` are modification times in seconds since 1970.
     """
 
     title: str = ""
@@ -78,6 +78,7 @@ class Record:
     devices: Mapping[str, str] = field(default_factory=dict)
     denied: Sequence[str] = ()
     space: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    inodes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     times: Mapping[str, int] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
@@ -144,7 +145,8 @@ def from_json(raw: object) -> Record:
         folders=folders,
         devices=devices,
         denied=denied,
-        space=dict(host.spaces()),
+        space=dict(host.sizes("space", "bytes")),
+        inodes=dict(host.sizes("inodes", "inodes")),
         times=dict(host.times()),
         environ=dict(host.text_items("environ")),
         python=host.text("python") or None,
@@ -180,6 +182,7 @@ def to_json(record: Record) -> dict[str, Any]:
         "devices": dict(sorted(record.devices.items())),
         "denied": sorted(record.denied),
         "space": {path: list(pair) for path, pair in sorted(record.space.items())},
+        "inodes": {path: list(pair) for path, pair in sorted(record.inodes.items())},
         "times": dict(sorted(record.times.items())),
         "commands": [_command_json(command) for command in record.commands],
     }
@@ -274,13 +277,13 @@ class _JsonObject:
         """The list of absolute paths under `key`."""
         return tuple(_checked_path(entry, f"{self.where}.{key}") for entry in self.items(key))
 
-    def spaces(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Path, and (total, free) in bytes, of each member of ``space``."""
-        for path, pair in self.child_object("space").raw.items():
+    def sizes(self, key: str, unit: str) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Path, and (total, free) in `unit`, of each member of the object under `key`."""
+        for path, pair in self.child_object(key).raw.items():
             well_formed = isinstance(pair, list) and len(pair) == 2 and all(type(size) is int for size in pair)
             if not well_formed or not 0 <= pair[1] <= pair[0] < 1 << 62:
-                raise DocumentError(f"{self.where}.space: {str(path)[:80]!r} is not [total, free] in bytes")
-            yield _checked_path(path, f"{self.where}.space"), (pair[0], pair[1])
+                raise DocumentError(f"{self.where}.{key}: {str(path)[:80]!r} is not [total, free] in {unit}")
+            yield _checked_path(path, f"{self.where}.{key}"), (pair[0], pair[1])
 
     def times(self) -> Iterator[tuple[str, int]]:
         """Path, and modification time in seconds since 1970, of each member of ``times``."""

@@ -108,6 +108,12 @@ class Recorded(Local):
             return self._record.space[path]
         raise OSError(errno.ENODATA, "its size was not recorded", path)
 
+    def inodes(self, path: str) -> tuple[int, int]:
+        """Total and free inodes as recorded; raises `OSError` where not recorded."""
+        if path in self._record.inodes:
+            return self._record.inodes[path]
+        raise OSError(errno.ENODATA, "its inodes were not recorded", path)
+
     def modified(self, path: str) -> float:
         """Modification time as recorded, in seconds since 1970; raises `OSError` where not recorded."""
         if path in self._record.times:

@@ -35,6 +35,7 @@ class Observations:
     devices: dict[str, str] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     space: dict[str, tuple[int, int]] = field(default_factory=dict)
+    inodes: dict[str, tuple[int, int]] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     variables: set[str] = field(default_factory=set)
     answers: list[Answer] = field(default_factory=list)
@@ -104,6 +105,11 @@ class Recording(Local):
         """As `Local.space`; the answer is noted."""
         self.seen.space[path] = super().space(path)
         return self.seen.space[path]
+
+    def inodes(self, path: str) -> tuple[int, int]:
+        """As `Local.inodes`; the answer is noted."""
+        self.seen.inodes[path] = super().inodes(path)
+        return self.seen.inodes[path]
 
     def modified(self, path: str) -> float:
         """As `Local.modified`; the answer is noted in whole seconds."""

@@ -38,6 +38,7 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
         tree.file(f"{cpus}/policy{number}/scaling_governor", "powersave\n" if number % 4 else "performance\n")
         tree.file(f"{cpus}/policy{number}/scaling_max_freq", "2000000\n")
         tree.file(f"{cpus}/policy{number}/cpuinfo_max_freq", "3800000\n")
+    tree.file(f"{cpus}/policy0/scaling_driver", "intel_pstate\n")
     tree.file(f"{cpus}/policy60/scaling_governor", "powersave\n").file(f"{cpus}/boost", "1\n")
     tree.file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
     tree.file("/proc/sys/kernel/numa_balancing", "1\n").file("/proc/sys/vm/overcommit_memory", "2\n")
@@ -52,6 +53,7 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
         "clock_source": "hpet",
         "clock_sources": ("hpet", "acpi_pm"),
         "governors": ("performance", "powersave"),
+        "cpu_driver": "intel_pstate",
         "cpu_mhz_limit": 2000,
         "cpu_mhz_max": 3800,
         "transparent_hugepages": "madvise",

@@ -75,6 +75,7 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         devices={path: word for path, word in seen.devices.items() if path not in seen.files},
         denied=tuple(sorted(seen.denied)),
         space=seen.space,
+        inodes=seen.inodes,
         times=seen.times,
         environ=variables,
         python=target.python,

@@ -30,6 +30,7 @@ FACTS = (
     column("nvlink.link", "int", "number of the link on that GPU"),
     column("nvlink.active", "bool", "whether the link is up"),
     column("nvlink.version", "version", "NVLink version of the link, such as 4.0"),
+    column("nvlink.speed_mbps", "int", "rate that the link runs at, in each direction", "MB/s"),
     column("nvlink.remote", "text", "what is at its other end: gpu, switch, npu or unknown"),
     column("nvlink.remote_address", "text", "PCI address of what is at its other end"),
     column("nvlink.crc_errors", "int", "packets with CRC errors since the driver loaded"),
@@ -225,6 +226,9 @@ _COUNTERS = (
 )
 """Column, field value, and the older counters that add up to the same."""
 
+_SPEED = 164
+"""The field value of a link's speed (NVML_FI_DEV_NVLINK_GET_SPEED)."""
+
 _CAPABILITIES = ("read", "write", "nvlink", "atomics")
 
 
@@ -274,6 +278,7 @@ def _nvlink_row(replies: Replies, gpu: int, link: int) -> Row:
         "link": Known(link, replies.source),
         "active": active,
         "version": link_fact("Version", values.named(values.LINK_VERSIONS)),
+        "speed_mbps": down or replies.fact(gpu, f"nvmlDeviceGetFieldValues({_SPEED},{link})", values.as_int),
         "remote": link_fact("RemoteDeviceType", values.named(values.REMOTES)),
         "remote_address": link_fact("RemotePciInfo", values.item("busId", values.pci_address)),
         **{name: down or _error_count(replies, gpu, link, field, old) for name, field, old in _COUNTERS},

@@ -66,8 +66,8 @@ PROCESSES = ("ComputeRunningProcesses", "GraphicsRunningProcesses", "MPSComputeR
 FIELDS = ((230,), (82,), (91,), (29,), (30,), (31,))
 """Recovery action, memory temperature, number of NVLinks, pages retired: single bit, double bit, pending."""
 
-LINK_FIELDS = (163, 161, 162, 219, 214)
-"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed."""
+LINK_FIELDS = (163, 161, 162, 219, 214, 164)
+"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed; its speed."""
 
 RETIRED_PAGES = ("RetiredPages(0)", "RetiredPages(1)", "RetiredPagesPendingStatus")
 LINK_COUNT, RETIRED, DRAM, SRAM = (91,), (29,), 2, 7
