@@ -269,6 +269,12 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
         "ECC errors meanwhile": (
             changed(h100, [7], "copy.device", slower(1, ecc_uncorrected=2)), "gpu.ecc",
             "since the driver loaded: 2; 2 of them while kernels were measured"),
+        "memory repaired all the time": (
+            changed(h100, [4], "matmul", slower(1, ecc_corrected=30000, seconds=2.5)), "gpu.errors-rise",
+            "GPU 4 (NVIDIA H100 80GB HBM3) computes right, and its errors count up; its memory had"),
+        "an NVLink full of errors": (
+            changed(h100, [2], "copy.device", slower(1, nvlink_crc=9000, nvlink_failures=1, seconds=2.5)),
+            "gpu.errors-rise", "its NVLinks had 9000 CRC errors; its NVLinks were trained again"),
         "the driver's kernels fail": (
             changed(h100, [3], "", broken("driver", "cuLaunchKernel: 719, unspecified launch failure")),
             "driver.kernel-failed", "GPU 3: NVML answers for it"),

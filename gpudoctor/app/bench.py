@@ -11,7 +11,7 @@ from statistics import median
 from gpudoctor.app import live
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, listed, text_of
-from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run, meanwhile_from_json
+from gpudoctor.core.measurement import COUNTERS, Device, Meanwhile, Measurements, Run, gain, meanwhile_from_json
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis.knowledge import rates
@@ -173,16 +173,16 @@ class _Samples:
             for at, row in enumerate(listed(snapshot.rows("cuda_device")))
         }
         self._lock = threading.Lock()
-        self._last: dict[int, GPU] = {}
-        self._samples_by_gpu: dict[int, list[GPU]] = {}
+        self._last: dict[int, _Moment] = {}
+        self._samples_by_gpu: dict[int, list[_Moment]] = {}
 
     def add(self, sample: Sample) -> None:
         """Store one round of NVML samples for the GPUs that are watched."""
         with self._lock:
             for gpu in sample.gpus:
-                self._last[gpu.index] = gpu
+                self._last[gpu.index] = moment = (sample.seconds or 0.0, gpu)
                 if gpu.index in self._samples_by_gpu:
-                    self._samples_by_gpu[gpu.index].append(gpu)
+                    self._samples_by_gpu[gpu.index].append(moment)
 
     def begin(self, _: str, device: int) -> Callable[[], Meanwhile | None]:
         """Start collecting samples of a CUDA device; the returned function ends it and gives their summary."""
@@ -199,13 +199,18 @@ class _Samples:
         return end
 
 
-def _summary(samples: Sequence[GPU], sample_before: GPU | None = None) -> Meanwhile | None:
+_Moment = tuple[float, GPU]
+"""A sample of one GPU, and its time in seconds of the Unix clock."""
+
+
+def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanwhile | None:
     """Summary of samples at 50 % utilization or more (all if none is): median clock, maximum power and temperature,
 
-    all throttle reasons, widest link; memory errors counted over all samples from `sample_before` on.
+    all throttle reasons, widest link; errors counted over all samples from `before` on, and the seconds these span.
     None without a sample.
     """
-    busy = [gpu for gpu in samples if (gpu.utilization or 0) >= 50] or list(samples)
+    busy = [gpu for _, gpu in samples if (gpu.utilization or 0) >= 50] or [gpu for _, gpu in samples]
+    whole = [moment for moment in (before, *samples) if moment]
     if not busy:
         return None
 
@@ -215,9 +220,9 @@ def _summary(samples: Sequence[GPU], sample_before: GPU | None = None) -> Meanwh
         return choose(values) if values else None
 
     def increase(name: str) -> float | None:
-        """How much a counter rose from the first sample to the last, at least 0; None if it is unknown."""
-        counts = [count for gpu in (sample_before, *samples) if gpu and (count := getattr(gpu, name)) is not None]
-        return max(0.0, counts[-1] - counts[0]) if counts else None
+        """How much a counter rose from the first sample to the last; None if it is unknown."""
+        counts = [count for _, gpu in whole if (count := getattr(gpu, name)) is not None]
+        return gain(counts) if counts else None
 
     reasons = dict.fromkeys(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
     return Meanwhile(
@@ -230,8 +235,8 @@ def _summary(samples: Sequence[GPU], sample_before: GPU | None = None) -> Meanwh
         over_busy_samples("link_generation", max),
         over_busy_samples("link_width", max),
         over_busy_samples("utilization", max),
-        increase("ecc_corrected"),
-        increase("ecc_uncorrected"),
+        seconds=round(whole[-1][0] - whole[0][0], 3),
+        **{name: increase(name) for name in COUNTERS},
     )
 
 

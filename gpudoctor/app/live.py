@@ -253,6 +253,8 @@ _FIELDS: Sequence[tuple[str, Sequence[str], values.Reading]] = (
         if column.name in _READ and column.calls
     ),
     ("links", ("FieldValues(91)",), values.as_int),
+    ("pcie_replays", ("PcieReplayCounter",), values.as_int),
+    *((name, (name,), values.as_int) for name in ("nvlink_crc", "nvlink_replays", "nvlink_failures")),
     ("pcie_send_mb_s", ("PcieThroughput(0)",), _megabytes_per_second),
     ("pcie_receive_mb_s", ("PcieThroughput(1)",), _megabytes_per_second),
 )

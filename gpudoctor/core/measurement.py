@@ -112,6 +112,32 @@ class Meanwhile:
     ecc_corrected: float | None = None
     """Errors of the memory that were counted anew while it ran."""
     ecc_uncorrected: float | None = None
+    seconds: float | None = None
+    """Between the first and the last reading of the counters."""
+    pcie_replays: float | None = None
+    nvlink_crc: float | None = None
+    nvlink_replays: float | None = None
+    nvlink_failures: float | None = None
+
+
+COUNTERS = {
+    "ecc_corrected": "memory errors repaired",
+    "ecc_uncorrected": "uncorrectable memory errors",
+    "pcie_replays": "PCIe packets sent again",
+    "nvlink_crc": "NVLink CRC errors",
+    "nvlink_replays": "NVLink packets sent again",
+    "nvlink_failures": "NVLink recoveries and failures",
+}
+"""Counters of errors whose gain is taken while a kernel or a command runs, by their names in `sample.GPU`, in words."""
+
+
+def gain(readings: Iterable[float]) -> float:
+    """What a counter rose over its readings; a fall is a reset or a wrap, and counts nothing."""
+    rise, last = 0.0, None
+    for reading in readings:
+        rise += max(0.0, reading - last) if last is not None else 0.0
+        last = reading
+    return rise
 
 
 @frozen
@@ -381,8 +407,8 @@ def _meanwhile_from_entry(item: Entry) -> Meanwhile:
         link_generation=item.maybe("link_generation"),
         link_width=item.maybe("link_width"),
         utilization=item.maybe("utilization"),
-        ecc_corrected=item.maybe("ecc_corrected"),
-        ecc_uncorrected=item.maybe("ecc_uncorrected"),
+        seconds=item.maybe("seconds"),
+        **{name: item.maybe(name) for name in COUNTERS},
     )
 
 

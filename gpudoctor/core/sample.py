@@ -82,6 +82,12 @@ class GPU:
     links_up: float | None = None
     nvlink_send_mb_s: float | None = None
     nvlink_receive_mb_s: float | None = None
+    pcie_replays: float | None = None
+    """PCIe packets sent again; like the next three a counter since the driver loaded."""
+    nvlink_crc: float | None = None
+    nvlink_replays: float | None = None
+    nvlink_failures: float | None = None
+    """Times that a link was trained again, did not recover, or passed an error on, over all NVLinks."""
     instances: tuple[Instance, ...] = ()
     processes: tuple[Process, ...] | None = None
     error: str = ""

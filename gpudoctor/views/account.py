@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
+from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, one_line, plural, seconds, size, wrapped
@@ -136,8 +137,7 @@ def _gpu(row: Row) -> str:
     for name, unit in (("power_w", "W"), ("temperature_c", "degrees C"), ("energy_wh", "Wh")):
         if (value := number_of(row.get(name))) is not None:
             parts.append(f"{value:g} {unit}")
-    if errors := number_of(row.get("ecc_uncorrected")):
-        parts.append(f"{errors:.0f} uncorrectable memory errors")
+    parts += [f"{gain:.0f} {words}" for name, words in COUNTERS.items() if (gain := number_of(row.get(name)))]
     held = texts_of(row.get("held_down"))
     down = f"; held down by {', '.join(held)}" if held else ""
     return one_line(f"GPU {text_of(row.get('index'))}: {', '.join(parts) or 'seen, and nothing told'}{down}")

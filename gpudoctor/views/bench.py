@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from gpudoctor.core.measurement import Bench, Kernel, Measurements, Run, Rung, State
+from gpudoctor.core.measurement import COUNTERS, Bench, Kernel, Measurements, Run, Rung, State
 from gpudoctor.views import text
 from gpudoctor.views._terminal import WIDTH, Style, digits, one_line, wrapped
 
@@ -244,6 +244,18 @@ def _notes(measurements: Measurements) -> Iterator[str]:
         yield from wrapped(one_line(head + (". " if value else ": ") + runs[0].words).removesuffix(" "), 0, 2)
         if advice:
             yield from wrapped(f"-> {one_line(advice)}", 2, 5)
+    yield from _counted(measurements)
+
+
+def _counted(measurements: Measurements) -> Iterator[str]:
+    """For each GPU what its counters of errors rose by while its kernels ran: ``GPU 3 meanwhile: 310 ... in 12 s``."""
+    for device in measurements.devices:
+        seen = [run.meanwhile for run in measurements.runs if run.gpu == device.index and run.meanwhile]
+        gains = {name: sum(getattr(one, name) or 0 for one in seen) for name in COUNTERS}
+        parts = [f"{gain:,.0f} {COUNTERS[name]}" for name, gain in gains.items() if gain]
+        if parts:
+            seconds = sum(one.seconds or 0 for one in seen)
+            yield from wrapped(f"GPU {device.index} meanwhile: {', '.join(parts)} in {digits(seconds)} s", 0, 2)
 
 
 def _value_range(runs: Sequence[Run]) -> str:

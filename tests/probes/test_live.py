@@ -14,8 +14,12 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import live
+from gpudoctor.app import bench, live
+from gpudoctor.app.beside.gpus import GPUUse
+from gpudoctor.core.fact import Known, number_of
+from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.sample import GPU, Sample
+from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.probes._nvml.replies import child_argv
 from gpudoctor.target.local import Local
 from tests.processes import gone
@@ -86,6 +90,54 @@ def test_every_number_of_eight_gpus_is_told(tmp_path: Path) -> None:
     assert gpu.processes[0].name
     assert dict(gpu.unanswered) == {}
     assert gpu.retired_double_bit is None, "an H100 retires no pages, and that is no failure"
+
+
+RISING = {
+    "nvmlDeviceGetTotalEccErrors(0,0)": {"from": 5, "per_second": 10_000},
+    "nvmlDeviceGetTotalEccErrors(1,0)": 7,
+    "nvmlDeviceGetPcieReplayCounter": {"per_second": 500},
+    "nvmlDeviceGetFieldValues(163,*)": {"per_second": 1000},
+    "nvmlDeviceGetFieldValues(162,*)": 3,
+}
+"""Memory that is repaired, packets that are sent again; what was counted before and stands still."""
+
+
+def test_what_counters_gain_is_told_and_what_stands_still_is_none(tmp_path: Path) -> None:
+    use = GPUUse()
+    with watching(tmp_path, every=RISING) as heard:
+        first = heard.until(lambda one: bool(one.gpus) and one.gpus[3].nvlink_crc is not None).gpus[3]
+        assert first.nvlink_crc is not None
+        assert first.nvlink_failures == 3 * 18
+        more = first.nvlink_crc + 18_000
+        heard.until(lambda one: bool(one.gpus) and (one.gpus[3].nvlink_crc or 0) >= more)
+        for sample in list(heard.samples):
+            use.add(sample)
+    rows = use.rows(())
+    assert isinstance(rows, tuple)
+    gained = {name: number_of(rows[3][name]) or 0 for name in COUNTERS if isinstance(rows[3][name], Known)}
+    assert gained["ecc_corrected"] > 5000
+    assert gained["pcie_replays"] > 250
+    assert gained["nvlink_crc"] >= 18_000
+    assert gained["ecc_uncorrected"] == gained["nvlink_failures"] == 0
+
+
+def test_what_counters_gain_while_a_kernel_runs(tmp_path: Path) -> None:
+    environ = clients.environ(tmp_path, clients.hgx(1, every=RISING))
+    gpu = {"index": Known(0, "test"), "uuid": Known("GPU-0", "test")}
+    snapshot = Snapshot(Target("local", "test"), {}, groups={"gpu": (gpu,), "cuda_device": (gpu,)})
+    deadline = time.monotonic() + 600
+    with bench.meters(Local(environ=environ), snapshot, "") as meter:
+        assert meter
+        seen = None
+        while not (seen and seen.seconds and seen.ecc_corrected) and time.monotonic() < deadline:
+            end = meter("matmul.bf16", 0)
+            time.sleep(1)
+            seen = end()
+    assert seen
+    assert seen.seconds
+    assert (seen.ecc_corrected or 0) > 0
+    assert (seen.nvlink_crc or 0) > 0
+    assert seen.ecc_uncorrected == seen.nvlink_failures == 0
 
 
 def test_a_gpu_that_is_lost_meanwhile_costs_no_other(tmp_path: Path) -> None:

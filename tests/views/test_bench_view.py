@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpudoctor.app import pipeline
-from gpudoctor.core.measurement import Bench, Device, Kernel, Measurements, Run, Step, bench_verdict
+from gpudoctor.core.measurement import Bench, Device, Kernel, Meanwhile, Measurements, Run, Step, bench_verdict
 from gpudoctor.views import bench
 from gpudoctor.views._terminal import Style, digits
 from tests.measured import node, too_old
@@ -93,6 +93,18 @@ def test_what_a_figure_means_and_what_to_do_is_told_once_for_gpus_alike() -> Non
     said = printed(of(runs, 4))
     assert "DataLoader at its best, all GPUs: 800 to 803 samples/s. 800 with 4 workers." in said
     assert said.count("-> Set num_workers=4.") == 1
+
+
+def test_errors_that_were_counted_meanwhile_stand_below_the_figures() -> None:
+    noisy = [
+        Run(one.id, 1, "ran", 1.0, right=True, meanwhile=Meanwhile(ecc_corrected=310, seconds=6))
+        for one in (MATMUL, ADD)
+    ]
+    said = printed(
+        of([*noisy, Run(MATMUL.id, 0, "ran", 1.0, right=True, meanwhile=Meanwhile(ecc_corrected=0, seconds=6))], 2)
+    )
+    assert "GPU 1 meanwhile: 620 memory errors repaired in 12.0 s" in said
+    assert "GPU 0 meanwhile" not in said
 
 
 def test_reasons_are_told_once_with_what_waits_for_them() -> None:

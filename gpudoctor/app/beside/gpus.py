@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, Value
+from gpudoctor.core.measurement import COUNTERS, gain
 from gpudoctor.core.sample import GPU, Sample
 
 _SOURCE = "NVML, while it ran"
@@ -57,8 +58,8 @@ class _Use:
     slowed_by: Counter[str] = field(default_factory=Counter)
     slowed_seconds: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
-    first_counts: dict[str, float] = field(default_factory=dict)
     last_counts: dict[str, float] = field(default_factory=dict)
+    gains: dict[str, float] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
     others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
@@ -82,10 +83,11 @@ class _Use:
         if gpu.temperature_c is not None:
             self.hottest = max(self.hottest or 0.0, gpu.temperature_c)
         self.reasons.update(set(gpu.throttle_reasons or ()) - _AT_REST)
-        for name in ("ecc_corrected", "ecc_uncorrected"):
+        for name in COUNTERS:
             count = getattr(gpu, name)
             if count is not None:
-                self.first_counts.setdefault(name, count)
+                last = self.last_counts.get(name, count)
+                self.gains[name] = self.gains.get(name, 0.0) + gain((last, count))
                 self.last_counts[name] = count
         for process in gpu.processes or ():
             self.pids.add(process.pid)
@@ -105,7 +107,7 @@ class _Use:
 
     def gained(self, name: str) -> int | None:
         """What a counter of errors gained; None where it cannot be read."""
-        return int(max(0.0, self.last_counts[name] - self.first_counts[name])) if name in self.last_counts else None
+        return int(self.gains[name]) if name in self.gains else None
 
 
 class GPUUse:
@@ -191,8 +193,7 @@ def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
         "slowed_seconds": Known(round(use.slowed_seconds), _SOURCE),
         "clock_mhz": _known(use.clock.value, round),
         "clock_share": _known(100 * use.clock.value / usual if use.clock.value and usual else None, round),
-        "ecc_corrected": _known(use.gained("ecc_corrected")),
-        "ecc_uncorrected": _known(use.gained("ecc_uncorrected")),
+        **{name: _known(use.gained(name)) for name in COUNTERS},
         "error": Known(gpu.error, _SOURCE) if gpu.error else Absent("it answered"),
     }
     return row

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, listed, text_of, texts_of, value_of
-from gpudoctor.core.measurement import TIMES, Expected, Meanwhile, kind, median, slow_below
+from gpudoctor.core.measurement import COUNTERS, TIMES, Expected, Meanwhile, kind, median, slow_below
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, number
@@ -293,7 +293,8 @@ def _work_columns(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
     if run:
         yield from _columns_of_run(run)
     yield from _link_columns(gpu, runs, worked=run is not None)
-    for name in ("ecc_corrected", "ecc_uncorrected"):
+    yield "seconds_at_work", Known(round(sum(number(run, "seconds") or 0 for run in runs), 1), _COUNTED)
+    for name in COUNTERS:
         if any(known(run.get(name)) for run in runs):
             count = int(sum(number(run, name) or 0 for run in runs))
             yield f"{name}_at_work", Known(count, _COUNTED)

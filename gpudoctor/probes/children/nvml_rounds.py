@@ -22,10 +22,14 @@ ONCE = ("Name", "UUID", "PciInfo")
 TABLE = """
 UtilizationRates MemoryInfo PowerUsage Temperature(0) ClockInfo(1) ClockInfo(2) CurrentClocksEventReasons
 
-EnforcedPowerLimit MaxClockInfo(1) MaxClockInfo(2) TemperatureThreshold(1) TotalEccErrors(0,0) TotalEccErrors(1,0)
+EnforcedPowerLimit MaxClockInfo(1) MaxClockInfo(2) TemperatureThreshold(1)
 RemappedRows CurrPcieLinkGeneration MaxPcieLinkGeneration CurrPcieLinkWidth MaxPcieLinkWidth MigMode
 """
 MOVING, SLOW = (part.split() for part in TABLE.split("\n\n"))
+COUNTERS = ("TotalEccErrors(0,0)", "TotalEccErrors(1,0)", "PcieReplayCounter")
+LINK_COUNTERS = {"nvlink_crc": (163,), "nvlink_replays": (161,), "nvlink_failures": (162, 214, 219)}
+"""Sums over all NVLinks of a GPU: CRC errors; packets sent again; trained again, or not recovered, or left wrong."""
+
 FIELDS = ((82,), (91,), (29,), (30,))
 """Memory temperature, number of NVLinks, pages retired: single bit, double bit."""
 
@@ -36,8 +40,8 @@ TRAFFIC = ((138, ALL_LINKS), (139, ALL_LINKS))
 THROUGHPUT = ("PcieThroughput(0)", "PcieThroughput(1)")
 """Each takes the driver 20 ms: one GPU a round."""
 
-SLOWLY, LISTED = 10, 4
-"""Rounds between two looks at what is slow, and at processes and MIG devices."""
+SLOWLY, LISTED, COUNTED = 10, 4, 2
+"""Rounds between two looks at what is slow, at processes and MIG devices, and at counters of errors."""
 
 MOST_INSTANCES = 16
 
@@ -136,6 +140,8 @@ class Watcher(Asker):
             self.ask_fields(gpu, TRAFFIC)
             if first or (number + gpu) % SLOWLY == 0:
                 self.ask_slow(gpu)
+            if first or (number + gpu) % COUNTED == 0:
+                self.ask_counters(gpu)
             if first or (number + gpu) % LISTED == 0:
                 self.ask_lists(gpu)
         gpus = list(self.handles)
@@ -155,6 +161,29 @@ class Watcher(Asker):
         if links and gpu not in self.errors:
             states = [self.get(gpu, "NvLinkState(%d)" % link) for link in range(min(int(links), 64))]
             self.record(gpu, "links_up", sum(1 for state in states if state))
+
+    def ask_counters(self, gpu: int) -> None:
+        """Ask for the counters of errors: memory, PCIe, and sums over all NVLinks."""
+        for what in COUNTERS:
+            self.get(gpu, what)
+        links, name = self.known[gpu].get("FieldValues(91)"), next(iter(LINK_COUNTERS))
+        if not links or gpu in self.errors or self.known[gpu].get(name, "") is None:
+            return
+        numbers = [number for numbers in LINK_COUNTERS.values() for number in numbers]
+        asked = [(number, link) for number in numbers for link in range(min(int(links), 64))]
+        try:
+            ask = partial(self.nvml.nvmlDeviceGetFieldValues, self.handles[gpu], asked)
+            found = self.make(gpu, "FieldValues", ask)
+        except self.nvml.NVMLError:
+            self.record(gpu, name, None)
+            return
+        for name, numbers_of in LINK_COUNTERS.items():
+            told = [
+                getattr(value.value, VALUE_TYPES[value.valueType])
+                for (number, _), value in zip(asked, found)  # noqa: B905 - Python 3.8
+                if number in numbers_of and not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
+            ]
+            self.record(gpu, name, sum(told) if told else None)
 
     def ask_lists(self, gpu: int) -> None:
         """Ask for the processes, and for the MIG devices with their memory."""

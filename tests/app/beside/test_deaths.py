@@ -220,6 +220,24 @@ def test_a_gpu_that_fails_during_the_run(code: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_gpu_that_corrects_errors_all_the_time_during_the_run(tmp_path: Path) -> None:
+    """The simulated driver counts on one GPU; on another it has counted, and stands still."""
+    rising = {"nvmlDeviceGetTotalEccErrors(0,0)": {"from": 12, "per_second": 10_000_000}}
+    still = {"nvmlDeviceGetTotalEccErrors(0,0)": 90_000_000, "nvmlDeviceGetPcieReplayCounter": 4000}
+    record = scenario.expanded({"profile": "hgx-h100", "nvml": {"gpus": {"4": rising, "5": still}}})
+    machine = Machine(record, tmp_path / "root")
+    program = (
+        "import os, time\nwhile not os.path.exists('/tmp/trace')"
+        " or open('/tmp/trace').read().count('TotalEccErrors') < 200: time.sleep(0.1)"
+    )
+    argv = [*own_command(), "run", "--", sys.executable, "-c", program]
+    ran = machine.run(["/bin/sh", "-c", 'export GPUDOCTOR_SIM_TRACE=/tmp/trace; exec "$@"', "sh", *argv])
+    assert ran.code == 0
+    assert "The errors of GPU 4 counted up while the command ran; its memory had" in " ".join(ran.err.split())
+    assert "The errors of GPU 5" not in ran.err
+
+
+@pytest.mark.full
 def test_what_was_wrong_before_is_named_and_is_no_finding(tmp_path: Path) -> None:
     machine = Machine(scenario.load(scenario.SICK / "lost-gpu-h100.json"), tmp_path / "root")
     ran = machine.run([*own_command(), "run", "--", "/bin/sh", "-c", "exit 1"])

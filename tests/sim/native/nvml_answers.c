@@ -3,14 +3,26 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 const char *const STORE_SECTION = "nvml";
 
+/* The number that an answer gives now: a counter may rise, {"from": 7, "per_second": 10000}, by the clock that all
+ * processes share. */
+long long number_now(Answer answer) {
+    if (!store_is_object(answer))
+        return store_integer(answer, 0);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long rate = store_integer(store_field(answer, "per_second"), 0);
+    return store_integer(store_field(answer, "from"), 0) + now.tv_sec * rate + now.tv_nsec * rate / 1000000000;
+}
+
 /* A whole number of 1, 2, 4 or 8 bytes, signed or not: one that has no room is refused, not cut. */
 nvmlReturn_t put_number(Answer answer, void *to, size_t size) {
-    if (!store_is_number(answer))
+    if (!store_is_number(answer) && !store_is_object(answer))
         return WRONG_KIND;
-    long long number = store_integer(answer, 0);
+    long long number = number_now(answer);
     if (size < 8 && (number >= 1LL << 8 * size || number < -(1LL << (8 * size - 1))))
         return WRONG_KIND;
     memcpy(to, &number, size); /* little-endian, as every host of these tests */

@@ -69,6 +69,7 @@ nvmlReturn_t give_list(Question question, unsigned *count, void *to, size_t each
 
 /* Pieces of the above. An object gives fields by name, a list in order, anything else is the first field. */
 nvmlReturn_t put_fields(Answer answer, void *to, const Field fields[]);
+long long number_now(Answer answer);
 nvmlReturn_t put_number(Answer answer, void *to, size_t size);
 
 #endif

@@ -149,13 +149,13 @@ nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned size, uns
 /* ---- field values: one call about many fields, each with a code of its own ---- */
 
 static nvmlReturn_t put_value(Answer answer, nvmlFieldValue_t *field) {
-    long long number = store_integer(answer, 0);
+    long long number = number_now(answer);
     if (store_is_real(answer)) {
         field->valueType = NVML_VALUE_TYPE_DOUBLE;
         field->value.dVal = store_real(answer, 0);
         return NVML_SUCCESS;
     }
-    if (!store_is_number(answer))
+    if (!store_is_number(answer) && !store_is_object(answer))
         return WRONG_KIND;
     if (number >= 0 && number <= UINT_MAX)
         field->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
