@@ -314,6 +314,9 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
         h100, kernels=(*h100.kernels, Kernel("nccl.allreduce", "all-reduce", "GB/s")), runs=(*h100.runs, nccl)
     )
     machines["NCCL fails"] = snapshot("H100", node), "nccl.failed", "it did not come to an end within 60 s"
+    stuck = Run("soak.memory", 3, "ran", right=False, ladder=_LADDER, details={"stuck": ["0x7f2a00000018 bit 3"]})
+    node = replace(h100, kernels=(*h100.kernels, Kernel("soak.memory", "march", "")), runs=(*h100.runs, stuck))
+    machines["a stuck bit"] = snapshot("H100", node), "gpu.memory-cells", "the first at 0x7f2a00000018 bit 3"
     lowered = snapshot("H100", _lowered(h100), power_limit_w=300, power_limit_default_w=700)
     machines["power limit lowered"] = lowered, "gpu.throttled", "power limit 300 W, delivered with 700 W"
     return machines

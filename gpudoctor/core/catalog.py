@@ -138,7 +138,7 @@ def unit_factor(written: str, unit: str) -> float:
 TOPICS: Mapping[str, tuple[str, ...]] = {
     "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "stuck"),
     "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate", "deviation"),
-    "kernels": ("measured", "rung"),
+    "kernels": ("measured", "memory_fault", "rung", "soak"),
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),

@@ -41,7 +41,8 @@ class Ladder:
     """One run of kernels over the rungs of all devices.
 
     `cpu` runs every kernel's checks without a GPU; `budget` limits the seconds; `tell` is called with all runs after
-    every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run.
+    every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run; kernels of level soak work
+    for `work` seconds.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Ladder:
         meter: Meter | None = None,
         cpu: bool = False,
         budget: float = float("inf"),
+        work: float = 0.0,
     ) -> None:
         self._target = target
         self._devices = devices
@@ -63,6 +65,7 @@ class Ladder:
         self._meter = meter
         self._cpu = cpu
         self._budget = budget
+        self._work = work
         self._deadline = time.monotonic() + budget
         self._lock, self._tell_lock = threading.Lock(), threading.Lock()
         self._steps: dict[int, dict[str, Step]] = {device.index: {} for device in (*devices, Device(NODE, ""))}
@@ -168,7 +171,12 @@ class Ladder:
 
         together = self._fit_devices() if index == NODE and not self._cpu else []
         question = Question(
-            family, self._child_device(index), kernels, self._child_env(index), [device.index for device in together]
+            family,
+            self._child_device(index),
+            kernels,
+            self._child_env(index),
+            [device.index for device in together],
+            self._work,
         )
         result = ask(self._target, question, on_kernel, self._halt_reason)
         if not result.opened and not result.closed:

@@ -55,6 +55,8 @@ class Question:
     env: Mapping[str, str] = field(default_factory=dict)
     together: Sequence[int] = ()
     """Of the ``node`` the GPUs that the child sees, as CUDA numbers them outside of it."""
+    work: float = 0.0
+    """Seconds that each kernel of level soak works."""
 
 
 @dataclass(slots=True)
@@ -88,8 +90,8 @@ def ask(target: Target, question: Question, on_kernel: OnKernel, halt: Halt) -> 
 
     before = ""
     for _ in range(_MOST_CHILDREN):
-        child = _RungChild(left, _ON_CPU if question.device == "cpu" else 1, on_over, on_kernel, halt)
-        child.run(target, question)
+        child = _RungChild(left, question, on_over, on_kernel, halt)
+        child.run(target)
         result.opened = result.opened or child.opened
         result.unfinished = result.unfinished or child.unfinished
         if not left or halt():
@@ -114,11 +116,11 @@ class _RungChild:
     """One child process of a rung. `on_over` is called for each kernel that has ended, and removes it from `left`."""
 
     def __init__(
-        self, left: Mapping[str, KernelEntry], time_factor: int, on_over: OnKernel, on_kernel: OnKernel, halt: Halt
+        self, left: Mapping[str, KernelEntry], question: Question, on_over: OnKernel, on_kernel: OnKernel, halt: Halt
     ) -> None:
-        self._left, self._time_factor, self._on_over, self._on_kernel, self._halt = (
+        self._left, self._question, self._on_over, self._on_kernel, self._halt = (
             left,
-            time_factor,
+            question,
             on_over,
             on_kernel,
             halt,
@@ -130,8 +132,9 @@ class _RungChild:
         self._deadline = 0.0
         self._opening = Waiting(OPENING)
 
-    def run(self, target: Target, question: Question) -> None:
+    def run(self, target: Target) -> None:
         """Start the child and handle its lines until it ends; results are in attributes and `on_over` calls."""
+        question = self._question
         is_driver = question.family == "driver"
         python = sys.executable if is_driver else target.python
         if python is None:
@@ -143,6 +146,7 @@ class _RungChild:
             "kernels": list(self._left),
             "numbers": list(question.together),
             "seed": 1,
+            "work": question.work,
         }
         env = {**question.env, MARK: secrets.token_hex(8)}
         waking = WAKING * gpus_on_bus(target)
@@ -187,8 +191,10 @@ class _RungChild:
             self._on_over(name, entry)
 
     def _seconds(self, name: str) -> float:
-        """Seconds that a kernel may take: its own, ten times as many on the CPU."""
-        return self._left[name].spec.seconds * self._time_factor
+        """Seconds that a kernel may take: its own, ten times as many on the CPU, and the time that it is to work."""
+        spec = self._left[name].spec
+        own = spec.seconds * (_ON_CPU if self._question.device == "cpu" else 1)
+        return own + self._question.work if spec.level == "soak" else own
 
     def _pending_kernel(self, entry: Mapping[str, Any], key: str) -> str:
         """The kernel id under `key` of an entry; empty if it was not asked for, or is already over."""

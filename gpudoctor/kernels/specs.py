@@ -73,11 +73,13 @@ def all_kernels() -> tuple[KernelEntry, ...]:
 def select_kernels(names: Iterable[str], level: str = "deep") -> tuple[KernelEntry, ...]:
     """Kernels by id, by start of an id (``matmul``) or by family; without names all of that level.
 
-    Raises `UsageError` for a name that matches none. Level ``deep`` includes ``standard``.
+    Raises `UsageError` for a name that matches none. Level ``deep`` includes ``standard``; those of level ``soak`` run
+    only where their own names are given.
     """
     wanted = list(names)
     if not wanted:
-        return tuple(entry for entry in all_kernels() if level == "deep" or entry.spec.level == level)
+        levels = ("deep", "standard") if level == "deep" else (level,)
+        return tuple(entry for entry in all_kernels() if entry.spec.level in levels)
     for name in wanted:
         if not any(_matches(entry, name) for entry in all_kernels()):
             raise UsageError(
@@ -91,7 +93,7 @@ def _matches(entry: KernelEntry, wanted: str) -> bool:
     return (
         entry.spec.id == wanted
         or entry.spec.id.startswith(f"{wanted}.")
-        or entry.family == _ALIASES.get(wanted, wanted)
+        or (entry.family == _ALIASES.get(wanted, wanted) and entry.spec.level != "soak")
     )
 
 

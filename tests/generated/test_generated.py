@@ -125,7 +125,7 @@ def snapshot_of(combination: Combination) -> Snapshot:
 
 pytestmark = pytest.mark.full
 
-MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
+MEASURED = ("measured.", "memory_fault.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = (
     *("run.", "run_gpu.", "job.", "rank.", "rank_group.", "display.", "windows."),

@@ -33,7 +33,7 @@ _OTHERS = {name: name for name in ("gpu", "uuid", "name", "address", "rank", "ho
 """The same for the groups that are not listed."""
 _CAPTURED = ("gpu", "rank", "host", "port", "interface", "process")
 """Groups of a sign's pattern that name what it is about."""
-_CUDA = frozenset(("cuda_device", "live_gpu", "measured", "rate", "rung"))
+_CUDA = frozenset(("cuda_device", "live_gpu", "measured", "memory_fault", "rate", "rung"))
 """Groups that number GPUs as CUDA does, which CUDA_VISIBLE_DEVICES changes."""
 _PCI = pattern(r"(?:0000)?([\da-f]{4}):([\da-f]{2}):([\da-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
 _SHORT_PCI = pattern(r"([\da-f]{2}):([\da-f]{2})\.([0-7])", re.IGNORECASE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, listed, text_of, value_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds
@@ -25,6 +25,8 @@ _FEWEST_ALIKE = 3
 _CHOSEN_BY_LIBRARY = frozenset({"attention", "convolution"})
 """Kernels for which cuDNN and torch choose among algorithms, some of which were wrong on sound GPUs: see the page
 torch.wrong-results."""
+_MEMORY_FAULTS = ("stuck", "leaking", "disturbed", "once")
+"""Kinds of faults that the march test tells apart, the surest first."""
 _FASTER_BY_DESIGN = 2
 """How many times faster than fp32 the tensor cores must be for their absence to show in a measurement."""
 
@@ -54,6 +56,8 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     suspect, everywhere = _wrong_results(runs, {index: device.sms for index, device in known.items()})
     facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
     facts["live.peers_wrong"] = _peer_copy_fact(rows)
+    if (faults := _memory_faults(rows, known)) is not None:
+        groups["memory_fault"] = faults
     if live := tuple(_live_rows(groups.get("live_gpu"), rows, known, suspect)):
         groups["live_gpu"] = live
     _fill_tf32_gain(groups, runs, known)
@@ -128,6 +132,38 @@ def _peer_copy_fact(rows: Sequence[Row]) -> Fact:
                 return Unread(text_of(row.get("because")) or "nothing was compared")
             return Absent("every word arrives") if right else Known(_difference(row) or "some words", _SOURCE)
     return Unread("copies between GPUs were not measured")
+
+
+def _memory_faults(rows: Sequence[Row], known: Mapping[int, Device]) -> Rows | None:
+    """Rows of ``memory_fault``: one for each kind of fault that a march test found on a device; None without a test."""
+    tested = [row for row in rows if value_of(row.get("kernel")) == "soak.memory"]
+    if not tested:
+        return None
+    faults = tuple(fault for row in tested for fault in _faults_of_test(row, known))
+    if faults or any(value_of(row.get("right")) is True for row in tested):
+        return faults
+    return Unread(text_of(tested[0].get("because")) or "its memory was not tested")
+
+
+def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
+    """A row of ``memory_fault`` for each kind of fault that a measured row of the march test tells of."""
+    details = value_of(row.get("details"))
+    if value_of(row.get("right")) is not False or not isinstance(details, Mapping):
+        return
+    device = known.get(int(gpu)) if (gpu := number(row, "gpu")) is not None else None
+    whose = {name: Known(value, _SOURCE) for name in ("uuid", "address") if (value := getattr(device, name, ""))}
+    for kind in _MEMORY_FAULTS:
+        if not isinstance(places := details.get(kind), tuple) or not places:
+            continue
+        told: dict[str, Value] = {
+            "kind": kind,
+            "places": places,
+            "first": str(places[0]),
+            "count": len(places),
+            "words": words if isinstance(words := details.get("wrong_words"), int) else len(places),
+        }
+        known_columns = {name: Known(value, _SOURCE) for name, value in told.items()}
+        yield {"gpu": row["gpu"], "device": row["device"], **whose, **known_columns}
 
 
 def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:

@@ -18,7 +18,10 @@ from gpudoctor.fixes.effects.outlook import ANEW, Outlook
 Judge = Callable[[Snapshot], Diagnosis]
 """Every rule on that snapshot, which is complete: what follows from its facts by the tables is in it."""
 
-EXPERIENCE = ("live", "live_gpu", "measured", "rung", "rate", "deviation", "collective", "gpu.tf32_gain", "gpu.at_work")
+EXPERIENCE = (
+    *("live", "live_gpu", "measured", "memory_fault", "rung", "rate", "deviation", "collective"),
+    *("gpu.tf32_gain", "gpu.at_work"),
+)
 """What was tried out on the machine: it must be tried again after any change."""
 SEEN_THROUGH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("driver.version",), ("driver.cuda_version", "driver.library_version", "driver.library_versions")),

@@ -23,8 +23,9 @@ class Spec(NamedTuple):
     size: str = ""
     """What is reckoned or moved on a GPU, in words: ``8192³``. On a CPU all is small."""
     level: str = "deep"
-    """``standard``: cheap enough for every diagnosis."""
+    """``standard``: cheap enough for every diagnosis. ``soak``: works as long as it is asked to, where it is named."""
     seconds: float = 20.0
+    """At most; of level ``soak`` what it may take beyond the time that it is asked for."""
     scope: str = "gpu"
     """``gpu``: once on each; ``node``: once, over all of them."""
 

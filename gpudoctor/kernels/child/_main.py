@@ -2,7 +2,8 @@
 
 A rung is a folder: its ``__init__`` opens it (`opened`), each other file without a leading underscore measures.
 
-Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n}``. Lines:
+Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n, "work": seconds for
+each kernel of level soak}``. Lines:
 ``{"opening": family, "pid": n}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel
 ``{"step": id, "seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end
 ``{"done": true}``.

@@ -17,6 +17,8 @@ from ..driver._cuda import CudaError, Machine
 NODE = "node"
 _SHARE = 0.5
 """Of the memory that is free, the most that a kernel may take."""
+_WORK = 2.0
+"""Seconds that a kernel of level soak works where it is not said."""
 
 
 class Context:
@@ -33,6 +35,8 @@ class Context:
         self.numbers = tuple(numbers) or self.devices
         """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
+        self.work = _WORK
+        """Seconds that a kernel of level soak works."""
 
     def description(self) -> Dict[str, Any]:
         """torch's version, device and GPU name for the protocol's ``opened`` line."""
@@ -122,6 +126,13 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
     ``node`` is all GPUs that this process sees, the first of them the device itself.
     """
+    context = _opened(ask)
+    context.work = float(ask.get("work") or _WORK)
+    return context
+
+
+def _opened(ask: Mapping[str, Any]) -> Context:
+    """The context, with the usual time for kernels of level soak."""
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":  # any other value rounds to tf32 what is judged as fp32

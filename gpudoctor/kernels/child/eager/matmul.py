@@ -199,7 +199,7 @@ def run(context: Context, spec: Spec) -> Outcome:
     multiply, note = multiplication(context, form)
     default = bool(torch.backends.cuda.matmul.allow_tf32)
     with attributes_set(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
-        side = _choose_side(context, form, _SIDES[spec.level == "standard" :])
+        side = largest_side(context, form, _SIDES[spec.level == "standard" :])
         check = run_cases(context, cases(context, spec.id, side))
         left, right = random_factors(context, form, side)
         seconds = context.seconds(lambda: multiply(left, right), 0.02 if context.on_cpu else _SUSTAINED[spec.level])
@@ -229,7 +229,7 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
     yield Case("%s product" % name, compute, lambda result: freivalds(torch, result, given, generator))
 
 
-def _choose_side(context: Context, form: Form, sides: Sequence[int]) -> int:
+def largest_side(context: Context, form: Form, sides: Sequence[int] = _SIDES) -> int:
     """The largest side that fits into memory and multiplies fast enough; on a CPU a small one."""
     if context.on_cpu:
         return _SIDE_CPU
