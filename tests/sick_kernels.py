@@ -15,6 +15,12 @@ _KERNELS = {
     "right": "return Outcome(value=7.5, spread=0.01, right=True, differ=0, compared=16, words='as it should')",
     "right_too": "return Outcome(value=8.0, right=True)",
     "wrong": "return Outcome(value=7.0, right=False, differ=3, compared=16, words='3 of 16 values are wrong')",
+    "wrong_once": """
+        notes = os.environ["SICK_NOTES"] + ".once"
+        right = os.path.exists(notes)
+        open(notes, "a").close()
+        return Outcome(value=7.0, right=right, differ=0 if right else 3, compared=16)
+    """,
     "raises": "raise RuntimeError('no kernel image is available')",
     "spends": "context.spent = True; raise RuntimeError('an illegal memory access was encountered')",
     "cannot": "raise CannotRun('needs two GPUs')",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -201,13 +202,15 @@ class _Samples:
 
 _Moment = tuple[float, GPU]
 """A sample of one GPU, and its time in seconds of the Unix clock."""
+_OFTEN = 0.1
+"""Share of the samples in which a reason must have held the clocks down."""
 
 
 def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanwhile | None:
     """Summary of samples at 50 % utilization or more (all if none is): median clock, maximum power and temperature,
 
-    all throttle reasons, widest link; errors counted over all samples from `before` on, and the seconds these span.
-    None without a sample.
+    throttle reasons of a tenth of them and more, widest link; errors counted over all samples from `before` on, and
+    the seconds these span. None without a sample.
     """
     busy = [gpu for _, gpu in samples if (gpu.utilization or 0) >= 50] or [gpu for _, gpu in samples]
     whole = [moment for moment in (before, *samples) if moment]
@@ -224,7 +227,8 @@ def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanw
         counts = [count for _, gpu in whole if (count := getattr(gpu, name)) is not None]
         return gain(counts) if counts else None
 
-    reasons = dict.fromkeys(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
+    counts = Counter(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
+    reasons = [reason for reason, count in counts.items() if count >= _OFTEN * len(busy)]
     return Meanwhile(
         over_busy_samples("clock_mhz", median),
         over_busy_samples("clock_max_mhz", max),

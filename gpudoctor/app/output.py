@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,20 +106,29 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
 
 
 @contextmanager
-def stopping(stop: threading.Event, at_once: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Context where the first Ctrl-C sets `stop`; the next raises KeyboardInterrupt, as the first if `at_once()`."""
+def stopping(
+    stop: threading.Event, at_once: Callable[[], bool] = lambda: False, numbers: Sequence[int] = ()
+) -> Iterator[list[int]]:
+    """Context where the first Ctrl-C, or signal of those `numbers`, sets `stop`; the list that it gives has its number.
 
-    def interrupt(_: int, __: object) -> None:
-        """Signal handler for SIGINT."""
+    The next one ends the program, as the first does if `at_once()`. Of `numbers` those that are ignored stay so.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        """Signal handler."""
         if stop.is_set() or at_once():
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        received.append(number)
         stop.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, *heeded)}
     try:
-        yield
+        yield received
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor import probes
-from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, verdict_of
+from gpudoctor.core.frozen import replace
 from gpudoctor.core.measurement import Bench, bench_verdict
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
@@ -259,6 +260,40 @@ def bench(
     plan = Plan(names, device)
     snapshot = looked_at(patient)
     return benched(snapshot, run(patient, snapshot, plan, on_results, stop))
+
+
+def soak(
+    seconds: float,
+    device: str = "",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    on_results: Callable[[Measurements], None] = lambda _: None,
+    stop: threading.Event | None = None,
+    ended_by: Callable[[], str] = str,
+    target: Target | None = None,
+) -> Diagnosis:
+    """Work this machine hard for `seconds`, as `app.soak.run` does, and judge it with what was measured.
+
+    Setting `stop` ends it; `ended_by` then names what did. On the CPU (`device` ``cpu``), where no GPU is tested, only
+    what the soak itself found counts. Raises what `bench` raises, and for a broken page.
+    """
+    from gpudoctor.app.soak import run
+
+    book = rulebook.load(rules)
+    patient = target or Local("standard", python)
+    before = looked_at(patient)
+    soaked = run(patient, before, seconds, device, on_results, stop)
+    after = before if stop and stop.is_set() else looked_at(patient)  # counters and the kernel's log have gone on
+    facts = {**after.facts, **soaked.facts(ended_by())}
+    diagnosis = diagnose(measured(replace(after, facts=facts), soaked.measurements), book)
+    findings = diagnosis.findings
+    if device == "cpu":
+        known = {_key(finding) for finding in diagnose(before, book).findings}
+        sound = {rule.id for rule in book.rules if rule.sound}
+        findings = tuple(one for one in findings if _key(one) not in known and one.id not in sound)
+    ran = any(run.status == "ran" for run in soaked.measurements.runs)
+    known_enough = ran and (device == "cpu" or diagnosis.verdict != "unknown")
+    return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known_enough))
 
 
 def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:

@@ -22,6 +22,7 @@ COMMANDS = (
     "explain",
     "fix",
     "bench",
+    "soak",
     "preflight",
     "run",
     "job",
@@ -92,6 +93,7 @@ _ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
     (("explain",), diagnosing.add_explain),
     (("fix",), changing.add_fix),
     (("bench",), diagnosing.add_bench),
+    (("soak",), diagnosing.add_soak),
     (("preflight",), diagnosing.add_preflight),
     (("run",), diagnosing.add_run),
     (("job",), diagnosing.add_job),
@@ -162,6 +164,11 @@ gpudoctor fix --undo last             take the last run back
 gpudoctor bench                                  all, on every free GPU
 gpudoctor bench --kernel matmul --device cuda:0  some on one GPU
 gpudoctor bench --device cpu                     without a GPU
+""",
+    "soak": """
+gpudoctor soak                           20 minutes, on every free GPU
+gpudoctor soak --minutes 5 -o soak.json  shorter, kept as a document
+gpudoctor soak --device cpu --minutes 1  how it goes, without a GPU
 """,
     "preflight": """
 gpudoctor preflight -- python train.py  train only on go

@@ -18,6 +18,7 @@ from gpudoctor.app.arguments.options import (
     add_target,
     add_wait,
     count,
+    minutes,
     new_command,
     seconds,
 )
@@ -88,6 +89,29 @@ def add_bench(commands: Any) -> None:
     add_lang(bench)
     add_share(bench)
     bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
+
+
+def add_soak(commands: Any) -> None:
+    """Add the command ``soak``."""
+    soak = new_command(
+        commands,
+        "soak",
+        "work an idle node hard for minutes: heat, checked products, memory tests, links",
+        description="Works every GPU that nobody uses, round after round: products under heat that are checked bit for"
+        " bit, march and retention tests of its memory with the addresses of faulty words, copies and collectives"
+        " between GPUs. NVML is read meanwhile, and everything is judged at the end. Clocks and limits stay as they"
+        " are. SIGTERM, SIGHUP or Ctrl-C ends it at once; what was measured until then is reported.",
+        epilog="Exit code: 0 sound, 1 an error was found, 2 misuse, 3 nothing could be measured, 128 + n where signal n"
+        " ended it.",
+    )
+    soak.add_argument(
+        "--minutes", type=minutes, default=20.0, metavar="N", help="for how long, in all (default: 20); 0.5 is 30 s"
+    )
+    soak.add_argument(
+        "--device", metavar="NAME", default="", help="cuda:0 alone, or cpu to run the tests without a GPU"
+    )
+    add_python(soak)
+    add_report(soak)
 
 
 def add_preflight(commands: Any) -> None:

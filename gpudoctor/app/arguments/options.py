@@ -218,6 +218,14 @@ def seconds(text: str) -> float:
     return seconds
 
 
+def minutes(text: str) -> float:
+    """A time in minutes, greater than 0 and at most a week; raises ValueError otherwise."""
+    minutes = float(text)
+    if not 0 < minutes <= 7 * 24 * 60:
+        raise ValueError(text)
+    return minutes
+
+
 def count(text: str) -> int:
     """A number of at least 1; raises ValueError otherwise."""
     count = int(text)

@@ -453,6 +453,10 @@ WORDS: dict[str, str] = {
     "To take them out of service:": "让它们停止服务：",
     "To take out of service, by your scheduler:": "请用你的调度器让它们停止服务：",
     "Worth knowing": "值得了解",
+    "Worked hard for {seconds} s; rounds of kernels: {rounds}.": "满负荷运行 {seconds} 秒；CUDA 内核轮数：{rounds}。",
+    "{signal} ended it after {seconds} of {planned} s: what was measured until then is judged.": (
+        "{signal} 在 {planned} 秒中的第 {seconds} 秒结束了它：判断的是到那时为止测到的。"
+    ),
     "As a whole: {counts}": "整体：{counts}",
     "{answered} of {hosts} answered; hosts by {checks} checks: {counts}.": (
         "{hosts}中有 {answered} 台应答；各主机 × {checks} 项检查：{counts}。"

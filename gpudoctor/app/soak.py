@@ -1,0 +1,176 @@
+"""Soak: an idle machine worked hard for minutes, round after round, until the time is over or somebody wants it back.
+
+A round is the ladder of `gpudoctor.kernels` with the kernels that heat, test memory and load links, on GPUs that nobody
+uses; of all rounds comes one `Measurements`, which is judged as any other.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.app.bench import CPU, devices_of, expecting, meters
+from gpudoctor.core.fact import Absent, Fact, Known
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.kernels import specs
+from gpudoctor.kernels.ladder import Ladder, OnChange
+from gpudoctor.probes import collect, nvml
+from gpudoctor.target import Target
+
+_ALONE = ("soak.matmul", "soak.memory")
+_ON_GPUS = ("driver.memory.all", "matmul.bf16", "matmul.fp16", "copy.device", "copy.to", "copy.from")
+"""Patterns by the driver alone, and rates that the tables know, measured while the GPU is hot."""
+_LINKS = ("peer.copy", "nccl.all_reduce", "nccl.all_to_all")
+_SHARE = 6
+"""A kernel of level soak works for one part of so many of the whole time..."""
+_LONGEST = 60.0
+"""...and for so many seconds at most, so that a round that is cut off costs little."""
+_SOURCE = "gpudoctor soak"
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """Measurements of all rounds, how many rounds were begun, the seconds that it took, and those that were planned."""
+
+    measurements: Measurements
+    rounds: int
+    seconds: float
+    planned: float
+
+    def facts(self, ended_by: str) -> dict[str, Fact]:
+        """The facts ``soak.*``; `ended_by` is the signal that cut it short, or empty."""
+        return {
+            "soak.seconds": Known(round(self.seconds, 1), _SOURCE),
+            "soak.planned_seconds": Known(round(self.planned, 1), _SOURCE),
+            "soak.rounds": Known(self.rounds, _SOURCE),
+            "soak.ended_by": Known(ended_by, _SOURCE) if ended_by else Absent("it had its time"),
+        }
+
+
+def run(
+    target: Target,
+    snapshot: Snapshot,
+    seconds: float,
+    device: str = "",
+    on_results: OnChange = lambda _: None,
+    stop: threading.Event | None = None,
+) -> Soaked:
+    """Work in rounds for `seconds`, on every GPU that nobody uses or on `device` alone; setting `stop` ends it at once.
+
+    A GPU that somebody has begun to use is left alone from the next round on. Where nothing runs at all there is no
+    second round. Raises `UsageError` for an unknown device.
+    """
+    stop = stop or threading.Event()
+    began, rounds = time.monotonic(), 0
+    so_far: Measurements | None = None
+    with meters(target, snapshot, device) as meter:
+        while True:
+            rounds += 1
+            left = began + seconds - time.monotonic()
+            gpus = _devices(snapshot, device)
+            work = min(_LONGEST, seconds / _SHARE)
+            ladder = Ladder(target, gpus, _kernels(gpus), on_results, stop, meter, device == CPU, max(left, 0.0), work)
+            latest = ladder.climb()
+            so_far = latest if so_far is None else _merged(so_far, latest)
+            over = stop.is_set() or time.monotonic() - began >= seconds
+            if over or not any(run.status == "ran" for run in latest.runs):
+                break
+            snapshot = _with_present_use(target, snapshot, device)
+    found = so_far if device == CPU else expecting(snapshot, so_far)
+    return Soaked(found, rounds, time.monotonic() - began, seconds)
+
+
+def _devices(snapshot: Snapshot, device: str) -> tuple[Device, ...]:
+    """The devices to work on; unlike in ``bench`` a GPU that is named and in use is left alone, too."""
+    if device in ("", CPU):
+        return devices_of(snapshot, device)
+    named = {gpu.index for gpu in devices_of(snapshot, device)}
+    return tuple(gpu for gpu in devices_of(snapshot) if gpu.index in named)
+
+
+def _kernels(gpus: Sequence[Device]) -> tuple[specs.KernelEntry, ...]:
+    """The kernels of a round: links only where two GPUs are free."""
+    if [gpu.name for gpu in gpus] == ["CPU"]:
+        return specs.select_kernels(_ALONE)
+    several = sum(not gpu.held for gpu in gpus) > 1
+    return specs.select_kernels([*_ALONE, *_ON_GPUS, *(_LINKS if several else ())])
+
+
+def _with_present_use(target: Target, snapshot: Snapshot, device: str) -> Snapshot:
+    """The snapshot with the processes that use GPUs now, between two rounds, when none of ours does."""
+    if device == CPU:
+        return snapshot
+    now = collect(target, (nvml,)).groups
+    used = {name: now[name] for name in ("gpu_process",) if name in now}
+    return replace(snapshot, groups={**snapshot.groups, **used})
+
+
+def _merged(before: Measurements, latest: Measurements) -> Measurements:
+    """Both as one: of each kernel on each GPU the worst run, and the latest of those that are as good."""
+    runs = {(run.kernel, run.gpu): run for run in before.runs}
+    for run in latest.runs:
+        earlier = runs.get((run.kernel, run.gpu))
+        runs[run.kernel, run.gpu] = _merged_run(earlier, run) if earlier else run
+    return replace(latest, kernels=before.kernels, devices=before.devices, runs=tuple(runs.values()))
+
+
+def _merged_run(before: Run, latest: Run) -> Run:
+    """The worse of both, or the latest; what was compared and counted in both is added."""
+    run = max(latest, before, key=_badness)
+    if "ran" not in (before.status, latest.status):
+        return run
+    ended = [one for one in (before, latest) if one.status == "ran"]
+    rounds = sum(_rounds(one) for one in ended)
+    return replace(
+        run,
+        differ=_sum(one.differ for one in ended),
+        compared=_sum(one.compared for one in ended),
+        meanwhile=_merged_meanwhile(before.meanwhile, latest.meanwhile),
+        details={**run.details, "rounds": rounds},
+    )
+
+
+def _badness(run: Run) -> int:
+    """How much a run says against its GPU: nothing where it did not run, most where it failed."""
+    if run.status == "failed":
+        return 4
+    if run.status == "ran":
+        return 3 if run.right is False else 1
+    return 2 if run.details.get("unfinished") else 0
+
+
+def _rounds(run: Run) -> int:
+    """The rounds in which it ran."""
+    rounds = run.details.get("rounds")
+    return rounds if isinstance(rounds, int) else 1
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of the counts that are known; None of none."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _merged_meanwhile(before: Meanwhile | None, latest: Meanwhile | None) -> Meanwhile | None:
+    """What NVML said in the latest run; the greatest heat and power, and all errors, of both."""
+    if before is None or latest is None:
+        return latest or before
+    return replace(
+        latest,
+        power_w=_of_both(max, before.power_w, latest.power_w),
+        temperature_c=_of_both(max, before.temperature_c, latest.temperature_c),
+        ecc_corrected=_of_both(operator.add, before.ecc_corrected, latest.ecc_corrected),
+        ecc_uncorrected=_of_both(operator.add, before.ecc_uncorrected, latest.ecc_uncorrected),
+    )
+
+
+def _of_both(choose: Callable[[float, float], float], first: float | None, second: float | None) -> float | None:
+    """`choose` of both values; the one that is known where the other is not."""
+    if first is None or second is None:
+        return second if first is None else first
+    return choose(first, second)

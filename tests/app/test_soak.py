@@ -1,0 +1,145 @@
+"""``gpudoctor soak``: its rounds as one result, GPUs that are left alone, and how it ends when the node is wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gpudoctor.app import soak
+from gpudoctor.core.fact import Known
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.measurement import Measurements
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.snapshot import Target as Subject
+from gpudoctor.kernels import runner
+from gpudoctor.target.local import Local
+from gpudoctor.views import schema
+from tests import rates
+from tests.conftest import Program
+from tests.processes import gone, until
+from tests.sick_kernels import Sick
+
+EMPTY = Snapshot(Subject("local", "node"), {})
+
+
+@pytest.fixture
+def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
+    made = Sick(tmp_path)
+    monkeypatch.setattr(runner, "program", lambda: made.program)
+    return made
+
+
+def target(sick: Sick) -> Local:
+    return Local("quick", sys.executable, environ={**os.environ, "SICK_NOTES": str(sick.notes)})
+
+
+def test_of_all_rounds_the_worst_counts_and_what_was_compared_is_added(sick: Sick) -> None:
+    sick.family("eager", "right", "wrong_once", ids={"right": "soak.matmul", "wrong_once": "soak.memory"})
+    stop, rounds = threading.Event(), []
+
+    def hear(measurements: Measurements) -> None:
+        run = measurements.run("soak.memory", 0)
+        if run and run.status == "ran":
+            rounds.append(run.right)
+            if len(rounds) == 3:
+                stop.set()
+
+    soaked = soak.run(target(sick), EMPTY, 3600, "cpu", hear, stop)
+    assert (rounds, soaked.rounds) == ([False, True, True], 3)
+    memory, product = (soaked.measurements.run(name, 0) for name in ("soak.memory", "soak.matmul"))
+    assert memory
+    assert product
+    assert (memory.right, memory.differ, memory.compared, memory.details["rounds"]) == (False, 3, 48, 3)
+    assert (product.right, product.value, product.details["rounds"]) == (True, 7.5, 3)
+
+
+def test_there_is_no_second_round_where_nothing_runs(sick: Sick) -> None:
+    sick.family("eager", "cannot", "no_memory", ids={"cannot": "soak.matmul", "no_memory": "soak.memory"})
+    soaked = soak.run(target(sick), EMPTY, 3600, "cpu")
+    assert (soaked.rounds, {run.status for run in soaked.measurements.runs}) == (1, {"not-run"})
+
+
+@pytest.mark.parametrize("device", ["", "cuda:3"])
+def test_a_gpu_that_somebody_uses_is_left_alone(sick: Sick, device: str) -> None:
+    node = rates.machine("H100")
+    everywhere = tuple(
+        {"gpu": Known(gpu, "NVML"), "pid": Known(700 + gpu, "NVML"), "name": Known("/usr/bin/python3", "NVML")}
+        for gpu in range(8)
+    )
+    snapshot = replace(node, groups={**node.groups, "gpu_process": everywhere})
+    soaked = soak.run(target(sick), snapshot, 3600, device)
+    because = {run.because for run in soaked.measurements.runs if run.gpu == 3}
+    assert because == {"in use by pid 703, python3"}
+    assert {run.status for run in soaked.measurements.runs} == {"not-run"}
+    assert not sick.notes.with_name("notes.opened").exists()
+
+
+def test_where_the_time_is_too_short_for_anything_nothing_is_called_sound(gpudoctor: Program) -> None:
+    ran = gpudoctor("soak", "--device", "cpu", "--minutes", "1e-9", "--json")
+    assert (ran.code, ran.document["verdict"], ran.document["findings"]) == (3, "unknown", [])
+    assert {one["status"]["value"] for one in ran.document["facts"]["measured"]} == {"not-run"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", "0"], "argument --minutes: invalid minutes value: '0'"),
+        (["--device", "cuda:97"], "--device cuda:97: no such device; available:"),
+        (["-o", "/no/such/folder/soak.json"], "-o /no/such/folder/soak.json:"),
+    ],
+)
+def test_what_is_misused_is_named(gpudoctor: Program, words: list[str], message: str) -> None:
+    ran = gpudoctor("soak", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+_SEAM = """
+import sys
+from gpudoctor.kernels import runner
+runner.program = lambda: {program!r}
+from gpudoctor.app.cli import run
+sys.exit(run({words!r}))
+"""
+
+
+@pytest.fixture
+def at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Sick]]:
+    """The program with one kernel over and one at work, which has started a process of its own session."""
+    sick = Sick(tmp_path)
+    sick.family("eager", "right", "forks", ids={"right": "soak.matmul", "forks": "soak.memory"})
+    words = ["soak", "--device", "cpu", "--minutes", "600", "--python", sys.executable, "--json"]
+    argv = [sys.executable, "-c", _SEAM.format(program=sick.program, words=words)]
+    environ = {**os.environ, "SICK_NOTES": str(sick.notes)}
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+    until(lambda: sick.pids() or child.poll() is not None)
+    yield child, sick
+    child.kill()
+    child.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_it_and_leaves_a_report_and_no_process(
+    at_work: tuple[subprocess.Popen[str], Sick], number: signal.Signals
+) -> None:
+    child, sick = at_work
+    child.send_signal(number)
+    out, err = child.communicate(timeout=600)
+    assert (child.returncode, err) == (128 + number, "")
+    document = json.loads(out)
+    jsonschema.validate(document, json.loads(schema.text()))
+    assert document["facts"]["soak.ended_by"]["value"] == number.name
+    runs = {one["kernel"]["value"]: one["status"]["value"] for one in document["facts"]["measured"]}
+    assert runs == {"soak.matmul": "ran", "soak.memory": "not-run"}
+    assert any(note["text"].startswith(f"{number.name} ended it after") for note in document["notes"])
+    assert len(sick.pids()) == 1
+    assert gone(sick.pids()[0])
