@@ -11,7 +11,7 @@ from typing import List
 
 from .._kernel import Outcome, Spec
 from . import Context, matmul, median_and_spread
-from ._products import FORMS
+from .matmul import FORMS
 
 KERNELS = (Spec("soak.matmul", "products under heat", "TFLOP/s", "8192³ or less, one after another", "soak", 60.0),)
 _SERIES = 0.5
