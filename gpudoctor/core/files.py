@@ -254,7 +254,7 @@ def put(place: Path, data: bytes, mode: int = 0) -> None:
             os.fsync(file.fileno())
         if mode:
             fresh.chmod(mode)
-        fresh.replace(place)
+        system.replace(fresh, place)
     except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink()
@@ -289,17 +289,21 @@ def default_folder() -> Path:
     """
     if system.is_root():
         return _root_folder(".local/state/gpudoctor", "/var/lib/gpudoctor")
-    return platformdirs.user_state_path("gpudoctor")
+    return platformdirs.user_state_path("gpudoctor", appauthor=False)
 
 
 def cache_folder() -> Path:
     """The folder for compiled copies of a checkout's pages; root never uses another user's home."""
-    return _trusted_folder(platformdirs.user_cache_path("gpudoctor"), ".cache/gpudoctor", "/var/cache/gpudoctor")
+    return _trusted_folder(
+        platformdirs.user_cache_path("gpudoctor", appauthor=False), ".cache/gpudoctor", "/var/cache/gpudoctor"
+    )
 
 
 def config_folder() -> Path:
     """The folder for settings of the interface; root never uses another user's home."""
-    return _trusted_folder(platformdirs.user_config_path("gpudoctor"), ".config/gpudoctor", "/etc/gpudoctor")
+    return _trusted_folder(
+        platformdirs.user_config_path("gpudoctor", appauthor=False), ".config/gpudoctor", "/etc/gpudoctor"
+    )
 
 
 def _trusted_folder(default_folder: Path, place: str, otherwise: str) -> Path:

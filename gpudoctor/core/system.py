@@ -16,7 +16,9 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 
@@ -145,6 +147,39 @@ if sys.platform == "win32":
     def clone(source: int, goal: int) -> None:
         """Make `goal` a copy-on-write clone; raises `OSError`: NTFS has none."""
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    _GENERIC_WRITE, _SHARE_ALL, _OPEN_EXISTING = 0x40000000, 7, 3
+    _INVALID_HANDLE = ctypes.c_void_p(-1).value
+    _SHARING_VIOLATION = 32
+    _REPLACE_SECONDS = 1.0
+    """How long a file may be held by who only looks at it, as virus scanners do with each new one."""
+
+    def replace(source: str | os.PathLike[str], goal: str | os.PathLike[str]) -> None:
+        """Rename the file to `goal` in the place of what is there; raises `OSError` where a program holds that."""
+        end = time.monotonic() + _REPLACE_SECONDS
+        while True:
+            try:
+                return os.replace(source, goal)  # noqa: PTH105
+            except PermissionError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.02)
+
+    def is_held(place: str | os.PathLike[str]) -> bool:
+        """Whether a program has the file loaded or open, so that it cannot be written to."""
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = ctypes.c_void_p
+        handle = kernel.CreateFileW(os.fspath(place), _GENERIC_WRITE, _SHARE_ALL, None, _OPEN_EXISTING, 0, None)
+        if handle == _INVALID_HANDLE:
+            return ctypes.get_last_error() == _SHARING_VIOLATION
+        kernel.CloseHandle(ctypes.c_void_p(handle))
+        return False
+
+    def reason(error: OSError) -> str:
+        """Why it failed, in a few words."""
+        place = error.filename2 or error.filename
+        held = isinstance(error, PermissionError) and isinstance(place, str) and is_held(place)
+        return "a program has it open: end that" if held else error.strerror or str(error)
 
     _LOCKED = 1 << 30
     """Where the locked byte lies: behind all text, which others can then read while the lock is held."""
@@ -275,6 +310,17 @@ else:
         """Make the open file `goal` a copy-on-write clone of `source`; raises `OSError` where there are none."""
         fcntl.ioctl(goal, _FICLONE, source)
 
+    replace = os.replace
+    """Rename the file to `goal` in the place of what is there."""
+
+    def is_held(place: str | os.PathLike[str]) -> bool:
+        """Whether a program has the file loaded or open, so that it cannot be replaced: it always can."""
+        return False
+
+    def reason(error: OSError) -> str:
+        """Why it failed, in a few words."""
+        return error.strerror or str(error)
+
     def lock(handle: int, shared: bool = False) -> None:
         """Lock the file until the handle is closed; raises `BlockingIOError` where another holds it."""
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -301,6 +347,15 @@ def shell_line(argv: Sequence[str]) -> str:
         return shlex.join(argv)
     line = " ".join(word if _PLAIN.fullmatch(word) else _quoted(word) for word in argv)
     return f"& {line}" if line.startswith('"') else line
+
+
+_WINDOWS_PROGRAM = re.compile(r"(?:[A-Za-z]:)?(?:.*[\\/])?([^\\/]+)\.(?:exe|bat|cmd)", re.I)
+
+
+def program_name(word: str) -> str:
+    """Name of the program that a command's first word calls: ``python`` for ``C:\\py\\Python.exe``."""
+    program = _WINDOWS_PROGRAM.fullmatch(word)
+    return program[1].lower() if program else PurePath(word).name
 
 
 def _quoted(word: str) -> str:

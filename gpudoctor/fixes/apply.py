@@ -12,7 +12,7 @@ from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Judged, Run
 from gpudoctor.fixes import records
 from gpudoctor.fixes.keeping import environment, kept
-from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.keeping.environment import Environment, Lock
 from gpudoctor.fixes.keeping.kept import Kept
 from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import commands, guard
@@ -119,7 +119,8 @@ class _Application:
             self.made.append(new)
             self.recorder.journal.put("made.json", {"folders": self.made})
         elif not self.kept and not guard.refusal(step.argv, target):  # else it fills what this run made
-            why = guard.changed_since_plan(self.recorder.run.plan, environment.installed(target))
+            lock = environment.installed(target)
+            why = guard.changed_since_plan(self.recorder.run.plan, lock) or self._held(lock)
             if why := why or self._diverted_by_pip(step, target):
                 return why
             self._keep_environment(target)
@@ -157,6 +158,12 @@ class _Application:
         if found is not None:
             self.recorder.now(Judged(step.id, step.verify, found))
         return Result("done" if found is False else "failed", why=why)
+
+    def _held(self, lock: Lock) -> str:
+        """Reason why packages of the plan cannot be replaced, since a program has loaded them; ``""`` if none has."""
+        names = {change.name for step in self.recorder.run.plan.until_reboot.chosen for change in step.changes}
+        file = environment.held_file(lock, names)
+        return f"{file}: a program has it open: end that first. Nothing was changed" if file else ""
 
     def _diverted_by_pip(self, step: PlanStep, target: Environment) -> str:
         """Reason why pip would install elsewhere by its settings; ``""`` if it would not."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.fact import Json
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Step
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.system import program_name, shell_line
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expression import NOT_KNOWN
 from gpudoctor.fixes.effects.commands import Command, bare, command_of
@@ -80,8 +79,8 @@ def title_of(step: Step) -> str:
     words = bare(step.argv)
     if words[1:2] == ["-m"] and len(words) > 2:
         words = words[2:]
-    words[0] = PurePath(words[0]).name
-    return shlex.join(words)
+    words[0] = program_name(words[0])
+    return shell_line(words)
 
 
 def effect_text(step: Step, cure: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Value, listed, value_of
@@ -18,6 +17,7 @@ from gpudoctor.core.language import say
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement, Way
 from gpudoctor.core.rule import LAYERS, Fix, SetupPage, Step
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.system import program_name
 from gpudoctor.diagnosis.knowledge.builds import packages_of
 from gpudoctor.fixes import effects
 from gpudoctor.fixes.cures import Cure, cures_of, effect_text, same, title_of
@@ -245,7 +245,7 @@ def _freeze_step(steps: Sequence[PlanStep]) -> PlanStep | None:
     for step in steps:
         if step.touches != "environment" or not step.chosen or not step.argv:
             continue
-        tool = step.argv[2] if step.argv[1:2] == ("-m",) and len(step.argv) > 2 else PurePath(step.argv[0]).name
+        tool = step.argv[2] if step.argv[1:2] == ("-m",) and len(step.argv) > 2 else program_name(step.argv[0])
         freeze = _FREEZE.get(tool)
         if not freeze or "venv" in step.argv:
             continue
@@ -293,7 +293,7 @@ class Names:
                 return f"{word[:40]!r} holds characters that do not show"
             if any(word == option or word.endswith(f"={option}") for option in self.options):
                 return f"{word[:40]!r} was read from the machine and would be taken for an option"
-        if argv and PurePath(argv[0]).name in ("sh", "bash"):
+        if argv and program_name(argv[0]) in ("sh", "bash"):
             return self._refuse_script(" ".join(argv[2:]))
         return _refuse_package_word(argv)
 

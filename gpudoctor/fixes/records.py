@@ -29,6 +29,7 @@ from gpudoctor.core.files import HISTORY
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.keeping import tree
 from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.target import places
 
 MOST_RUNS = 200
 """Journals that are kept; the oldest go, save those by which a run can still be taken back."""
@@ -193,7 +194,7 @@ class Journal:
                 raise DocumentError(f"{place}: no plain file")
             if seen.st_uid not in (0, system.user_id()):
                 raise DocumentError(f"{place}: belongs to user {files.user_name(seen.st_uid)}: nothing is done by it")
-            if seen.st_mode & 0o022:
+            if seen.st_mode & 0o022 and not system.ACCESS_IS_LISTED:
                 raise DocumentError(f"{place}: others can write to it, so nothing is done by it")
             return file.read(_MOST)
 
@@ -330,4 +331,5 @@ def undo_state(run: Run, entries: Sequence[Entry]) -> str:
 
 def python_of(run: Run) -> str | None:
     """Interpreter of the environment that the run changed; None if it changed none."""
-    return f"{run.plan.environment}/bin/python" if run.plan.environment else None
+    found = list(places.interpreters(run.plan.environment)) if run.plan.environment else [None]
+    return next((python for python in found if python and os.path.isfile(python)), found[0])  # noqa: PTH113

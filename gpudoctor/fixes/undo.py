@@ -203,8 +203,9 @@ class _UndoRun:
         except kept.RestoreEndedError:
             return Result("stopped", why="stopped by you; undo again goes on with it")
         except (OSError, DocumentError) as error:
-            place = getattr(error, "filename", None) or state.environment.prefix
-            why = f"{place}: {getattr(error, 'strerror', None) or error}; undo again goes on with it"
+            place = getattr(error, "filename2", None) or getattr(error, "filename", None) or state.environment.prefix
+            reason = system.reason(error) if isinstance(error, OSError) else str(error)
+            why = f"{place}: {reason}; undo again goes on with it"
             self.recorder.say(step, f"{why}\n")
             return Result("failed", why=why)
         changed = environment.changes(was, environment.installed(state.environment))

@@ -28,6 +28,16 @@ _CRASHES = {
 """What Windows calls these ends of a process (ntstatus.h)."""
 
 
+def crash(status: int) -> str:
+    """What a negative exit status says: ``killed by SIGSEGV``, on Windows ``crashed (access violation 0xC0000005)``."""
+    if status < -0xFF:  # an NTSTATUS of Windows
+        return f"crashed ({_CRASHES.get(status & 0xFFFFFFFF, 'status')} 0x{status & 0xFFFFFFFF:08X})"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
 @frozen
 class Answer:
     """The result of a child process: exit status, captured output and how it ended.
@@ -58,14 +68,7 @@ class Answer:
             return f"could not be stopped (pid {self.stuck} is left behind)"
         if self.status is None:
             return "stopped for printing without end" if self.cut else f"stopped after {self.seconds:.0f} s"
-        if self.status < -0xFF:  # an NTSTATUS of Windows
-            return f"crashed ({_CRASHES.get(self.status & 0xFFFFFFFF, 'status')} 0x{self.status & 0xFFFFFFFF:08X})"
-        if self.status < 0:
-            try:
-                return f"killed by {signal.Signals(-self.status).name}"
-            except ValueError:
-                return f"killed by signal {-self.status}"
-        return f"exit {self.status}"
+        return crash(self.status) if self.status < 0 else f"exit {self.status}"
 
     @property
     def complaint(self) -> str:

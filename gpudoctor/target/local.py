@@ -63,7 +63,7 @@ class Local:
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             prefix = self._environ.get(variable)
             if prefix and places.is_absolute(prefix):
-                python = next(filter(_is_program, places.interpreters(places.spelled(prefix))), None)
+                python = next(filter(places.is_program, places.interpreters(places.spelled(prefix))), None)
                 if python:
                     return _absolute(python)
         on_path = list(filter(None, map(self.which, places.PYTHONS)))
@@ -81,7 +81,7 @@ class Local:
             candidate = self.which(candidate) or candidate
         candidate = places.spelled(candidate)
         for path in (candidate, *places.interpreters(candidate)):
-            if _is_program(path):
+            if places.is_program(path):
                 python = _absolute(path)
                 if self._is_system_root and (why := rights.refusal(python)):
                     raise UsageError(f"--python {requested}: {why}")
@@ -155,13 +155,8 @@ class Local:
         return os.stat(self.path(path)).st_mtime  # noqa: PTH116 - also where a probe is watched
 
     def which(self, program: str) -> str | None:
-        """Full path of the program on PATH, looked for only in trusted folders; None where there is none.
-
-        Not `shutil.which`: importing that costs as much as all reading of /proc.
-        """
-        candidates = (path for folder in self._search_folders for path in places.programs(folder, program))
-        executables = (path for path in candidates if os.access(path, os.X_OK) and not os.path.isdir(path))  # noqa: PTH112
-        return next(executables, None)
+        """Full path of the program on PATH, looked for only in trusted folders; None where there is none."""
+        return places.find_program(program, self._search_folders)
 
     def run(
         self,
@@ -274,11 +269,6 @@ def _read_up_to(read: Callable[[int], bytes], limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
-
-
-def _is_program(path: str) -> bool:
-    """Whether the path is an executable file."""
-    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112
 
 
 def _absolute(path: str) -> str:

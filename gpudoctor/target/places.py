@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gpudoctor.core.texts import map_texts
@@ -79,6 +79,21 @@ def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
     if system != SYSTEM:
         return iter([f"{folder}/{name}"])  # a record of another system
     return (f"{folder.rstrip('/') if SYSTEM == 'windows' else folder}/{name}{ending}" for ending in _ENDINGS)
+
+
+def find_program(name: str, folders: Iterable[str]) -> str | None:
+    """Full path of the program in the first of these folders that has it, and nowhere else; None for none.
+
+    Not `shutil.which`, which on Windows looks into the working folder first; and importing it costs as much as all
+    reading of /proc.
+    """
+    candidates = (path for folder in folders for path in programs(folder, name))
+    return next((path for path in candidates if is_program(path)), None)
+
+
+def is_program(path: str) -> bool:
+    """Whether the path is an executable file."""
+    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112
 
 
 def is_store_alias(path: str) -> bool:

@@ -148,7 +148,7 @@ def test_it_is_stopped_as_the_user_wants(place: Place, want: Stop, expected: lis
 
 def test_a_command_that_is_killed_is_said_to_be(place: Place) -> None:
     run = place.apply(place.plan(python_step(1, "import os; print('here', flush=True); os.kill(os.getpid(), 9)")))
-    assert (states(run), run.why) == (["failed"], "step 1 ended with signal SIGKILL: here")
+    assert (states(run), run.why) == (["failed"], "step 1 was killed by SIGKILL: here")
 
 
 def test_a_step_that_only_shows_may_fail(place: Place) -> None:

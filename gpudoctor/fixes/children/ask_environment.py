@@ -49,7 +49,7 @@ def main() -> None:
         "platlib": paths["platlib"],
         "scripts": paths["scripts"],
         "user_site": site.getusersitepackages() if user else "",
-        "user_scripts": os.path.join(site.getuserbase(), "bin") if user else "",
+        "user_scripts": sysconfig.get_path("scripts", os.name + "_user") if user else "",
         "managed": None if venv else managed(),
     }
     os.write(1, ("\n@gpudoctor " + json.dumps(answer) + "\n").encode())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Literal
 
+from gpudoctor.core.system import program_name
 from gpudoctor.core.versions import normal
 
 _TOOLS = {"pip": "pip", "pip3": "pip", "uv": "uv", "conda": "conda", "mamba": "conda", "micromamba": "conda"}
@@ -56,7 +56,7 @@ def command_of(argv: Sequence[str]) -> Command | None:
     words = bare(argv)
     if len(words) < 2:
         return None
-    python, program = "", PurePath(words[0]).name
+    python, program = "", program_name(words[0])
     if words[1] == "-m" and len(words) > 3:
         python, program, words = words[0], words[2], words[2:]
     if program == "venv":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from pathlib import PurePath
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, known, text_of, value_of
 from gpudoctor.core.values import CannotJudge
@@ -56,7 +55,8 @@ def _enter_new_environment(outlook: Outlook, command: Command) -> None:
     nothing = Absent("a new environment: nothing is installed in it yet")
     outlook.forget(_OF_ENVIRONMENT, anew=True)
     outlook.put("python.prefix", Known(command.creates, SOURCE))
-    outlook.put("python.path", Known(str(PurePath(command.creates) / "bin" / "python"), SOURCE))
+    place = r"\Scripts\python.exe" if outlook.text("host.platform") == "windows" else "/bin/python"
+    outlook.put("python.path", Known(f"{command.creates}{place}", SOURCE))
     outlook.put("python.environment", Known("conda" if command.tool == "conda" else "venv", SOURCE))
     outlook.put("python.installer", Known(command.tool, SOURCE))
     outlook.put("python.implementation", Known("cpython", SOURCE))

@@ -15,6 +15,7 @@ from typing import Any
 from gpudoctor.core import shipped, system
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.versions import normal
+from gpudoctor.target import places
 from gpudoctor.target.child import run_child
 
 _MARK = "@gpudoctor "
@@ -65,14 +66,14 @@ class Environment:
         """Folders that are kept as a whole: the prefix, or only site-packages if the prefix is shared."""
         places = (self.prefix, *([self.user_site] if self.user_site else ())) if self.own else self.sites
         real = tuple(dict.fromkeys(os.path.realpath(place) for place in places))
-        return tuple(place for place in real if not any(place.startswith(f"{other}/") for other in real))
+        return tuple(place for place in real if not any(place.startswith(f"{other}{os.sep}") for other in real))
 
     def hindrance(self, root: bool) -> str:
         """Reason why it must not or cannot be changed; ``""`` if it can. `root`: this process is root."""
         if self.managed is not None:
             return (
                 f"{self.prefix} belongs to the distribution (EXTERNALLY-MANAGED): "
-                "make an environment of its own (python3 -m venv) and name its Python with --python"
+                f"make an environment of its own ({places.PYTHONS[0]} -m venv) and name its Python with --python"
             )
         owner = _owner(self.prefix)
         if root and owner:
@@ -140,6 +141,7 @@ def from_json(raw: Any) -> Environment:
 
 # ---- What is installed in it: every distribution, read from the disk, with pip or without ----
 
+_COMPILED = (".dll", ".pyd", ".exe")
 _MOST = 1 << 20
 _MOST_RECORD = 64 << 20
 
@@ -190,6 +192,15 @@ def record_of(distribution: Distribution) -> Iterator[str]:
     for row in csv.reader(text.splitlines()):
         if row and "\0" not in row[0]:
             yield os.path.normpath(os.path.join(base, row[0]))  # noqa: PTH118
+
+
+def held_file(lock: Lock, names: Iterable[str]) -> str:
+    """Path of a compiled file of these packages that a program has loaded, which no installer can replace then;
+    ``""`` if there is none, and on systems where that hinders nobody.
+    """
+    wanted = set(names)
+    paths = (path for item in lock if item.name in wanted for path in record_of(item))
+    return next((path for path in paths if path.lower().endswith(_COMPILED) and system.is_held(path)), "")
 
 
 def _distributions_in(site: str) -> Iterator[Distribution]:

@@ -22,8 +22,9 @@ from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.fixes.keeping import environment, tree
 from gpudoctor.fixes.keeping.environment import Environment, Lock
 from gpudoctor.fixes.keeping.store import Keeping, Manifest, Store, digest_of, load_manifest, set_owner_and_mode
-from gpudoctor.fixes.keeping.tree import HIDDEN, Entries, Entry, entry_of
+from gpudoctor.fixes.keeping.tree import HIDDEN, Entries, Entry, entry_of, is_below
 from gpudoctor.fixes.records import Journal
+from gpudoctor.target import places
 
 _LOOSE = "-loose"
 _RUN = re.compile(r"\d{8}-\d{6}(-\d\d)?")
@@ -117,32 +118,38 @@ def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
                 first = first or f"{folder}/{run}"
                 yield Part(root, f"{folder}/{run}")
     if not target.own and first:
-        yield Part("/", f"{first}{_LOOSE}", loose=True)
+        yield Part(_loose_root(target), f"{first}{_LOOSE}", loose=True)
 
 
 def _current_entries(part: Part, target: Environment) -> Entries:
     """Entries of the part's files as they are on disk now."""
-    return tree.entries_of(_loose_files(target)) if part.loose else tree.walk(part.root)
+    return tree.entries_of(_loose_files(target), part.root) if part.loose else tree.walk(part.root)
+
+
+def _loose_root(target: Environment) -> str:
+    """What the paths of loose files begin with: ``/``, on Windows the drive of the Python."""
+    return Path(target.prefix).anchor
 
 
 def _loose_files(target: Environment) -> Iterator[str]:
     """Paths of files outside the trees: those in a RECORD, and scripts that run this Python.
     Only paths below the prefix and the user base count, since a RECORD may name any path.
     """
-    inside, homes = tuple(f"{root}/" for root in target.trees), _allowed_bases(target)
+    homes = _allowed_bases(target)
     for item in environment.installed(target):
         listed = environment.record_of(item)
-        yield from (path for path in listed if path.startswith(homes) and not path.startswith(inside))
+        yield from (path for path in listed if is_below(path, homes) and not is_below(path, target.trees))
     for folder in filter(None, (target.scripts, target.user_scripts)):
         with suppress(OSError):
             names = os.listdir(folder)  # noqa: PTH208
-            yield from (f"{folder}/{name}" for name in names if _runs_python(f"{folder}/{name}", target))
+            paths = (os.path.join(folder, name) for name in names)  # noqa: PTH118
+            yield from (path for path in paths if _runs_python(path, target))
 
 
 def _allowed_bases(target: Environment) -> tuple[str, ...]:
-    """Folders below which loose files may lie, each with a trailing slash."""
+    """Folders below which loose files may lie."""
     bases = (target.prefix, os.path.dirname(target.user_scripts))  # noqa: PTH120
-    return tuple(f"{base}/" for base in bases if base not in ("", "/"))
+    return tuple(base for base in bases if base and base != Path(base).anchor)
 
 
 def _runs_python(place: str, target: Environment) -> bool:
@@ -165,9 +172,9 @@ def check(copy: Kept) -> None:
     change.
     """
     target = copy.environment
-    scripts = tuple(f"{folder}/" for folder in (target.scripts, target.user_scripts) if folder)
+    allowed = (*_allowed_bases(target), target.scripts, target.user_scripts)
     for part in copy.parts:
-        own = part.root == "/" if part.loose else part.root in target.trees
+        own = part.root == _loose_root(target) if part.loose else part.root in target.trees
         folder = Path(part.store).parent
         named = Path(part.store).name == f"{copy.run}{_LOOSE if part.loose else ''}"
         if not own or not named or folder not in [Path(root, HIDDEN) for root in target.trees]:
@@ -176,8 +183,9 @@ def check(copy: Kept) -> None:
             if why := tree.ownership_doubt(place):
                 raise DocumentError(f"what was kept before run {copy.run} is not put back: {why}")
         for path in load_manifest(Path(part.store, "manifest"), part.digest).entries:
-            inside = not part.loose or f"/{path}".startswith((*_allowed_bases(target), *scripts))
-            if not inside or path.startswith("/") or any(word in ("", ".", "..") for word in path.split("/")):
+            inside = not part.loose or is_below(f"{part.root}{path}", allowed)
+            odd = any(word in ("", ".", "..") for word in places.spelled(path).split("/"))
+            if not inside or odd or os.path.splitdrive(path)[0]:
                 raise DocumentError(f"the record of run {copy.run} names {path[:80]!r}, outside {target.prefix}")
 
 
@@ -339,7 +347,7 @@ class Restoring:
             place.mkdir(exist_ok=True, parents=True)
             return
         place.parent.mkdir(exist_ok=True, parents=True)
-        _with_write_permission(lambda: staging.replace(place), place)
+        _with_write_permission(lambda: system.replace(staging, place), place)
         staging.unlink(missing_ok=True)  # two names of one inode: rename leaves both
         self.put_back += 1
 
@@ -392,12 +400,13 @@ def listing(paths: Iterable[str]) -> str:
 
 
 def _with_write_permission(act: Callable[[], object], place: Path) -> None:
-    """Call `act`; if its folder is read-only to us, make that writable and try again."""
+    """Call `act`; if its folder is read-only to us (on Windows: the file is), make that writable and try again."""
     try:
         act()
     except PermissionError:
-        folder = entry_of(str(place.parent))
-        if not folder or folder.mode & 0o300 == 0o300:
+        shut = place if system.ACCESS_IS_LISTED else place.parent
+        there = entry_of(str(shut))
+        if not there or there.mode & 0o300 == 0o300 or (system.ACCESS_IS_LISTED and there.mode & 0o200):
             raise
-        os.chmod(place.parent, folder.mode | 0o700)  # noqa: PTH101
+        os.chmod(shut, there.mode | 0o700)  # noqa: PTH101
         act()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from gpudoctor.core import files, system
+from gpudoctor.target import places
 
 Kind = Literal["file", "link", "folder"]
 HIDDEN = ".gpudoctor-kept"
@@ -62,7 +63,13 @@ def nearest_existing(place: str) -> Path:
         folder = Path(os.path.abspath(place))  # noqa: PTH100
         return next(path for path in (folder, *folder.parents) if path.exists())
     except (OSError, ValueError):
-        return Path("/")
+        return Path(os.path.abspath(os.sep))  # noqa: PTH100
+
+
+def is_below(place: str, folders: Iterable[str]) -> bool:
+    """True if the path is inside one of the folders, as this system compares names."""
+    name = os.path.normcase(place)
+    return any(name.startswith(os.path.join(os.path.normcase(folder), "")) for folder in folders if folder)  # noqa: PTH118
 
 
 def share_like_parent(place: Path, above: os.stat_result, execute: bool = False) -> None:
@@ -92,7 +99,7 @@ def ownership_doubt(place: str) -> str:
         return f"{place} is a link"
     if seen.st_uid not in (0, system.user_id()):
         return f"{place} belongs to user {files.user_name(seen.st_uid)}"
-    return f"{place} can be written to by others" if seen.st_mode & 0o022 else ""
+    return f"{place} can be written to by others" if seen.st_mode & 0o022 and not system.ACCESS_IS_LISTED else ""
 
 
 def walk(root: str) -> Entries:
@@ -114,9 +121,10 @@ def walk(root: str) -> Entries:
     return found
 
 
-def entries_of(paths: Iterable[str]) -> Entries:
-    """Entries of files and links by absolute path without the leading slash; missing ones are left out."""
-    found = ((path.lstrip("/"), entry_of(path)) for path in sorted(set(paths)))
+def entries_of(paths: Iterable[str], root: str) -> Entries:
+    """Entries of files and links by their path below `root`; missing ones and those elsewhere are left out."""
+    below = (path for path in sorted(set(paths)) if is_below(path, [root]))
+    found = ((places.spelled(path[len(root) :]), entry_of(path)) for path in below)
     return {path: entry for path, entry in found if entry and entry.kind != "folder"}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import guard, packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
+from gpudoctor.target import crash, places
 from gpudoctor.target.child import Process, Selector
 
 LIMIT = 4 * 3600.0
@@ -42,6 +42,7 @@ _LINGER = 0.5
 _SURROUNDINGS = {
     "LC_ALL": "C.UTF-8",
     "PYTHONUNBUFFERED": "1",
+    "PYTHONIOENCODING": "utf-8",
     "PIP_NO_INPUT": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "DEBIAN_FRONTEND": "noninteractive",
@@ -72,7 +73,12 @@ def run_command(
     more harm.
     """
     began = time.monotonic()
-    command = _with_leash(argv) if leash and not Process.DIES_WITH_US else list(argv)
+    program = argv[0]
+    if not places.is_path(program):
+        program = places.find_program(program, places.search_list(environ.get("PATH", os.defpath))) or program
+    command = [program, *argv[1:]]
+    if leash and not Process.DIES_WITH_US:
+        command = _with_leash(command)
     child = Process(command, {**environ, **_SURROUNDINGS}, with_stdin=False, stderr=subprocess.STDOUT)
     children.begun.add(child.pid)
     try:
@@ -217,9 +223,9 @@ def _step_result(step: PlanStep, outcome: Outcome, changed: tuple[str, ...], rec
         return Result("stopped", outcome.status, changed, f"step {step.id} was {outcome.stopped}")
     if outcome.status == 0:
         return Result("done", 0, changed)
-    how = f"status {outcome.status}" if outcome.status > 0 else f"signal {_signal_name(-outcome.status)}"
+    how = f"ended with status {outcome.status}" if outcome.status > 0 else f"was {crash(outcome.status)}"
     last = _last_words([line.strip() for line in recorder.run.step(step.id).output.lines if line.strip()])
-    why = f"step {step.id} ended with {how}" + (f": {last}" if last else "")
+    why = f"step {step.id} {how}" + (f": {last}" if last else "")
     return Result("failed", outcome.status, changed, why)
 
 
@@ -227,14 +233,6 @@ def _last_words(lines: list[str]) -> str:
     """Last line that looks like an error, else the last line, at most 300 characters."""
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "fatal"))]
     return (errors or lines or [""])[-1][:300]
-
-
-def _signal_name(number: int) -> str:
-    """Name of a signal number, or the number as text."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
 
 
 def _note_system(step: PlanStep, recorder: Recorder, environ: Mapping[str, str], when: str) -> packages.Packages | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
@@ -148,4 +147,4 @@ def heeding_signals(wants: Callable[[], Stop]) -> Iterator[Callable[[], Stop]]:
         for number, handler in before.items():
             signal.signal(number, handler)
         if received:
-            os.kill(os.getpid(), received[0])
+            signal.raise_signal(received[0])

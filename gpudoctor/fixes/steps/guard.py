@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 
 from gpudoctor.core import system
 from gpudoctor.core.plan import Plan, PlanStep, Requirement
+from gpudoctor.core.system import program_name
 from gpudoctor.fixes.keeping.environment import OWN_SETTINGS, Environment, Lock
 from gpudoctor.fixes.keeping.tree import nearest_existing
+from gpudoctor.target import places
 
 DIVERTS = (
     *OWN_SETTINGS,
@@ -64,8 +64,8 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
     named = list(_option_values(words, _TARGETS[tool]))
     if tool == "conda" and not named:
         return "" if target.conda else f"{target.prefix} is no environment of conda's"
-    here = (target.prefix, *made)
-    if named and all(os.path.normpath(name) in here or _is_python(name, target, made) for name in named):
+    here = {os.path.normcase(folder) for folder in (target.prefix, *made)}
+    if named and all(_comparable(name) in here or _is_python(name, target, made) for name in named):
         return ""
     return f"it does not name {target.python} by {_TARGETS[tool][0]}"
 
@@ -73,7 +73,7 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
 def makes(argv: Sequence[str]) -> str:
     """Folder of the new environment that the command creates; ``""`` if it creates none."""
     argv = _without_env(argv)
-    head = [PurePath(argv[0]).name, *argv[1:]] if argv else []
+    head = [program_name(argv[0]), *argv[1:]] if argv else []
     if not (head[:2] == ["uv", "venv"] or (head[1:3] == ["-m", "venv"] and head[0].startswith("python"))):
         return ""
     plain = [word for word in (head[2:] if head[0] == "uv" else head[3:]) if not word.startswith("-")]
@@ -99,7 +99,7 @@ def clean(environ: Mapping[str, str], target: Environment | None) -> tuple[dict[
 
 def _tool_and_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
     """(``pip``, ``uv``, ``conda`` or ``python``, words from the subcommand on); ``""`` and empty for other programs."""
-    name = PurePath(argv[0]).name if argv else ""
+    name = program_name(argv[0]) if argv else ""
     if name.startswith("python"):
         return ("pip", argv[3:]) if tuple(argv[1:3]) == ("-m", "pip") else ("python", ())
     if name == "uv":
@@ -116,12 +116,18 @@ def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
     """True if the program is the interpreter of the target or of a folder in `made`, by its path (links not
     followed).
     """
-    place = os.path.abspath(program)  # noqa: PTH100
-    if "/" not in program:
+    if not places.is_path(program):
         return False
-    folders = {os.path.dirname(target.python)} | ({f"{target.prefix}/bin"} if target.own else set())  # noqa: PTH120
-    folders |= {f"{folder}/bin" for folder in made}
-    return os.path.dirname(place) in folders and bool(re.fullmatch(r"python[\d.]*", os.path.basename(place)))  # noqa: PTH119,PTH120
+    environments = [*([target.prefix] if target.own else []), *made]
+    known = [target.python, *(path for folder in environments for path in places.interpreters(folder))]
+    folders = {os.path.dirname(_comparable(path)) for path in known}  # noqa: PTH120
+    place = os.path.dirname(os.path.normcase(os.path.abspath(program)))  # noqa: PTH100, PTH120
+    return place in folders and bool(re.fullmatch(r"python[\d.]*", program_name(program)))
+
+
+def _comparable(path: str) -> str:
+    """The path in the one form in which this system has it."""
+    return os.path.normcase(os.path.normpath(path))
 
 
 def _forbidden_options(tool: str, arguments: Sequence[str]) -> Iterator[str]:
@@ -154,7 +160,7 @@ def _option_values(arguments: Sequence[str], names: Sequence[str]) -> Iterator[s
 def _without_env(argv: Sequence[str]) -> Sequence[str]:
     """The command without a leading ``env NAME=VALUE -u NAME``."""
     rest = list(argv)
-    if not rest or PurePath(rest[0]).name != "env":
+    if not rest or program_name(rest[0]) != "env":
         return argv
     rest = rest[1:]
     while rest and (rest[0] == "-u" or "=" in rest[0]):
@@ -164,7 +170,7 @@ def _without_env(argv: Sequence[str]) -> Sequence[str]:
 
 def _assigned_variables(argv: Sequence[str]) -> Iterator[str]:
     """Names of the variables that a leading ``env`` sets."""
-    if argv and PurePath(argv[0]).name == "env":
+    if argv and program_name(argv[0]) == "env":
         for word in argv[1 : len(argv) - len(_without_env(argv))]:
             yield word.partition("=")[0]
 
@@ -173,16 +179,35 @@ def _assigned_variables(argv: Sequence[str]) -> Iterator[str]:
 # A plan may be hours old.
 
 _VERSION = re.compile(r"\d[\w.+!]*")
+_BATCH = re.compile(r"\.(?:bat|cmd)\Z", re.I)
+"""What Windows hands to cmd.exe, as conda.bat."""
+_CMD = re.compile(r"[%^&|<>\"!()]")
+"""What cmd.exe reads as its own in the words of a batch file, also within quotes."""
 
 
 def unmet(step: PlanStep, environ: Mapping[str, str], root: bool) -> str:
     """Reason why the step cannot be run now; ``""`` if it can."""
     if "root" in step.needs and not root:
         return "needs root, which this is not"
-    path = environ.get("PATH", os.defpath)
-    if step.argv and not shutil.which(step.argv[0], path=path):
-        return f"{step.argv[0]}: no such program"
-    return next(filter(None, (_unmet_requirement(item, path) for item in step.requires)), "")
+    folders = places.search_list(environ.get("PATH", os.defpath))
+    if step.argv and (why := _unstartable(step.argv, folders)):
+        return why
+    return next(filter(None, (_unmet_requirement(item, folders) for item in step.requires)), "")
+
+
+def _unstartable(argv: Sequence[str], folders: Sequence[str]) -> str:
+    """Reason why the command cannot be started; ``""`` if it can."""
+    program: str | None = argv[0]
+    if not places.is_path(argv[0]):
+        program = places.find_program(argv[0], folders)
+    if not program or not places.is_program(program):
+        return f"{argv[0]}: no such program"
+    spoilt = next((word for word in argv[1:] if _CMD.search(word)), "") if _BATCH.search(program) else ""
+    return (
+        f"{program} is a batch file, and cmd.exe would take {spoilt!r} apart: type the command yourself"
+        if spoilt
+        else ""
+    )
 
 
 def changed_since_plan(plan: Plan, installed: Lock) -> str:
@@ -198,10 +223,10 @@ def changed_since_plan(plan: Plan, installed: Lock) -> str:
     return ""
 
 
-def _unmet_requirement(item: Requirement, path: str) -> str:
+def _unmet_requirement(item: Requirement, folders: Sequence[str]) -> str:
     """Reason why a requirement does not hold; ``""`` if it does."""
     if item.kind == "program":
-        return "" if shutil.which(item.subject, path=path) else f"{item.subject}: no such program"
+        return _unstartable((item.subject,), folders)
     if item.kind == "unchanged":  # `changed_since_plan` looks at what the plan knows of it
         return ""
     place = nearest_existing(item.subject)
