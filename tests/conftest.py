@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import watching
-from tests.processes import Ran
+from tests.processes import Ran, finished
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -76,17 +75,8 @@ def gpudoctor() -> Program:
     def run(
         *words: str, stdin: str = "", timeout: float = 240, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpudoctor", *words],
-            check=False,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        argv = [sys.executable, "-m", "gpudoctor", *words]
+        return finished(argv, input=stdin, timeout=timeout, cwd=cwd, env={**os.environ, **(env or {})})
 
     return run
 

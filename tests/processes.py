@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import socket
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,12 @@ class Ran(NamedTuple):
     def titles(self, name: str) -> list[str]:
         """What its findings of one kind say."""
         return [finding["title"] for finding in self.document["findings"] if finding["id"] == name]
+
+
+def finished(argv: Sequence[str | Path], **how: Any) -> Ran:
+    """What a program did, to its end, for which it has ten minutes; `how` as `subprocess.run` takes it."""
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, **{"timeout": 600, **how})
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def is_alive(pid: int) -> bool:

@@ -20,7 +20,7 @@ from types import TracebackType
 import pytest
 
 from tests import needs
-from tests.processes import Ran
+from tests.processes import Ran, finished
 
 DRIVER = needs.REPOSITORY / ".nvidia-driver"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -118,15 +118,7 @@ class World:
         environ = [f"HOME={home}", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "NO_COLOR=1"]
         who = [f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups="] if user else []
         inside = ["nsenter", f"--target={self._keeper.pid}", "--mount", "--", "chroot", *who, str(self._base / "root")]
-        done = subprocess.run(
-            [*inside, "env", "-i", *environ, *argv],
-            check=False,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return finished([*inside, "env", "-i", *environ, *argv], input=stdin)
 
     def files(self) -> dict[str, tuple[int, int, int]]:
         """What the world has of its own, by path: mode, size and time of change."""

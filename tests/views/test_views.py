@@ -18,6 +18,7 @@ from gpudoctor.core.snapshot import Event, Snapshot, Target
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
 from gpudoctor.views.progress import progress_on
+from tests.processes import until
 
 FINDING = Finding(
     id="driver.version-mismatch",
@@ -127,10 +128,7 @@ def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
         note(Event("nvml", "started"))
         note(Event("host", "started"))
         note(Event("host", "done"))
-        deadline = time.monotonic() + 600
-        while not re.search(r"asking nvml \d+\.\d", terminal.getvalue()):
-            assert time.monotonic() < deadline, terminal.getvalue()
-            time.sleep(0.02)
+        assert until(lambda: re.search(r"asking nvml \d+\.\d", terminal.getvalue()))
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
@@ -139,14 +137,9 @@ def test_progress_says_which_gpu_is_waking() -> None:
     with progress_on(terminal) as note:
         note(Event("nvml", "started"))
         note(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
-        deadline = time.monotonic() + 600
-        while "GPU 3 of 8 is waking, 7 s" not in terminal.getvalue():
-            assert time.monotonic() < deadline, terminal.getvalue()
-            time.sleep(0.02)
+        assert until(lambda: "GPU 3 of 8 is waking, 7 s" in terminal.getvalue())
         note(Event("nvml", "working", ""))
-        while not terminal.getvalue().rstrip().endswith(" s") or "asking nvml" not in terminal.getvalue():
-            assert time.monotonic() < deadline, terminal.getvalue()
-            time.sleep(0.02)
+        assert until(lambda: "asking nvml" in terminal.getvalue() and terminal.getvalue().rstrip().endswith(" s"))
 
 
 def test_the_interface_says_which_gpu_is_waking() -> None:

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
+from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work
 
@@ -35,9 +36,11 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _pauses_until_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Textual takes a process that a busy machine gives no CPU for an idle one, and ends its pause before a layout."""
-    pause = Pilot.pause
+def _waits_until_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause, a key and a click end when all that follows is drawn. Textual takes a process that a busy machine gives
+    no CPU for an idle one, and ends its pause before a layout.
+    """
+    pause, press, click = Pilot.pause, Pilot.press, Pilot.click
 
     async def pause_until_drawn(pilot: Pilot[None], delay: float | None = None) -> None:
         await pause(pilot, delay)
@@ -47,7 +50,18 @@ def _pauses_until_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
                 return
             await pause(pilot)
 
+    async def press_until_drawn(pilot: Pilot[None], *keys: str) -> None:
+        await press(pilot, *keys)
+        await pause_until_drawn(pilot)
+
+    async def click_until_drawn(pilot: Pilot[None], *place: Any, **more: Any) -> bool:
+        hit = await click(pilot, *place, **more)
+        await pause_until_drawn(pilot)
+        return hit
+
     monkeypatch.setattr(Pilot, "pause", pause_until_drawn)
+    monkeypatch.setattr(Pilot, "press", press_until_drawn)
+    monkeypatch.setattr(Pilot, "click", click_until_drawn)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,23 +98,28 @@ def opened() -> Opened:
     return open_app
 
 
-async def settled(pilot: Pilot[None], seconds: float = 600.0) -> None:
+def app_of(pilot: Pilot[None]) -> DoctorApp:
+    """The app, by its own type."""
+    assert isinstance(pilot.app, DoctorApp)
+    return pilot.app
+
+
+def first_screen(pilot: Pilot[None]) -> DiagnosisScreen:
+    """The screen that is open, which is the first."""
+    screen = pilot.app.screen
+    assert isinstance(screen, DiagnosisScreen)
+    return screen
+
+
+async def settled(pilot: Pilot[None]) -> None:
     """Wait until the reading is over and all that follows from it is on the screen."""
-    app = pilot.app
-    assert isinstance(app, DoctorApp)
-    for _ in range(int(seconds / 0.02)):
-        await pilot.pause(0.02)
-        if app.reading.over:
-            await pilot.pause()
-            return
-    raise AssertionError(f"still reading after {seconds:g} s: {app.reading.sources}")
+    await until(pilot, lambda: app_of(pilot).reading.over)
 
 
 async def opened_by(key: str, kind: type[_Screen], pilot: Pilot[None], waiting: str) -> _Screen:
     """The screen that the key opens, once its pane no longer says that it waits."""
     await settled(pilot)
     await pilot.press(key)
-    await pilot.pause()
     screen = pilot.app.screen
     assert isinstance(screen, kind)
     await until(pilot, lambda: screen.detail.prose.text not in ("", waiting))

@@ -11,10 +11,9 @@ from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from gpudoctor.views.tui.work import FactInfo, Work
-from tests.views.tui.conftest import SIZES, text
+from tests.views.tui.conftest import SIZES, app_of, text, until
 
 BOTH = pytest.mark.parametrize("size", SIZES)
 HUGE = "0123456789" * 10_000
@@ -83,16 +82,13 @@ def work_with(found: Diagnosis, **more: Any) -> Work:
 
 async def to_facts(pilot: Pilot[None], opened: bool = False) -> FactsScreen:
     """The screen of facts, with all it learns late; opened by its key where it is not yet."""
-    assert isinstance(pilot.app, DoctorApp)
     if not opened:
-        pilot.app.action_open("facts")
-    for _ in range(3000):
-        await pilot.pause(0.02)
-        screen = pilot.app.screen
-        if isinstance(screen, FactsScreen) and screen.is_mounted and (screen._infos or not screen.doctor.work.used_by):
-            await pilot.pause()
-            return screen
-    raise AssertionError("the facts did not open")
+        app_of(pilot).action_open("facts")
+    await until(pilot, lambda: isinstance(pilot.app.screen, FactsScreen) and pilot.app.screen.is_mounted)
+    screen = pilot.app.screen
+    assert isinstance(screen, FactsScreen)
+    await until(pilot, lambda: bool(screen._infos or not screen.doctor.work.used_by))
+    return screen
 
 
 def says(pilot: Pilot[None], words: str) -> bool:
@@ -107,4 +103,3 @@ def names(screen: FactsScreen) -> list[str]:
 
 async def typed(pilot: Pilot[None], words: str) -> None:
     await pilot.press("slash", *["space" if letter == " " else letter for letter in words])
-    await pilot.pause()

@@ -13,9 +13,8 @@ from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.snapshot import Event, Progress
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.recorded import Recorded
-from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.work import Work
+from tests.views.tui.conftest import app_of, first_screen, until
 from tests.views.tui.machines import diagnosis_of
 
 
@@ -36,16 +35,10 @@ class Stream:
 
     async def next(self, pilot: Pilot[None]) -> None:
         """Let the next diagnosis through, and wait until it is on the screen."""
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         before = app.diagnosis
         self._more.release()
-        for _ in range(6000):
-            await pilot.pause(0.01)
-            if app.diagnosis is not before:
-                await pilot.pause()
-                return
-        raise AssertionError("the next diagnosis did not arrive")
+        await until(pilot, lambda: app.diagnosis is not before)
 
 
 class Held(Recorded):
@@ -87,7 +80,6 @@ def with_findings(diagnosis: Diagnosis, *findings: Finding) -> Diagnosis:
 
 def here(pilot: Pilot[None]) -> str:
     """The id under the cursor of the list."""
-    screen = pilot.app.screen
-    assert isinstance(screen, DiagnosisScreen)
-    assert screen.findings.entry
-    return screen.findings.entry.id
+    entry = first_screen(pilot).findings.entry
+    assert entry
+    return entry.id

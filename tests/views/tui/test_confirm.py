@@ -40,7 +40,6 @@ async def test_only_y_is_yes(keys: list[str], answer: bool | None) -> None:
     app = Asking()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press(*keys)
-        await pilot.pause()
         assert app.answer is answer
         assert (app.screen is app.sure) == (answer is None)
         assert app.focused is None
@@ -61,7 +60,6 @@ async def test_a_word_is_typed_whole(keys: list[str], answer: bool | None) -> No
     app = Asking("node17")
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press(*keys)
-        await pilot.pause()
         assert app.answer is answer
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
-from tests.views.tui.conftest import SIZES, Opened, settled, shown
+from tests.views.tui.conftest import SIZES, Opened, first_screen, settled, shown
 from tests.views.tui.machines import diagnosis_of
 from tests.views.tui.streams import Stream, finding_of, here, with_findings
 
@@ -90,8 +89,7 @@ async def test_a_symptom_is_folded_with_its_cause_and_unfolded_when_it_is_gone_t
     async with opened(source.work, settle=False) as pilot:
         await source.next(pilot)
         assert "1 cause · 1 symptom folded" in shown(pilot)[0]
-        screen = pilot.app.screen
-        assert isinstance(screen, DiagnosisScreen)
+        screen = first_screen(pilot)
         await pilot.press("space")
         assert [entry.id for entry in screen.findings.entries[:2]] == ["driver.too-old-for-gpu", "unjudged"]
         assert screen.findings.go("driver.module-not-loaded")
@@ -104,13 +102,11 @@ async def test_escape_keeps_what_was_read_and_r_reads_again(opened: Opened) -> N
         await source.next(pilot)
         assert "Esc stop" in shown(pilot)[1]
         await pilot.press("escape")
-        await pilot.pause()
         lines = shown(pilot)
         assert "READING" not in lines[0]
         assert "stopped: what was not read by then is not judged; r reads again" in lines[1]
         assert here(pilot) == "gpu.throttled"
         await pilot.press("r")
-        await pilot.pause()
         assert "READING" in shown(pilot)[0]
         for _ in range(4):  # the reading that was stopped takes what is let through as well, and is not heard
             source._more.release()

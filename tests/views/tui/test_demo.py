@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -30,6 +28,7 @@ from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
 from tests import demo_runs
 from tests import demos as written
+from tests.conftest import Program
 from tests.sim import scenario
 from tests.sim.documents import sampled
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
@@ -67,9 +66,9 @@ async def test_the_command_is_on_the_first_screen_and_copied_by_one_key(demo: De
     work = demo.work()
     command = _first_command(work)
     async with opened(work) as pilot:
+        assert "recording" in shown(pilot)[0]
         assert not command or any(f"$ {command}"[:20] in line for line in shown(pilot))
         await pilot.press("c")
-        await pilot.pause()
         if command:
             assert pilot.app.clipboard == command
             assert " ".join(command.split())[:40] in shown(pilot)[1]
@@ -110,7 +109,6 @@ async def test_the_list_says_what_is_wrong_with_each_and_a_second_click_opens(si
             assert any(demo.name in line and demo.title in line for line in lines)
         assert any("You meet" in line and "too old" in line for line in lines)
         await pilot.press("down")
-        await pilot.pause()
         assert any("no kernel image" in line for line in shown(pilot))
         await pilot.press("up")
         for _ in range(2):
@@ -134,12 +132,6 @@ async def test_a_second_machine_shows_nothing_of_the_first() -> None:
         assert not any("535.274.02" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opened: Opened) -> None:
-    async with opened(EVERY[0].work(), size) as pilot:
-        assert "recording" in shown(pilot)[0]
-
-
 def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_live, "deadline", lambda _: 600.0)
     with Held(EVERY[0].record()) as machine:
@@ -159,19 +151,11 @@ def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]
     assert "sound" in capsys.readouterr().err
 
 
-def test_without_a_terminal_the_names_are_said() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpudoctor", "demo"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    assert done.returncode == MISUSE
-    assert done.stdout == ""
-    assert "the list of demos needs a terminal" in done.stderr
-    assert all(name in done.stderr for name in NAMES)
+def test_without_a_terminal_the_names_are_said(gpudoctor: Program) -> None:
+    done = gpudoctor("demo")
+    assert (done.code, done.out) == (MISUSE, "")
+    assert "the list of demos needs a terminal" in done.err
+    assert all(name in done.err for name in NAMES)
 
 
 def _watched() -> RecordedGpus:
@@ -213,12 +197,7 @@ def test_what_is_no_record_of_gpus_at_work_is_refused(change: dict[str, object])
 async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: Opened) -> None:
     async with opened(EVERY[NAMES.index("hot-gpu")].work(), WIDE) as pilot:
         await pilot.press("2")
-        for _ in range(600):
-            await pilot.pause(0.1)
-            if any("1110/1980" in line and "heat" in line for line in shown(pilot)):
-                break
-        else:
-            raise AssertionError(shown(pilot))
+        await until(pilot, lambda: any("1110/1980" in line and "heat" in line for line in shown(pilot)))
         await pilot.press("4")
         await pilot.pause(0.3)
         assert any("bf16 matmul" in line for line in shown(pilot))
@@ -234,7 +213,6 @@ async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int])
         await settled(pilot)
         assert "o list" in shown(pilot)[-1]
         await pilot.click("Keys", offset=(shown(pilot)[-1].index("o list"), 0))
-        await pilot.pause()
         assert app.current_mode == LIST
 
 
@@ -267,9 +245,10 @@ def work(name: str) -> Work:
 async def test_the_first_cure_is_played_to_its_end_in_three_keys(opened: Opened, name: str) -> None:
     async with opened(work(name), WIDE) as pilot:
         await pilot.press("f")
-        await pilot.pause()
         assert "a recording is played: nothing on this machine is changed" in text(pilot)
-        await pilot.press("a", "y")
+        await pilot.press("a")
+        assert "● a recording is played, nothing is changed" in text(pilot)
+        await pilot.press("y")
         await run_over(pilot)
         lines = shown(pilot)
         assert lines[0].strip().startswith("✓ FIXED")
@@ -282,7 +261,6 @@ async def test_what_it_printed_and_what_it_changed(opened: Opened) -> None:
         await pilot.press("f", "a", "y")
         await run_over(pilot)
         await pilot.press("up", "up", "up", "up")
-        await pilot.pause()
         said = text(pilot)
         assert "Successfully installed torch-2.9.0+cu128" in said
         assert said.count("944/944 MB") == 1  # of the progress only its end is left
@@ -305,7 +283,6 @@ async def test_a_full_disk_stops_it_and_undo_puts_back_what_was_there(opened: Op
 async def test_a_step_that_was_not_recorded_cannot_be_played(opened: Opened) -> None:
     async with opened(work("torch-cu130"), WIDE) as pilot:
         await pilot.press("f", "f", "a")
-        await pilot.pause()
         assert "not in the recording" in shown(pilot)[1]
 
 
@@ -321,7 +298,6 @@ async def test_the_setup_screen_answers_for_a_recorded_machine(opened: Opened) -
         await answered(pilot)
         assert "2.14.1+cu126" in text(pilot)
         await pilot.press("a")
-        await pilot.pause()
         assert "not from here" in text(pilot)
 
 

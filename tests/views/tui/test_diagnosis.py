@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from gpudoctor.app import pipeline
 from gpudoctor.app.interactive import of_files, of_this_machine, work_on
 from gpudoctor.core.diagnosis import Diagnosis, Note
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.probes import torch_live
-from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.work import Work
 from tests.readme import REPORT
 from tests.sim import scenario
-from tests.views.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
+from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, first_screen, settled, shown, text, until
 from tests.views.tui.machines import diagnosis_of, path_of, told_of, work_of
 from tests.views.tui.streams import Held
 
@@ -32,16 +32,9 @@ def one(diagnosis: Diagnosis) -> Work:
     return work_on("a machine", lambda _: iter([diagnosis]))
 
 
-def place(app: object) -> DiagnosisScreen:
-    """The screen that is open, which is the first."""
-    assert isinstance(app, DoctorApp)
-    assert isinstance(app.screen, DiagnosisScreen)
-    return app.screen
-
-
-def detail(app: object) -> str:
+def detail(pilot: Pilot[None]) -> str:
     """All that the pane at the right says, below its end, too."""
-    return place(app).detail.prose.text
+    return first_screen(pilot).detail.prose.text
 
 
 async def test_the_command_of_the_cure_is_one_key_away_and_each_further_press_gives_the_next(opened: Opened) -> None:
@@ -63,7 +56,7 @@ async def test_eight_gpus_with_one_cause_are_one_cause(opened: Opened) -> None:
         lines = shown(pilot)
         assert lines[0].split("  ")[0:2] == [" ✗ BROKEN", "1 cause"]
         assert sum("older than the B200" in line for line in lines) == 2  # in the list, and in the detail
-        assert "the same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7" in detail(pilot.app)
+        assert "the same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7" in detail(pilot)
 
 
 @SIZES
@@ -88,25 +81,23 @@ async def test_the_list_is_as_high_as_its_rows_and_enter_on_the_count_of_what_wa
     opened: Opened,
 ) -> None:
     async with opened(told_of("too-old-b200")) as pilot:
-        assert place(pilot.app).findings.size.height == 3  # the cause, what was not judged, what passed
+        assert first_screen(pilot).findings.size.height == 3  # the cause, what was not judged, what passed
         await pilot.press("C")
-        await pilot.pause()
         assert "there is no plain terminal behind this one" in shown(pilot)[1]
         await pilot.press("j", "enter")
-        await pilot.pause()
-        assert place(pilot.app).findings.only_unjudged
-        assert 5 <= place(pilot.app).findings.outer_size.height <= 24 * 0.4
+        assert first_screen(pilot).findings.only_unjudged
+        assert 5 <= first_screen(pilot).findings.outer_size.height <= 24 * 0.4
 
 
 async def test_a_sound_machine_shows_what_was_looked_for_from_the_ground_up(opened: Opened) -> None:
     async with opened(told_of("hgx-h100"), (100, 32)) as pilot:
         lines = shown(pilot)
         assert re.search("✓ SOUND  nothing wrong in [1-9][0-9]+ checks", lines[0])
-        rows = [entry.id for entry in place(pilot.app).findings.entries]
+        rows = [entry.id for entry in first_screen(pilot).findings.entries]
         topics = [row.removeprefix("passed ") for row in rows if row.startswith("passed ")]
         assert topics[:3] == ["host", "driver", "gpu"]
         await pilot.press("end")
-        assert "Looked for and not there" in detail(pilot.app)
+        assert "Looked for and not there" in detail(pilot)
 
 
 async def test_unknown_is_not_green_and_says_why(opened: Opened) -> None:
@@ -116,38 +107,36 @@ async def test_unknown_is_not_green_and_says_why(opened: Opened) -> None:
         assert "? UNKNOWN  no error found, and too little read to call it sound" in shown(pilot)[0]
         assert pilot.app.screen.query_one("#band").has_class("unknown")
         assert not pilot.app.screen.query_one("#band").has_class("sound")
-        assert "UNKNOWN" in detail(pilot.app)
-        assert "no log was read" in detail(pilot.app)
+        assert "UNKNOWN" in detail(pilot)
+        assert "no log was read" in detail(pilot)
 
 
 async def test_what_was_not_judged_is_grouped_by_reason_with_what_would_help(opened: Opened) -> None:
     async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
         await pilot.press("u")
-        assert "Give it the log of the job that failed, too: gpudoctor read LOG" in detail(pilot.app)
-        rows = [entry.id for entry in place(pilot.app).findings.entries]
+        assert "Give it the log of the job that failed, too: gpudoctor read LOG" in detail(pilot)
+        rows = [entry.id for entry in first_screen(pilot).findings.entries]
         assert rows[0] == "because no log was read"
         assert "nccl.hang" in rows[1:17]
         await pilot.press("j")
-        assert place(pilot.app).detail.border_title == "cuda.arch-dropped"
+        assert first_screen(pilot).detail.border_title == "cuda.arch-dropped"
         await pilot.press("u")
-        assert place(pilot.app).findings.entries[0].id == "gpu.ecc"
+        assert first_screen(pilot).findings.entries[0].id == "gpu.ecc"
         await pilot.click("#findings", offset=(10, 2))
-        await pilot.pause()
-        assert place(pilot.app).detail.border_title == "gpu.xid"
+        assert first_screen(pilot).detail.border_title == "gpu.xid"
 
 
 async def test_everything_judged_leaves_nothing_to_list(opened: Opened) -> None:
     async with opened(one(replace(diagnosis_of("too-old-b200"), unjudged=()))) as pilot:
         await pilot.press("u")
-        await pilot.pause()
         assert "everything was judged" in shown(pilot)[1]
-        assert not place(pilot.app).findings.only_unjudged
+        assert not first_screen(pilot).findings.only_unjudged
 
 
 async def test_two_causes_are_put_in_the_order_to_act_on_them(opened: Opened) -> None:
     async with opened(told_of("torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
         await pilot.press("j", "j")
-        said = detail(pilot.app)
+        said = detail(pilot)
         assert "To act on, in this order" in said
         assert 0 < said.index("  1.  ") < said.index("torch.arch-dropped") < said.index("  2.  ")
 
@@ -156,18 +145,18 @@ async def test_notes_are_shown_with_what_they_concern(opened: Opened) -> None:
     diagnosis = diagnosis_of("too-old-b200")
     note = Note(("gpu.name",), "Tables of 2026-11; your B200 is newer.", ("driver.too-old-for-gpu",))
     async with opened(one(replace(diagnosis, notes=(note,)))) as pilot:
-        assert "Note  Tables of 2026-11; your B200 is newer." in detail(pilot.app)
+        assert "Note  Tables of 2026-11; your B200 is newer." in detail(pilot)
         await pilot.press("j")
-        assert place(pilot.app).findings.entry
-        assert place(pilot.app).detail.border_title == "Notes"
-        assert note.text in detail(pilot.app)
+        assert first_screen(pilot).findings.entry
+        assert first_screen(pilot).detail.border_title == "Notes"
+        assert note.text in detail(pilot)
 
 
 async def test_what_cannot_be_read_says_why_and_what_to_type(opened: Opened) -> None:
     async with opened(of_this_machine("quick", "/no/such/python", ())) as pilot:
         assert "? UNKNOWN" in shown(pilot)[0]
-        assert "--python /no/such/python: no such program" in detail(pilot.app)
-        assert "r  reads again" in detail(pilot.app)
+        assert "--python /no/such/python: no such program" in detail(pilot)
+        assert "r  reads again" in detail(pilot)
         for key in ("c", "e", "n", "u", "s", "C", "y", "j", "enter", "space"):
             await pilot.press(key)
         assert "? UNKNOWN" in shown(pilot)[0]
@@ -184,17 +173,16 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
             return pipeline.watch(progress=progress, target=machine)
 
         async with opened(work_on("a machine", diagnoses), settle=False) as pilot:
-            app = pilot.app
-            assert isinstance(app, DoctorApp)
-            await until(pilot, lambda: "older than the B200" in text(pilot) and "may take the lead" in detail(app))
+            app = app_of(pilot)
+            await until(pilot, lambda: "older than the B200" in text(pilot) and "may take the lead" in detail(pilot))
             lines = shown(pilot)
             assert "… READING  1 cause so far" in lines[0]
             assert "older than the B200" in "\n".join(lines)
             assert app.reading.sources["torch_live"].asked
-            assert "what comes may take the lead" in detail(app)
+            assert "what comes may take the lead" in detail(pilot)
             let.set()
             await settled(pilot)
-            assert "what comes may take the lead" not in detail(app)
+            assert "what comes may take the lead" not in detail(pilot)
             assert "✗ BROKEN" in shown(pilot)[0]
 
 
@@ -203,7 +191,7 @@ async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: Path) -
     path.write_text(REPORT, "utf-8")
     async with opened(of_files([str(path)], ())) as pilot:
         assert "BROKEN" in shown(pilot)[0]
-        assert "Do 1" in detail(pilot.app)
+        assert "Do 1" in detail(pilot)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE, (40, 12)], ids=str)
@@ -212,13 +200,10 @@ async def test_the_keys_that_work_everywhere_are_never_cut(opened: Opened, size:
         line = shown(pilot)[-1]
         assert len(line) == size[0]
         await pilot.click("Keys", offset=(line.index("^p"), 0))
-        await pilot.pause()
         assert not isinstance(pilot.app.screen, DiagnosisScreen)  # the commands are open
         await pilot.press("escape")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, DiagnosisScreen)
         await pilot.click("Keys", offset=(line.rindex("q"), 0))
-        await pilot.pause()
         assert not pilot.app.is_running or pilot.app._exit
 
 
@@ -227,4 +212,4 @@ async def test_a_paste_that_tells_too_little_says_what_to_ask_for(opened: Opened
     paste.write_text("It does not work since yesterday.\n", "utf-8")
     async with opened(of_files([str(paste)], ())) as pilot:
         assert "? UNKNOWN" in shown(pilot)[0]
-        assert "gpudoctor read --together FIRST SECOND" in detail(pilot.app)
+        assert "gpudoctor read --together FIRST SECOND" in detail(pilot)

@@ -38,7 +38,6 @@ async def test_e_shows_the_page_of_the_rule_which_scrolls_is_copied_and_left_by_
         await until(pilot, lambda: pane.below > 0)
         assert f"↓ {pane.below} more" in "\n".join(shown(pilot))
         await pilot.press("end")
-        await pilot.pause()
         await until(pilot, lambda: pane.below == 0)
         await pilot.press("c")
         assert pilot.app.clipboard == explained("driver.too-old-for-gpu", [])
@@ -47,7 +46,6 @@ async def test_e_shows_the_page_of_the_rule_which_scrolls_is_copied_and_left_by_
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, DiagnosisScreen)
         await pilot.press("u", "e")
-        await pilot.pause()
         assert "put the cursor on one" in shown(pilot)[1]  # a reason has no page, a rule that was not judged has one
         await pilot.press("j", "e")
         first = reasons(diagnosis_of("too-old-b200"))[0].rules[0]
@@ -63,5 +61,4 @@ async def test_what_goes_wrong_is_said_in_words(opened: Opened, error: Exception
         await pilot.press("e")
         assert str(error) in await page_of(pilot)
         await pilot.press("c")
-        await pilot.pause()
         assert "there is no page to copy" in shown(pilot)[0]

@@ -106,7 +106,6 @@ async def test_from_a_finding_to_its_facts_and_back(opened: Opened) -> None:
         assert names(screen) == ["driver.version", "gpu.2.clock_mhz"]
         assert "of gpu.throttled" in text(pilot)
         await pilot.press("escape")
-        await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
         screen = await to_facts(pilot)
         assert len(names(screen)) == len(screen.table.listing)
@@ -122,7 +121,6 @@ async def test_from_a_fact_to_its_finding_and_back(opened: Opened) -> None:
         await until(pilot, lambda: pilot.app.current_mode == "diagnosis")
         assert "GPU 2 [x] is held back" in text(pilot)
         await pilot.press("escape")
-        await pilot.pause()
         assert pilot.app.current_mode == "facts"
         assert screen.go("driver.module_log")
         await pilot.press("enter")
@@ -259,7 +257,6 @@ async def test_what_cannot_be_opened_is_said_where_one_can_name_another(
             await pilot.press("enter")
             await until(pilot, lambda said=said: said in " ".join(text(pilot).split()))  # type: ignore[misc]
         await pilot.press("escape")
-        await pilot.pause()
         assert pilot.app.screen is screen
 
 

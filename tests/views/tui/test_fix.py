@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.repair import ConfirmScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.views.tui.conftest import SIZES, WIDE, Opened, settled, shown, text
+from tests.views.tui.conftest import SIZES, WIDE, Opened, app_of, settled, shown, text
 from tests.views.tui.conftest import until as until_holds
 from tests.views.tui.engine import Engine
 from tests.views.tui.machines import diagnosis_of
@@ -63,11 +63,6 @@ def plan_of(*steps: PlanStep, **more: Any) -> Plan:
 until = partial(until_holds, then=0.25)
 
 
-def app_of(pilot: Pilot[None]) -> DoctorApp:
-    assert isinstance(pilot.app, DoctorApp)
-    return pilot.app
-
-
 def lasting(folder: Path) -> str:
     """Code that goes on until the folder has a file ``go``."""
     return f"import os, time\nwhile not os.path.exists({str(folder / 'go')!r}): time.sleep(0.02)"
@@ -83,7 +78,6 @@ async def run_over(pilot: Pilot[None]) -> None:
 async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), size) as pilot:
         await pilot.press("f")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, FixScreen)
         lines = shown(pilot)
         assert lines[1].strip().startswith("plan: 4 steps for 1 cause")
@@ -95,10 +89,8 @@ async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Ope
 async def test_f_again_plans_for_every_cause_and_runs_a_shared_command_once(opened: Opened) -> None:
     async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
         await pilot.press("f", "f")
-        await pilot.pause()
         assert "the plan for every cause" in shown(pilot)[1]
         await pilot.press("escape")
-        await pilot.pause()
         said = text(pilot)
         assert "5 steps for 2 causes" in said
         assert said.count("-m pip install torch==2.14.1+cu126") == 1
@@ -110,24 +102,20 @@ async def test_space_leaves_a_step_out_and_takes_it_back_and_esc_leads_back_to_w
 ) -> None:
     async with opened(work(plan_of(step(1, ""), step(2, "")))) as pilot:
         await pilot.press("f", "down", "space")
-        await pilot.pause()
         assert "left out" in text(pilot)
         assert "plan: 1 step" in shown(pilot)[1]
         await pilot.press("space")
-        await pilot.pause()
         assert "plan: 2 steps" in shown(pilot)[1]
         await pilot.press("a")  # without an engine
         await pilot.pause()
         assert "nothing is run from here yet: c copies the commands" in shown(pilot)[1]
         await pilot.press("escape", "escape")
-        await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
 
 
 async def test_space_on_another_cure_chooses_it_and_a_new_diagnosis_does_not_undo_that(opened: Opened) -> None:
     async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
         await pilot.press("f", *["down"] * 5, "space")
-        await pilot.pause()
         app = app_of(pilot)
         assert app.repair
         plan = app.repair.plan
@@ -161,11 +149,9 @@ async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opene
     engine = Engine(tmp_path)
     async with opened(work(engine=engine), WIDE) as pilot:
         await pilot.press("f", "a")
-        await pilot.pause()
         assert "steps 2, 3: needs root, which this is not. c copies the commands" in shown(pilot)[1]
         assert not isinstance(pilot.app.screen, ConfirmScreen)
         await pilot.press("n")
-        await pilot.pause()
         assert "Step 2: what would be done" in text(pilot)
     assert engine.begun == []
 
@@ -180,14 +166,12 @@ async def test_y_runs_verifies_and_says_fixed(opened: Opened, tmp_path: Path, si
     engine = Engine(tmp_path)
     async with opened(work(plan, engine), size) as pilot:
         await pilot.press("f", "a")
-        await pilot.pause()
         assert "Run 1 command in /srv/train/.venv?" in text(pilot)
         await pilot.press("y")
         await run_over(pilot)
         lines = shown(pilot)
         assert lines[0].strip().startswith(f"✓ FIXED  {RULE} no longer found")
         await pilot.press("up")
-        await pilot.pause()
         said = text(pilot)
         assert "[/red] not markup" in said
         assert "torch a → b" in said
@@ -205,7 +189,6 @@ async def test_progress_lines_are_replaced_and_the_record_names_a_step_before_it
         await pilot.press("f", "a", "y")
         await run_over(pilot)
         await pilot.press("up")
-        await pilot.pause()
         lines = [line.strip(" │") for line in shown(pilot)]
         assert "100 %" in lines
         assert r"green \x1b]0;title\x07" in lines
@@ -228,7 +211,6 @@ async def test_a_step_that_fails_stops_it_and_enter_tries_again_from_there(opene
         assert "Changed so far: torch a → b." in said
         assert "enter tries again from here" in said
         await pilot.press("enter")
-        await pilot.pause()
         assert "Run 1 command in /srv/train/.venv?" in text(pilot)
         await pilot.press("y")
         await run_over(pilot)
@@ -252,7 +234,6 @@ async def test_esc_stops_after_the_step_and_the_next_does_not_begin(opened: Open
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and "on" in text(pilot))
         await pilot.press("escape")
-        await pilot.pause()
         assert "stops after this step; x ends it now" in shown(pilot)[1]
         (tmp_path / "go").touch()
         await run_over(pilot)
@@ -269,20 +250,15 @@ async def test_x_and_quitting_ask_and_end_the_step_first(opened: Opened, tmp_pat
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press(key)
-        await pilot.pause()
         assert asks in text(pilot)
         await pilot.press("n")
-        await pilot.pause()
         assert pilot.app.is_running
         assert engine.journal("run-1").step("1").state == "running"
         await pilot.press(key, "y")
         if not asks:
             await run_over(pilot)
             assert "it may be half done" in text(pilot)
-        for _ in range(1200):
-            await pilot.pause(0.05)
-            if engine.journal("run-1").over:
-                break
+        await until(pilot, lambda: engine.journal("run-1").over)
     assert engine.journal("run-1").step("1").state == "stopped"
 
 
@@ -293,7 +269,6 @@ async def test_another_screen_and_f_lead_back_to_the_run_that_is_under_way(opene
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press("1")
-        await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
         await pilot.press("f")
         (tmp_path / "go").touch()
@@ -307,7 +282,6 @@ async def test_what_needs_a_reboot_asks_for_the_name_of_the_host(opened: Opened,
     plan = plan_of(step(1, "", needs=("root", "reboot"), touches="system"), verify(2))
     async with opened(work(plan, engine), WIDE) as pilot:
         await pilot.press("f", "a")
-        await pilot.pause()
         said = text(pilot)
         assert "▲ needs root" in said
         assert "▲ needs a reboot" in said
@@ -316,7 +290,6 @@ async def test_what_needs_a_reboot_asks_for_the_name_of_the_host(opened: Opened,
         await pilot.pause(0.1)
         assert engine.begun == []
         await pilot.press("backspace", *"node17")
-        await pilot.pause()
         assert "› node17" in text(pilot)
         await pilot.press("enter")
         await run_over(pilot)
@@ -331,13 +304,11 @@ async def test_undo_runs_its_own_plan_after_a_yes(opened: Opened, tmp_path: Path
     plan = plan_of(step(1, "", changes=(Change("torch", "a", "b"),)))
     async with opened(work(plan, engine), WIDE) as pilot:
         await pilot.press("f", "U")
-        await pilot.pause()
         assert not isinstance(pilot.app.screen, ConfirmScreen)
         await pilot.press("a", "y")
         await run_over(pilot)
         assert "gpudoctor fix --undo run-1" in text(pilot)
         await pilot.press("U")
-        await pilot.pause()
         assert "Take back run run-1" in text(pilot)
         await pilot.press("y")
         await until(pilot, lambda: "UNDONE" in shown(pilot)[0])
@@ -352,12 +323,9 @@ async def test_a_run_is_taken_back_from_another_plan_too(opened: Opened, tmp_pat
         await pilot.press("f", "a", "y")
         await run_over(pilot)
         await pilot.press("escape")
-        await pilot.pause()
         await pilot.press("f")
-        await pilot.pause()
         assert "plan: 1 step" in shown(pilot)[1]
         await pilot.press("U")
-        await pilot.pause()
         assert "Take back run run-1" in text(pilot)
 
 
@@ -373,14 +341,9 @@ async def test_who_quits_twice_leaves_at_once(opened: Opened, tmp_path: Path) ->
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press("q", "y")
-        await pilot.pause()
         assert "ending the step" in shown(pilot)[1]
         await pilot.press("q")
-        for _ in range(1200):
-            await pilot.pause(0.05)
-            if not pilot.app.is_running:
-                break
-        assert not pilot.app.is_running
+        await until(pilot, lambda: not pilot.app.is_running)
     assert engine.journal("run-1").step("1").state == "running"
     (tmp_path / "go").touch()
 
@@ -395,28 +358,11 @@ async def test_an_engine_that_dies_is_told_in_words(opened: Opened, tmp_path: Pa
     assert engine.journal("run-1").step("1").state == "running"
 
 
-async def test_a_recording_says_so(opened: Opened, tmp_path: Path) -> None:
-    engine = Engine(tmp_path)
-    made = replace(work(plan_of(step(1, "print('hello')")), engine), recorded=True)
-    async with opened(made, WIDE) as pilot:
-        await pilot.press("f")
-        await pilot.pause()
-        assert "a recording is played: nothing on this machine is changed" in text(pilot)
-        await pilot.press("a")
-        await pilot.pause()
-        assert "● a recording is played, nothing is changed" in text(pilot)
-        await pilot.press("y")
-        await run_over(pilot)
-        assert "a recording: nothing was changed" in shown(pilot)[1]
-
-
 async def test_nothing_to_cure_is_said(opened: Opened) -> None:
     async with opened(work(machine="hgx-h100")) as pilot:
         await pilot.press("f", "f")
-        await pilot.pause()
         assert "Nothing is wrong here, so there is nothing to cure." in text(pilot)
         await pilot.press("a")
-        await pilot.pause()
         assert "nothing is chosen" in shown(pilot)[1]
 
 
@@ -425,7 +371,6 @@ async def test_f_before_anything_was_read(opened: Opened) -> None:
         app = app_of(pilot)
         app.diagnosis = None
         await pilot.press("f", "a", "d", "space", "c", "C", "U", "x")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, FixScreen | ConfirmScreen)
 
 
@@ -460,7 +405,6 @@ def test_looks(snap_compare: Any, size: tuple[int, int], keys: tuple[str, ...], 
         await settled(pilot)
         for key in keys:
             await pilot.press(key)
-            await pilot.pause()
 
     made = replace(work(recorded_plan(), Engine(tmp_path, backwards=lambda run: run.plan)), title="node17")
     assert snap_compare(DoctorApp(made), terminal_size=size, run_before=there)

@@ -20,7 +20,7 @@ from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.widgets.gpu_table import missing_cell
 from gpudoctor.views.tui.words.gpu import CURVES, MOST, Histories, health
 from gpudoctor.views.tui.work import Work
-from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text
+from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
 from tests.views.tui.machines import diagnosis_of, told_of
 
 BOTH = pytest.mark.parametrize("size", SIZES)
@@ -41,10 +41,7 @@ class Live:
         self.stopped = True
 
     async def tell(self, pilot: Pilot[None], sample: Sample) -> None:
-        for _ in range(6000):
-            if self.hear:
-                break
-            await pilot.pause(0.01)
+        await until(pilot, lambda: bool(self.hear))
         assert self.hear
         self.hear(sample)
         await pilot.pause()
@@ -98,7 +95,6 @@ def screen(pilot: Pilot[None]) -> GPUsScreen:
 async def test_a_report_shows_its_gpus_and_says_that_they_are_not_live(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(told_of("throttled-brake-h100"), size) as pilot:
         await pilot.press("2")
-        await pilot.pause()
         lines = shown(pilot)
         assert "from the report, not live" in lines[1]
         assert "▼ power brake" in row(pilot, 1)
@@ -112,17 +108,13 @@ async def test_a_report_shows_its_gpus_and_says_that_they_are_not_live(opened: O
 async def test_enter_goes_to_what_was_found_about_the_gpu(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(told_of("throttled-brake-h100"), size) as pilot:
         await pilot.press("2", "enter")
-        await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
         assert "clocks are held down" in text(pilot)
         await pilot.press("escape")
-        await pilot.pause()
         assert pilot.app.current_mode == "gpus"
         await pilot.press("g", "enter")
-        await pilot.pause()
         assert "nothing was found about GPU 0" in shown(pilot)[1]
         await pilot.press("n")
-        await pilot.pause()
         assert row(pilot, 1).startswith("│ ▸!"), "n goes to the next GPU of which something was found"
 
 
@@ -198,7 +190,6 @@ async def test_frozen_numbers_stay_and_what_came_meanwhile_is_drawn_afterwards(o
         assert "frozen" in shown(pilot)[1]
         assert "111" in row(pilot, 5)
         await pilot.press("space")
-        await pilot.pause()
         assert "333" in row(pilot, 5)
         assert len(screen(pilot)._samples.shown.histories.curve(5, "power_w")) == 3
 
@@ -210,7 +201,6 @@ async def test_s_puts_what_was_found_first_and_the_cursor_stays_on_its_gpu(opene
         assert table.gpu_index == 3, "until the user moves it the cursor is on the worst GPU"
         await pilot.press("end")
         await pilot.press("s")
-        await pilot.pause()
         assert [key[0] for key in table._keys] == [3, 0, 1, 2, 4, 5, 6, 7]
         assert table.gpu_index == 7
         await pilot.press("s")
@@ -237,24 +227,20 @@ async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> N
 async def test_links_say_of_every_pair_why(opened: Opened) -> None:
     async with opened(told_of("nvlink-three-links-h100"), WIDE) as pilot:
         await pilot.press("2", "b")
-        await pilot.pause()
         matrix = screen(pilot).matrix
         assert matrix.cell(3, 0).glyph == "8"
         assert matrix.cell(0, 1).glyph == "·"
         assert matrix.cell(3, 0).reason == "GPU 3 → GPU 0  NV15: 15 NVLinks; GPU 3 has 15 of 18 NVLinks up"
         assert "GPU 3 has 15 of 18 NVLinks up" in text(pilot)
         await pilot.press("t")
-        await pilot.pause()
         assert "NV18" in text(pilot)
         await pilot.press("p")
-        await pilot.pause()
         assert "read ok, write ok" in text(pilot)
 
 
 async def test_what_peers_may_not_do_is_no_fault_of_theirs(opened: Opened) -> None:
     async with opened(told_of("rtx4090"), WIDE) as pilot:
         await pilot.press("2", "p")
-        await pilot.pause()
         mark = screen(pilot).matrix.cell(0, 1)
         assert (mark.glyph, mark.level) == ("-", "none")
         assert "chipset not supported" in mark.reason or "not supported" in mark.reason
@@ -263,14 +249,11 @@ async def test_what_peers_may_not_do_is_no_fault_of_theirs(opened: Opened) -> No
 async def test_at_80_columns_the_links_take_the_place_of_the_detail(opened: Opened) -> None:
     async with opened(told_of("nvlink-three-links-h100"), NARROW) as pilot:
         await pilot.press("2")
-        await pilot.pause()
         assert "GPU 3 ·" in text(pilot)
         assert "Links" not in text(pilot)
         await pilot.press("b")
-        await pilot.pause()
         assert "Links: share of their width" in text(pilot)
         await pilot.press("b")
-        await pilot.pause()
         assert "Links" not in text(pilot)
 
 
@@ -283,11 +266,9 @@ async def test_seventy_two_gpus_take_the_whole_screen(opened: Opened, size: tupl
         assert "72 GPUs" in text(pilot)
         assert screen(pilot).table.region.height == size[1] - 4
         await pilot.press("G")
-        await pilot.pause()
         assert screen(pilot).table.gpu_index == 71
         assert "71" in text(pilot)
         await pilot.press("d")
-        await pilot.pause()
         assert "GPU 71 ·" in text(pilot)
 
 
@@ -309,11 +290,9 @@ async def test_mig_devices_stand_under_their_gpu(opened: Opened) -> None:
 async def test_without_a_gpu_it_says_what_was_looked_at(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(told_of("server-without-gpu"), size) as pilot:
         await pilot.press("2")
-        await pilot.pause()
         assert "NVIDIA devices on the PCI bus" in text(pilot)
         assert "enter opens it" in text(pilot)
         await pilot.press("enter")
-        await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
 
 
@@ -323,11 +302,7 @@ async def test_a_machine_that_cannot_be_asked_says_why(opened: Opened) -> None:
 
     async with opened(replace(told_of("throttled-brake-h100"), live=live), WIDE) as pilot:
         await pilot.press("2")
-        for _ in range(6000):
-            await pilot.pause(0.01)
-            if "no more processes" in shown(pilot)[1]:
-                break
-        assert "from the report, not live: no more processes" in shown(pilot)[1]
+        await until(pilot, lambda: "from the report, not live: no more processes" in shown(pilot)[1])
 
 
 async def test_a_name_full_of_brackets_is_shown_as_it_is(opened: Opened) -> None:
@@ -337,7 +312,6 @@ async def test_a_name_full_of_brackets_is_shown_as_it_is(opened: Opened) -> None
         await pilot.press("2")
         await live.tell(pilot, sample(count=6, name="[red]\x1b[2J", processes=jobs, error=""))
         await pilot.press("G")
-        await pilot.pause()
         assert "[/red] \\x1b[31mjob" in text(pilot)
         assert "[b]alice" in text(pilot)
         assert "[red]\\x1b[2J" in text(pilot)
@@ -396,13 +370,9 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await settled(pilot)
         await pilot.press("2")
-        for _ in range(6000):
-            await pilot.pause(0.01)
-            if len(screen(pilot)._samples.shown.histories.curve(5, "power_w")) == 120:
-                break
+        await until(pilot, lambda: len(screen(pilot)._samples.shown.histories.curve(5, "power_w")) == 120)
         screen(pilot)._samples.clock = lambda: screen(pilot)._samples._last_sample_at
         await pilot.press("n")
-        await pilot.pause()
         screen(pilot)._redraw_if_outdated()
         await pilot.pause()
 

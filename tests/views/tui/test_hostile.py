@@ -21,11 +21,10 @@ from gpudoctor.core import fleet, measurement
 from gpudoctor.core.diagnosis import Diagnosis, from_json
 from gpudoctor.core.fact import Known
 from gpudoctor.core.snapshot import Event
-from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.framed import FramedScreen
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES, ScreenEntry
 from gpudoctor.views.tui.work import Work
-from tests.views.tui.conftest import NARROW, WIDE, Opened, until
+from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, until
 from tests.views.tui.machines import diagnosis_of
 
 WORDS = (
@@ -41,7 +40,7 @@ WORDS = (
     "",
     "$foreground 60% {title} %s {0} $[x]",
 )
-_KEPT = {"schema", "id", "layer", "severity", "role", "confidence", "verdict", "kind", "level", "needs", "touches"}
+KEPT = {"schema", "id", "layer", "severity", "role", "confidence", "verdict", "kind", "level", "needs", "touches"}
 """Keys of a document whose words are ours, and checked where it is read."""
 
 
@@ -50,20 +49,19 @@ def poisoned(diagnosis: Diagnosis) -> Diagnosis:
     words = itertools.cycle(WORDS)
     document = diagnosis.to_json()
     for part in ("findings", "unjudged", "notes", "facts"):
-        document[part] = _worse(document[part], words)
+        document[part] = with_words(document[part], words, KEPT)
     read = from_json(document)
     name = "".join(WORDS[:4])
     return replace(read, snapshot=replace(read.snapshot, target=replace(read.snapshot.target, name=name)))
 
 
-def _worse(raw: Any, words: Iterator[str], key: str = "") -> Any:
+def with_words(raw: Any, words: Iterator[str], kept: set[str], key: str = "") -> Any:
+    """The document with the next of these words wherever it holds a text, but under these keys."""
     if isinstance(raw, Mapping):
-        return {name: _worse(item, words, name) for name, item in raw.items()}
+        return {name: with_words(item, words, kept, name) for name, item in raw.items()}
     if isinstance(raw, list):
-        return [_worse(item, words, key) for item in raw]
-    if isinstance(raw, str) and key not in _KEPT:
-        return next(words)
-    return raw
+        return [with_words(item, words, kept, key) for item in raw]
+    return next(words) if isinstance(raw, str) and key not in kept else raw
 
 
 _FREE = {"target", "title", "short", "words", "switch", "gpu", "unit", "evidence", "do", "reason", "argv", "size"}
@@ -100,12 +98,6 @@ def _files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def app_of(pilot: Pilot[None]) -> DoctorApp:
-    """The app, by its own type."""
-    assert isinstance(pilot.app, DoctorApp)
-    return pilot.app
-
-
 def check(pilot: Pilot[None]) -> None:
     """No line is longer than the terminal, and none holds what could drive it."""
     width, height = pilot.app.size
@@ -129,11 +121,9 @@ async def everything_pressed(pilot: Pilot[None], doors: Iterable[ScreenEntry] = 
                 pressed.add(key)
             await home(pilot, door.name)
             await pilot.press(key)
-            await pilot.pause()
             check(pilot)
             if not isinstance(app.screen, FramedScreen):
                 await pilot.press("down", "a")
-                await pilot.pause()
                 check(pilot)
 
 
@@ -143,7 +133,6 @@ async def home(pilot: Pilot[None], name: str) -> None:
     for _ in range(4):
         if not isinstance(app.screen, FramedScreen):
             await pilot.press("escape")
-            await pilot.pause()
     assert isinstance(app.screen, FramedScreen), app.screen
     app.action_open(name)
     await pilot.pause()
@@ -238,7 +227,6 @@ async def test_a_probe_that_never_answers_is_stopped_by_esc(opened: Opened) -> N
             await until(pilot, lambda: app.diagnosis is not None)
             assert not app.reading.over
             await pilot.press("2", "1", "down", "escape")
-            await pilot.pause()
             assert app.reading.over
             assert app.diagnosis == whole
             await pilot.press("q")

@@ -60,14 +60,11 @@ async def test_a_slow_gpu_says_what_held_it_back_and_e_where_the_expected_value_
     async with opened(work(measured.node()), WIDE) as pilot:
         screen = await kernels(pilot)
         await pilot.press("e")
-        await pilot.pause()
         assert "73 % of it is what sound ones achieve" in screen.detail.prose.text
         assert "ml-engineering" in screen.detail.prose.text
         await pilot.press("escape")
-        await pilot.pause()
         assert "values differ" in screen.detail.prose.text
         await pilot.press("up")
-        await pilot.pause()
         said = screen.detail.prose.text
         assert "GPU 5 does 56 % of what it should in bf16 matmul" in said
         assert "Held back by: heat (hardware slowdown)." in said
@@ -75,10 +72,8 @@ async def test_a_slow_gpu_says_what_held_it_back_and_e_where_the_expected_value_
         assert "▼ heat" in text(pilot)
         while screen.kernel and screen.kernel.id != "launch":  # of which no table says what to expect
             await pilot.press("right")
-            await pilot.pause()
         assert any("of the median 4.1" in line for line in shown(pilot))
         await pilot.press("e")
-        await pilot.pause()
         assert "the median of 7 GPUs of this name" in screen.detail.prose.text
 
 
@@ -90,10 +85,8 @@ async def test_n_goes_from_bad_to_bad_through_all_kernels(opened: Opened) -> Non
             assert screen.bars.run
             places.append((screen.bars.run.kernel.partition(".")[2], screen.bars.run.gpu))
             await pilot.press("n")
-            await pilot.pause()
         assert places == [("bf16", 6), ("fp16", 5), ("fp16", 6), ("tf32", 5), ("fp8", 5), ("bf16", 5)]
         await pilot.press("N")
-        await pilot.pause()
         assert screen.bars.run
         assert (screen.bars.run.kernel, screen.bars.run.gpu) == ("matmul.bf16", 5)
 
@@ -103,7 +96,6 @@ async def test_a_click_on_a_tab_opens_its_kernel(opened: Opened) -> None:
         screen = await kernels(pilot)
         line = next(y for y, line in enumerate(shown(pilot)) if "[✗ bf16 matmul]" in line)
         await pilot.click(offset=(shown(pilot)[line].index("tf32"), line))
-        await pilot.pause()
         assert screen.kernel
         assert screen.kernel.id == "matmul.tf32"
 
@@ -112,14 +104,12 @@ async def test_the_tab_that_is_open_is_always_seen(opened: Opened) -> None:
     async with opened(work(measured.node())) as pilot:
         screen = await kernels(pilot)
         await pilot.press("right", "left")
-        await pilot.pause()
         for title in ["bf16 matmul", *(kernel.title for kernel in measured.node().kernels[1:])]:
             assert screen.kernel
             assert screen.kernel.title == title
             assert any(f"{title}]" in line for line in shown(pilot))
             assert screen.bars.cursor == 6  # the GPU stays
             await pilot.press("right")
-            await pilot.pause()
 
 
 async def test_the_rung_that_failed_is_named_with_its_message(opened: Opened) -> None:
@@ -141,7 +131,6 @@ async def test_c_copies_what_leaves_the_wrong_gpu_out(opened: Opened) -> None:
         await pilot.press("up", "c")
         assert pilot.app.clipboard == "nvidia-smi -i 5 -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER"
         await pilot.press("up", "c")
-        await pilot.pause()
         assert "no command to copy here" in shown(pilot)[1]
 
 
@@ -152,10 +141,8 @@ async def test_nothing_measured_is_said_in_words(opened: Opened, size: tuple[int
         assert "Nothing was measured here yet." in screen.detail.prose.text
         assert "gpudoctor bench" in screen.detail.prose.text
         await pilot.press("n", "N", "e", "c", "left", "right", "enter", "x")
-        await pilot.pause()
         assert "nothing is measured now" in shown(pilot)[1]
         await pilot.press("R")
-        await pilot.pause()
         assert "nothing can be measured from here" in shown(pilot)[1]
 
 
@@ -207,10 +194,8 @@ async def test_measuring_shows_each_gpu_as_it_comes_and_stops_when_told(opened: 
         assert any("GPU 2" in line and "702" in line for line in shown(pilot))
         assert any("GPU 4" in line and "waits" in line for line in shown(pilot))
         await pilot.press("R")
-        await pilot.pause()
         assert "measured already" in shown(pilot)[1]
         await pilot.press("x")
-        await pilot.pause()
         assert "stopping; what was measured stays" in shown(pilot)[1]
         engine.go.release()
         await until(pilot, lambda: "stopped; what was measured stays" in shown(pilot)[1])
@@ -279,7 +264,6 @@ async def test_72_gpus_at_any_size(opened: Opened, size: tuple[int, int]) -> Non
     async with opened(work(Measurements("rack", (kernel,), devices, runs)), size) as pilot:
         await kernels(pilot)
         await pilot.press("G")
-        await pilot.pause()
         assert all(len(line) == size[0] for line in shown(pilot))
         if size[1] > 10:
             assert any("GPU 71" in line for line in shown(pilot))

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,8 +16,9 @@ import pytest
 from gpudoctor.views.tui import terminal, themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES, Keys, Tabs
+from tests.processes import command_line, gone, until
 from tests.readme import REPORT
-from tests.views.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, shown
 from tests.views.tui.machines import told_of
 from tests.views.tui.terminal import LEFT, Terminal
 from tests.views.tui.test_hostile import check
@@ -53,16 +53,11 @@ def test_a_terminal_that_is_lost_ends_it_and_its_children(tmp_path: Path) -> Non
     asleep.chmod(0o755)
     with Terminal((*PROGRAM, "--python", str(asleep)), environ=surroundings()) as program:
         program.wait_for("sources")
-        deadline = time.monotonic() + 600
-        while not (left := program.children()):
-            assert time.monotonic() < deadline, "no child was started"
-            time.sleep(0.02)
+        assert until(program.children), "no child was started"
+        started = program.children()
         program.hang_up()
         assert program.ended(60) == 129
-        for pid in left:
-            while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
-                assert time.monotonic() < deadline, f"process {pid} is left behind"
-                time.sleep(0.05)
+        assert all(map(gone, started))
 
 
 _PARTS = ["app.live", "cluster", "fixes.plan", "fixes.solver", "kernels", "probes._nvml", "readers"]
@@ -119,10 +114,7 @@ def test_it_stops_for_the_shell_and_goes_on() -> None:
         program.wait_for(*DONE)
         program.type("\x1a")
         program.wait_for(LEFT)
-        deadline = time.monotonic() + 600
-        while Path(f"/proc/{program.pid}/stat").read_text().rpartition(") ")[2][0] != "T":
-            assert time.monotonic() < deadline, "not stopped"
-            time.sleep(0.02)
+        assert until(lambda: Path(f"/proc/{program.pid}/stat").read_text().rpartition(") ")[2][0] == "T"), "not stopped"
         program.signal(signal.SIGCONT)
         program.wait_for(*DONE)
         program.type("q")
@@ -170,9 +162,8 @@ async def test_in_ascii_every_screen_has_its_columns(opened: Opened, monkeypatch
     monkeypatch.setenv("TERM", "vt220")
     for size in (NARROW, WIDE):
         async with opened(told_of("lost-gpu-h100"), size) as pilot:
-            assert isinstance(pilot.app, DoctorApp)
             for door in (*SCREEN_ENTRIES, FIX_SCREEN):
-                pilot.app.action_open(door.name)
+                app_of(pilot).action_open(door.name)
                 await pilot.pause()
                 check(pilot)
                 assert all(line.isascii() for line in shown(pilot)), door.name
@@ -193,8 +184,7 @@ async def test_without_colour_every_screen_says_the_same(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with opened(told_of("lost-gpu-h100"), WIDE) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         app.theme = theme
         for door in (*SCREEN_ENTRIES, FIX_SCREEN):
             app.action_open(door.name)
@@ -213,8 +203,7 @@ async def test_a_choice_lasts_and_the_environment_has_the_last_word(
     async with opened(told_of("hgx-h100")) as pilot:
         assert pilot.app.theme == themes.DAY.name
         assert shown(pilot)[0].isascii()
-        assert isinstance(pilot.app, DoctorApp)
-        pilot.app.choose_marks("unicode")
+        app_of(pilot).choose_marks("unicode")
         await pilot.pause()
         await pilot.pause()
         assert "✓" in shown(pilot)[0]
@@ -235,7 +224,6 @@ async def test_a_broken_file_of_choices_is_no_trouble(content: bytes, opened: Op
         said = shown(pilot)[1]
         assert ("what was chosen before is not known" in said) == (b"none of ours" not in content)
         await pilot.press("j")
-        await pilot.pause()
         assert "chosen before" not in shown(pilot)[1]
 
 
@@ -245,8 +233,7 @@ async def test_where_nothing_can_be_kept_it_is_said(
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "a file"))
     async with opened(told_of("hgx-h100")) as pilot:
-        assert isinstance(pilot.app, DoctorApp)
-        pilot.app.choose_theme(themes.DAY.name)
+        app_of(pilot).choose_theme(themes.DAY.name)
         await pilot.pause()
         assert pilot.app.theme == themes.DAY.name
         assert "for this time only" in shown(pilot)[1]
@@ -265,23 +252,18 @@ def test_choices_are_kept_through_a_link(tmp_path: Path) -> None:
 
 async def test_the_mouse_does_what_keys_do(opened: Opened) -> None:
     async with opened(told_of("too-old-b200"), WIDE) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         tabs = shown(pilot)[2]
         await pilot.click(Tabs, offset=(tabs.index("2 GPUs"), 0))
-        await pilot.pause()
         assert app.current_mode == "gpus"
         await pilot.click(Tabs, offset=(shown(pilot)[2].index("1 Diagnosis"), 0))
-        await pilot.pause()
         assert app.current_mode == "diagnosis"
         keys = shown(pilot)[-1]
         found = re.search(r"\bc copy", keys)
         assert found
         await pilot.click(Keys, offset=(found.start(), 0))
-        await pilot.pause()
         assert app.clipboard
         await pilot.click(Keys, offset=(shown(pilot)[-1].index("? keys"), 0))
-        await pilot.pause()
         assert any("What the marks mean" in line for line in shown(pilot))
 
 
@@ -314,10 +296,7 @@ def hanging(tmp_path: Path) -> Path:
 def test_it_can_be_left_while_a_probe_never_returns(hanging: Path, leave: str) -> None:
     with Terminal(["-m", "gpudoctor", "--python", str(hanging)]) as terminal:
         terminal.wait_for("READING")
-        end = time.monotonic() + 600
-        while not _asleep():
-            assert time.monotonic() < end, "the child that hangs was not started"
-            time.sleep(0.02)
+        assert until(_asleep), "the child that hangs was not started"
         terminal.type(leave)
         assert terminal.ended(300) in {0, 1, 3}  # the probe would take 1,000 seconds
     assert not _asleep()
@@ -325,14 +304,7 @@ def test_it_can_be_left_while_a_probe_never_returns(hanging: Path, leave: str) -
 
 def _asleep() -> bool:
     """Whether the child that hangs is there."""
-    return any(_is(line, "sleep", "1000.25") for line in Path("/proc").glob("[0-9]*/cmdline"))
-
-
-def _is(cmdline: Path, *words: str) -> bool:
-    try:
-        return cmdline.read_bytes().split(b"\0")[:-1] == [word.encode() for word in words]
-    except OSError:
-        return False
+    return any(command_line(int(folder.name)) == "sleep 1000.25 " for folder in Path("/proc").glob("[0-9]*"))
 
 
 @pytest.mark.parametrize("leave", ["enter", "esc"])

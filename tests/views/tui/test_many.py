@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from gpudoctor.app.interactive import work_on
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
-from tests.views.tui.conftest import WIDE, Opened, shown
+from tests.views.tui.conftest import WIDE, Opened, first_screen, shown
 from tests.views.tui.machines import diagnosis_of
 from tests.views.tui.streams import finding_of, with_findings
 
@@ -31,18 +30,14 @@ def many(ids: int) -> Diagnosis:
 async def test_of_hundreds_that_differ_in_words_a_few_are_named_and_the_rest_counted(opened: Opened) -> None:
     whole = many(1)
     async with opened(work_on("a fleet", lambda _: iter([whole])), WIDE) as pilot:
-        screen = pilot.app.screen
-        assert isinstance(screen, DiagnosisScreen)
-        assert "487 more of this kind" in screen.detail.prose.text
+        assert "487 more of this kind" in first_screen(pilot).detail.prose.text
 
 
 async def test_a_search_shows_what_has_the_words_and_escape_all_again(opened: Opened) -> None:
     whole = many(500)
     async with opened(work_on("a fleet", lambda _: iter([whole]))) as pilot:
-        screen = pilot.app.screen
-        assert isinstance(screen, DiagnosisScreen)
+        screen = first_screen(pilot)
         await pilot.press("j", "slash", *"B200 rule-123")
-        await pilot.pause()
         assert [entry.id for entry in screen.findings.entries] == ["site.rule-123"]
         assert screen.detail.border_title == "site.rule-123"
         await pilot.press(*"cenu")  # letters, not keys
@@ -51,7 +46,6 @@ async def test_a_search_shows_what_has_the_words_and_escape_all_again(opened: Op
         await pilot.press(*["backspace"] * 4, "enter", "c")
         assert pilot.app.clipboard.startswith("curl --fail ")
         await pilot.press("escape", "escape")
-        await pilot.pause()
         assert len(screen.findings.entries) > 400
         assert screen.search
         assert not screen.search.opened

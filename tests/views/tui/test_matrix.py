@@ -28,6 +28,7 @@ class One(App[None]):
         self.matrix.wide = wide
         self.moves: list[tuple[int, int]] = []
         self.chosen: list[tuple[int, int]] = []
+        self.pilot: Pilot[None] = Pilot(self)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DEFAULTS
@@ -60,8 +61,7 @@ async def grid(size: int, bad: Sequence[tuple[int, int]] = (), room: tuple[int, 
 
 
 def lines(app: One) -> list[str]:
-    pilot: Pilot[None] = Pilot(app)
-    return shown(pilot)
+    return shown(app.pilot)
 
 
 @pytest.mark.parametrize(
@@ -107,39 +107,37 @@ async def test_a_sick_gpu_is_a_cross_in_a_field_of_dots() -> None:
 
 async def test_arrows_stay_inside() -> None:
     async with grid(3) as app:
-        pilot: Pilot[None] = Pilot(app)
-        await pilot.press("up", "left")
+        await app.pilot.press("up", "left")
         assert app.matrix.at == (0, 0)
-        await pilot.press("down", "down", "down", "right", "right", "right")
+        await app.pilot.press("down", "down", "down", "right", "right", "right")
         assert app.matrix.at == (2, 2)
-        await pilot.press("g")
+        await app.pilot.press("g")
         assert app.matrix.at == (0, 0)
-        await pilot.press("G", "k", "h")
+        await app.pilot.press("G", "k", "h")
         assert app.matrix.at == (1, 1)
 
 
 async def test_n_goes_round_the_bad_cells() -> None:
     async with grid(4, [(0, 3), (2, 1)]) as app:
-        pilot: Pilot[None] = Pilot(app)
         assert app.matrix.at == (0, 3)
-        await pilot.press("n")
+        await app.pilot.press("n")
         assert app.matrix.at == (2, 1)
-        await pilot.press("n")
+        await app.pilot.press("n")
         assert app.matrix.at == (0, 3)
-        await pilot.press("N")
+        await app.pilot.press("N")
         assert app.matrix.at == (2, 1)
 
 
 async def test_n_finds_what_was_not_read_where_nothing_is_bad() -> None:
     async with grid(3) as app:
         app.matrix.change(1, 2, unread("timed out"))
-        await Pilot(app).press("n")
+        await app.pilot.press("n")
         assert app.matrix.at == (1, 2)
 
 
 async def test_the_cursor_stays_on_the_names_it_was_put_on() -> None:
     async with grid(4) as app:
-        await Pilot(app).press("down", "right", "right")
+        await app.pilot.press("down", "right", "right")
         names, heads, cells = square(4)
         app.matrix.put(names[1:], heads, cells[1:])
         assert app.matrix.rows[app.matrix.at[0]] == "GPU 1"
@@ -171,35 +169,27 @@ async def test_a_click_hits_the_cell_under_it(wide: bool) -> None:
 
 async def test_128_by_128_scrolls_with_its_names_and_headings() -> None:
     async with grid(128, [(120, 100)], (60, 20)) as app:
-        pilot: Pilot[None] = Pilot(app)
-        await pilot.pause()
         text = lines(app)
         row = next(line for line in text if "▸GPU 120" in line)
         assert "4" in row[11:]
         at = row.index("4", 12)
         assert "".join(line[at] for line in text[1:4]) == "100"  # the heading above it, written downwards
-        await pilot.press("g")
-        await pilot.pause()
+        await app.pilot.press("g")
         assert "▸GPU 0" in lines(app)[4]
-        await pilot.press("G")
-        await pilot.pause()
+        await app.pilot.press("G")
         assert any("▸GPU 127" in line for line in lines(app))
 
 
 async def test_a_click_counts_what_was_scrolled_away() -> None:
     async with grid(128, [(120, 100)], (60, 20)) as app:
-        pilot: Pilot[None] = Pilot(app)
-        await pilot.pause()
         text = lines(app)
         y = next(y for y, line in enumerate(text) if "▸GPU 120" in line)
-        await pilot.click(Matrix, offset=(text[y].index("4", 12), y))
+        await app.pilot.click(Matrix, offset=(text[y].index("4", 12), y))
         assert app.chosen == [(120, 100)]
 
 
 async def test_a_new_number_draws_its_cell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async with grid(64, [(60, 60)], (60, 20)) as app:  # scrolled, to be sure
-        pilot: Pilot[None] = Pilot(app)
-        await pilot.pause()
         drawn: list[int] = []
         render_line = Matrix.render_line
 
@@ -209,7 +199,7 @@ async def test_a_new_number_draws_its_cell_alone(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(Matrix, "render_line", noted)
         app.matrix.change(58, 57, wrong("3 bytes differ"))
-        await pilot.pause()
+        await app.pilot.pause()
         assert len(set(drawn)) == 1
         row = next(line for line in lines(app) if "GPU 58" in line)
         assert "x" in row

@@ -8,13 +8,13 @@ from textual.pilot import Pilot
 
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import Commands, DoctorApp
-from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.help import KeysScreen
 from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import SCREEN_ENTRIES
 from gpudoctor.views.tui.widgets.prose import Prose
-from tests.views.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, shown
 from tests.views.tui.machines import told_of, work_of
+from tests.views.tui.streams import here
 
 
 def provider(pilot: Pilot[None]) -> Commands:
@@ -56,8 +56,7 @@ async def test_a_reading_can_be_stopped_while_it_is(opened: Opened) -> None:
 
 async def test_a_rule_that_was_not_judged_is_found_by_its_id(opened: Opened) -> None:
     async with opened(work_of("too-old-b200")) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         assert app.diagnosis
         name = app.diagnosis.unjudged[0].id
         assert (await named(pilot, name))[0].startswith(f"not judged: {name}")
@@ -72,11 +71,7 @@ async def test_typed_and_chosen_it_is_done(opened: Opened) -> None:
         await pilot.pause()
         assert any("finding: driver.too-old-for-gpu" in line for line in shown(pilot))
         await pilot.press("enter")
-        await pilot.pause()
-        screen = pilot.app.screen
-        assert isinstance(screen, DiagnosisScreen)
-        assert screen.findings.entry
-        assert screen.findings.entry.id == "driver.too-old-for-gpu"
+        assert here(pilot) == "driver.too-old-for-gpu"
 
 
 async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
@@ -84,7 +79,6 @@ async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
         async with opened(told_of("too-old-b200"), size) as pilot:
             wanted = frame.hints_of(pilot.app.screen)
             await pilot.press("question_mark")
-            await pilot.pause()
             assert isinstance(pilot.app.screen, KeysScreen)
             text = "\n".join(prose.text for prose in pilot.app.screen.query(Prose))
             for hint in wanted:
@@ -93,15 +87,13 @@ async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
             for _, words, _ in marks.MEANINGS:
                 assert words in text
             await pilot.press("escape")
-            await pilot.pause()
             assert not isinstance(pilot.app.screen, KeysScreen)
 
 
 async def test_every_binding_says_what_it_does(opened: Opened) -> None:
     async with opened(told_of("too-old-b200"), WIDE) as pilot:
+        app = app_of(pilot)
         for door in SCREEN_ENTRIES:
-            app = pilot.app
-            assert isinstance(app, DoctorApp)
             app.action_open(door.name)
             await pilot.pause()
             owners = [app.screen, *app.screen.query("*")]

@@ -12,13 +12,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from gpudoctor.app.hiding import Sharing
-from gpudoctor.core.diagnosis import Diagnosis, from_json
+from gpudoctor.core.diagnosis import from_json
 from gpudoctor.views import html, markdown, text
-from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.dialogs import SaveScreen
 from gpudoctor.views.tui.widgets.prose import Prose
-from tests.views.tui.conftest import NARROW, WIDE, Opened, shown, until
+from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, shown, until
 from tests.views.tui.machines import told_of
 
 
@@ -40,8 +39,7 @@ async def said(pilot: Pilot[None], words: str) -> None:
 @pytest.mark.parametrize("size", [(40, 12), pytest.param(WIDE, marks=pytest.mark.full)], ids=str)
 async def test_each_form_is_written_whole_and_y_copies_the_text(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(told_of("too-old-b200"), size) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         assert app.diagnosis
         for downs, ending in enumerate(["txt", "md", "html", "json", "svg"]):
             await pilot.press("s", *["down"] * downs, "enter")
@@ -65,27 +63,19 @@ async def test_each_form_is_written_whole_and_y_copies_the_text(opened: Opened, 
 
 async def test_what_is_to_be_shared_has_nothing_personal(opened: Opened) -> None:
     async with opened(told_of("too-old-b200"), NARROW) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         await pilot.press("s", "down", "tab")
-        await pilot.pause()
         assert app.screen.query_one(Input).value == "gpudoctor-report.md"
         await pilot.press("tab", "tab", "enter")
         await closed(pilot)
         path = Path.cwd() / "gpudoctor-report.md"
         assert app.message.startswith(f"written to {path}; hidden: ")
         assert app.diagnosis
-        shared, told = hidden_of(app.diagnosis)
-        assert app.message.endswith(told)
-        assert path.read_text("utf-8").removesuffix("\n") == markdown.render(shared)
+        hide = Sharing()
+        assert path.read_text("utf-8").removesuffix("\n") == markdown.render(hide(app.diagnosis))
+        assert app.message.endswith(hide.summary)
         await pilot.press("s", *["down"] * 4, "tab", "enter")
         await said(pilot, "a picture shows what the screen showed")
-
-
-def hidden_of(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
-    """What others may see of it, as ``--share`` has it."""
-    hide = Sharing()
-    return hide(diagnosis), hide.summary
 
 
 async def test_a_file_that_is_there_is_replaced_only_when_asked_twice(opened: Opened) -> None:
@@ -134,7 +124,6 @@ async def test_the_ending_follows_the_form_unless_it_is_the_users_own(opened: Op
         assert file.value == "gpudoctor-node.html"
         file.value = "of.monday"
         await pilot.press("down")
-        await pilot.pause()
         assert file.value == "of.monday"
 
 

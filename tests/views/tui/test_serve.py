@@ -13,6 +13,7 @@ import pytest
 from gpudoctor.app import cli, serving
 from gpudoctor.app.output import MISUSE
 from gpudoctor.core.errors import UsageError
+from tests.processes import finished
 
 _LONG = 120.0
 """Seconds that a page may take on a busy machine."""
@@ -83,6 +84,6 @@ def test_where_textual_serve_is_missing_it_says_what_to_install() -> None:
     blocked = (
         "import sys; sys.modules['textual_serve'] = None; from gpudoctor.app import cli; sys.exit(cli.run(['--serve']))"
     )
-    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == MISUSE
-    assert "pip install 'gpudoctor[serve]'" in done.stderr
+    done = finished([sys.executable, "-c", blocked])
+    assert done.code == MISUSE
+    assert "pip install 'gpudoctor[serve]'" in done.err

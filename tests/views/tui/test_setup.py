@@ -59,7 +59,6 @@ async def test_a_choice_is_answered_anew_and_marked_as_said(opened: Opened) -> N
     async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
         await pilot.press("down", "enter")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, TextDialog)
         await pilot.press(*"535.183.06", "enter")
         await until(pilot, lambda: "2.14.1+cu126" in text(pilot))
@@ -121,7 +120,6 @@ async def test_what_else_is_wanted_is_typed(opened: Opened) -> None:
         for _ in range(7):
             await pilot.press("tab")
         await pilot.press("enter")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, TextDialog)
         await pilot.press(*"torch<2.10", "space", *"vllm", "enter")
         await until(pilot, lambda: "vllm" in text(pilot) and "2.9.1+cu" in text(pilot))
@@ -134,14 +132,12 @@ async def test_a_click_chooses_why_is_one_key_away_and_a_new_reading_keeps_what_
         screen = await setup_of(pilot)
         assert "the newest release that fits" not in text(pilot)
         await pilot.press("e")
-        await pilot.pause()
         assert "the newest release that fits" in text(pilot)
         await pilot.resize_terminal(*WIDE)
         await pilot.pause()
         lines = shown(pilot)
         y = next(number for number, line in enumerate(lines) if "○ uv" in line)
         await pilot.click(offset=(lines[y].index("○ uv") + 2, y))
-        await pilot.pause()
         assert screen.wishes.tool == "uv"
         screen._set_field("wants", ("torch>>2",))
         await until(pilot, lambda: "is no requirement" in text(pilot))
@@ -162,7 +158,6 @@ async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
         assert "uv pip install" in pilot.app.clipboard
         screen._set_field("emit", "dockerfile")
         await pilot.press("c")
-        await pilot.pause()
         assert "FROM python:3.12-slim" in pilot.app.clipboard
         assert "and 2 more lines" in shown(pilot)[1]
         screen._set_field("emit", "command")
@@ -181,7 +176,6 @@ async def test_w_asks_and_writes(opened: Opened, tmp_path: Path, monkeypatch: py
         screen = await setup_of(pilot)
         screen._set_field("emit", "requirements")
         await pilot.press("w")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, ConfirmScreen)
         await pilot.press("n")
         await pilot.pause(0.1)
@@ -205,13 +199,11 @@ async def test_a_opens_the_commands_as_a_plan(opened: Opened) -> None:
     async with opened(work(), WIDE) as pilot:
         await setup_of(pilot)
         await pilot.press("a")
-        await pilot.pause()
         assert isinstance(pilot.app.screen, FixScreen)
         said = text(pilot)
         assert "python -m pip install torch==2.15.0+cu132" in said
         assert "in /opt/venv" in said
         await pilot.press("escape")
-        await pilot.pause()
         assert pilot.app.current_mode == "setup"
 
 
@@ -221,7 +213,6 @@ async def test_what_is_for_another_machine_is_not_installed_on_this_one(opened: 
         screen._set_field("gpus", (GPU("GeForce RTX 5090", "12.0"),))
         await until(pilot, lambda: bool(screen.stack and screen.stack.wishes.elsewhere))
         await pilot.press("a", "a")
-        await pilot.pause()
         assert "not from here: it is for another machine (GPU as you said)" in shown(pilot)[1]
         assert not isinstance(pilot.app.screen, ConfirmScreen)
 
@@ -233,7 +224,6 @@ async def test_for_what_is_no_single_machine_the_commands_are_named(opened: Open
         assert "worked out for one machine" in said
         assert "gpudoctor setup torch" in said
         await pilot.press("c", "a", "w")
-        await pilot.pause()
         assert "nothing fits these choices" in shown(pilot)[1]
         await pilot.press("e")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))

@@ -16,7 +16,7 @@ from gpudoctor.views.tui import themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.themes import ThemeScreen
 from gpudoctor.views.tui.widgets.frame import SCREEN_ENTRIES
-from tests.views.tui.conftest import WIDE, Opened, shown
+from tests.views.tui.conftest import WIDE, Opened, app_of, shown
 from tests.views.tui.machines import told_of
 
 STATES = ("error", "warning", "success", "primary")
@@ -70,8 +70,7 @@ def luminance(colour: Color) -> float:
 )
 async def test_all_that_is_written_on_the_screens_is_read(theme: Theme, opened: Opened) -> None:
     async with opened(told_of("lost-gpu-h100"), WIDE) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         assert app.diagnosis
         app.theme = theme.name
         for door in SCREEN_ENTRIES:
@@ -80,7 +79,6 @@ async def test_all_that_is_written_on_the_screens_is_read(theme: Theme, opened: 
             await pilot.pause()
             assert not list(hardly_read(pilot)), door.name
         await pilot.press("question_mark")
-        await pilot.pause()
         assert not list(hardly_read(pilot))
 
 
@@ -102,22 +100,18 @@ def hardly_read(pilot: Pilot[None]) -> list[tuple[str, float]]:
 
 async def test_a_theme_is_previewed_kept_and_there_again(opened: Opened, tmp_path: Path) -> None:
     async with opened(told_of("hgx-h100")) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
+        app = app_of(pilot)
         assert app.theme == themes.NIGHT.name
         app.action_themes()
         await pilot.pause()
         assert isinstance(app.screen, ThemeScreen)
         await pilot.press("down")
-        await pilot.pause()
         assert app.theme == themes.DAY.name
         await pilot.press("escape")
-        await pilot.pause()
         assert app.theme == themes.NIGHT.name
         app.action_themes()
         await pilot.pause()
         await pilot.press("down", "down", "enter")
-        await pilot.pause()
         assert app.theme == themes.CONTRAST.name
     kept = tmp_path / "config/gpudoctor/tui.json"
     assert json.loads(kept.read_text()) == {"theme": themes.CONTRAST.name}
