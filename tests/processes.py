@@ -71,9 +71,9 @@ def left(look: Callable[[], list[str]]) -> list[str]:
 def until(true: Callable[[], object]) -> bool:
     """Whether it becomes true: at once, where the machine has nothing else to do."""
     deadline = time.monotonic() + 600
-    while not true() and time.monotonic() < deadline:
+    while not (held := bool(true())) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return bool(true())
+    return held
 
 
 def free_port() -> int:

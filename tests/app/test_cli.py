@@ -29,12 +29,16 @@ def test_every_finding_has_evidence_and_every_rule_an_answer(gpudoctor: Program)
     answered = {item["id"] for key in ("findings", "unjudged") for item in document[key]}
     lines = gpudoctor("rules", "list").out.splitlines()
     listed = {line.split()[0] for line in lines if not line.endswith("[of many machines]")}
-    of_a_job = {rule.id for rule in rulebook.load().rules if _topics(rule) & {"run", "run_gpu", "job", "rank_group"}}
+    of_a_job = {
+        rule.id
+        for rule in rulebook.load().rules
+        if _topics(rule) & {"run", "run_gpu", "job", "rank_group", "memory_fault"}
+    }
     assert answered | folded | set(document["passed"]) | {"workload.none"} | of_a_job >= listed
 
 
 def _topics(rule: Rule) -> set[str]:
-    """The first words of the facts that its page reads; those of a run and of a job are asked for by these alone."""
+    """The first words of the facts that its page reads; those of a run, a job and a soak are asked by these alone."""
     return {name.partition(".")[0] for name in facts_read(rule)}
 
 
@@ -106,7 +110,8 @@ def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: 
     torch.mkdir()
     mark = f"hanging-{os.getpid()}-{number}"
     (torch / "version.py").write_text("__version__ = '2.9.0'\ncuda = '12.8'\nhip = None\n")
-    (torch / "__init__.py").write_text("import time\ntime.sleep(300)\n")
+    begun = tmp_path / "begun"
+    (torch / "__init__.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(300)\n")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} MARK={mark} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -114,7 +119,7 @@ def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: 
     before = signal.signal(number, lambda *_: None)  # a job in the background ignores SIGINT, and its children would
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         signal.signal(number, before)
-        assert until(lambda: marked(mark)), "torch is being imported"
+        assert until(begun.exists), "torch is being imported"
         program.send_signal(number)
         out, err = program.communicate(timeout=600)
     assert (program.returncode, out, err) == (128 + number, b"", b"")

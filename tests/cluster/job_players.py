@@ -78,13 +78,12 @@ class Players:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.join(240)
+        self._thread.join(600)
 
     def _play(self) -> None:
         with selectors.DefaultSelector() as messages:
             for rank in range(self._count):
-                self._lines[rank] = line = Line(socket.create_connection(self._where, 60))
-                authenticate_to_hub(line, Place("env", rank, self._count, job=self._job), 60)
+                self._lines[rank] = line = self._connect(rank)
                 hello = self._hello(rank)
                 line.send(**hello)
                 if hello["leads"]:
@@ -97,6 +96,17 @@ class Players:
                     if not self._hear(self._lines[key.data], key.data):
                         messages.unregister(key.fileobj)
                         self._lines[key.data].close()
+
+    def _connect(self, rank: int) -> Line:
+        """The rank's line to the hub; tried again, as ranks do, where the hub drops it for a stranger."""
+        while True:
+            line = Line(socket.create_connection(self._where, 600))
+            try:
+                authenticate_to_hub(line, Place("env", rank, self._count, job=self._job), 600)
+            except GoneError:
+                line.close()
+            else:
+                return line
 
     def _beat(self, messages: selectors.BaseSelector) -> None:
         """Each says once a second that it lives, as ranks do."""
