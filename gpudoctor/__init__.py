@@ -29,6 +29,8 @@ describes. Nothing is imported before it is used; torch never is.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from gpudoctor.core.about import __version__
 
 TYPE_CHECKING = False  # as that of typing, which --version has no need of
@@ -83,8 +85,6 @@ def __getattr__(name: str) -> object:
     """Load what is asked for on first use, so that ``gpudoctor --version`` costs nothing."""
     for home, names in _HOMES.items():
         if name in names:
-            from importlib import import_module
-
             return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

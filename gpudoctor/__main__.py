@@ -3,6 +3,8 @@
 import gc
 import sys
 
+from gpudoctor.core.about import __version__
+
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
@@ -10,22 +12,15 @@ _GARBAGE = 200_000
 def main() -> int:
     """Run the command line and return the exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from gpudoctor.core.about import __version__
-
         print(f"gpudoctor {__version__}")
         return 0
     gc.set_threshold(_GARBAGE, 20, 20)
     try:
-        from gpudoctor.app.cli import run
-        from gpudoctor.core.system import finish_process
+        from gpudoctor.app.cli import run_and_finish
 
-        code = run(sys.argv[1:])
+        return run_and_finish(sys.argv[1:])
     except KeyboardInterrupt:  # so early that nothing was begun; 128 + SIGINT
         return 130
-    except SystemExit as end:  # a misspelt option, or a signal
-        code = end.code if isinstance(end.code, int) else 1
-    gc.freeze()  # the process gives all back at once: to look for cycles at its end took a fifth of a quick run
-    return finish_process(code)
 
 
 if __name__ == "__main__":

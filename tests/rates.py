@@ -18,6 +18,7 @@ from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.fact import Known, Unread, Value
 from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Step
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.kernels import facts
 from gpudoctor.target.record import to_json
 from tests.sim import scenario
 
@@ -220,7 +221,7 @@ def broken(rung: Rung, message: str) -> Change:
 
 def snapshot(model: str, found: Measurements, **told: Value) -> Snapshot:
     """The machine with what was measured on it; `told` columns of ``gpu`` are as given."""
-    return bench.measured(_laid_over(machine(model), "gpu", told), found)
+    return facts.measured(_laid_over(machine(model), "gpu", told), found)
 
 
 def _lowered(found: Measurements) -> Measurements:

@@ -11,7 +11,7 @@ from statistics import median
 
 from gpudoctor.app import live
 from gpudoctor.core.errors import UsageError
-from gpudoctor.core.fact import Absent, listed, text_of
+from gpudoctor.core.fact import listed, text_of
 from gpudoctor.core.measurement import COUNTERS, Device, Meanwhile, Measurements, Run, gain, meanwhile_from_json
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
@@ -53,7 +53,7 @@ def run(
     kernels = specs.select_kernels(plan.names)
     gpus = devices_of(snapshot, plan.device)
     cpu = plan.device == CPU
-    expected = None if cpu else _ExpectedRates(snapshot)
+    expected = None if cpu else ExpectedRates(snapshot)
 
     def report(measurements: Measurements) -> None:
         """Pass the measurements so far on, with expected rates."""
@@ -66,12 +66,7 @@ def run(
     return expected.filled(whole) if expected else whole
 
 
-def expecting(snapshot: Snapshot, measurements: Measurements) -> Measurements:
-    """The measurements with the rate expected of a sound GPU in each run, by the tables and the GPU's own limits."""
-    return _ExpectedRates(snapshot).filled(measurements)
-
-
-class _ExpectedRates:
+class ExpectedRates:
     """Adds to each finished run the rate expected by the tables and its GPU's own limits; each is computed once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -121,24 +116,14 @@ def deepened(
                 any_ended = any_ended or run.status != "running"
                 progress(Event(_run_label(measurements, run), "started" if run.status == "running" else "done"))
         if any_ended:
-            on_snapshot(measured(snapshot, measurements))
+            on_snapshot(facts.measured(snapshot, measurements))
 
-    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), follow, stop))
+    return facts.measured(snapshot, run(target, snapshot, Plan(budget=DEEP), follow, stop))
 
 
 def _run_label(measurements: Measurements, run: Run) -> str:
     """Label of a run: ``matmul.bf16``, or ``matmul.bf16 on GPU 1`` where there are several GPUs."""
     return f"{run.kernel} on GPU {run.gpu}" if len(measurements.devices) > 1 and run.gpu >= 0 else run.kernel
-
-
-def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
-    """The snapshot with the measurements as rows of ``measured`` and ``rung``; both Absent or Unread if no GPU ran."""
-    if not measurements.devices:
-        why = snapshot.rows("cuda_device")
-        none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
-        return replace(snapshot, groups={**snapshot.groups, "measured": none, "rung": none})
-    runs, rungs = facts.rows(measurements)
-    return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
 
 
 # ---- What NVML says of the GPUs while kernels run there ----

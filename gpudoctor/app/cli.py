@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,16 @@ DEBUG = "GPUDOCTOR_DEBUG"
 """The variable that has a fault of ours end in its traceback."""
 _UNMAPPED = "failed to map segment from shared object"
 """What the loader says of a library that finds no room."""
+
+
+def run_and_finish(argv: Sequence[str]) -> int:
+    """As `run`, and make ready for the end of this process, whatever still goes on in it."""
+    try:
+        code = run(argv)
+    except SystemExit as end:  # a misspelt option, or a signal
+        code = end.code if isinstance(end.code, int) else 1
+    gc.freeze()  # the process gives all back at once: to look for cycles at its end took a fifth of a quick run
+    return system.finish_process(code)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpudoctor.app import output, pipeline
+from gpudoctor.app import live, output, pipeline
+from gpudoctor.app.commands.reports import rendered
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
@@ -23,7 +24,9 @@ from gpudoctor.core.sample import Sample
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
+from gpudoctor.fixes import records
 from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
+from gpudoctor.kernels import facts
 from gpudoctor.views.tui.work import FactInfo, Work
 
 if TYPE_CHECKING:
@@ -114,8 +117,6 @@ class _ThisMachine:
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
-        from gpudoctor.app import live
-
         return live.watch(on_sample)
 
     def kernels(
@@ -133,7 +134,7 @@ class _ThisMachine:
     def judged(self, diagnosis: Diagnosis, measurements: Measurements) -> Diagnosis:
         """The diagnosis judged again with these measurements as facts, which later readings include, too."""
         self._last_measurements = measurements
-        snapshot = pipeline.measured(diagnosis.snapshot, measurements)
+        snapshot = facts.measured(diagnosis.snapshot, measurements)
         return pipeline.diagnose(snapshot, rulebook.load(self._rules), profile=self._profile)
 
     def apply(self, plan: Plan, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
@@ -149,7 +150,7 @@ class _ThisMachine:
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
         demand_changes()
-        from gpudoctor.fixes import records, undo
+        from gpudoctor.fixes import undo
 
         python = self._python or records.python_of(run)
         return undo.undo(run, pipeline.site(self._level, python, self._rules), report, wants)
@@ -162,11 +163,18 @@ def of_files(
 
     def diagnoses(_: Progress) -> Iterator[Diagnosis]:
         """Yield one diagnosis of all files together; progress is not reported."""
-        from gpudoctor.app import reading
-
-        yield reading.diagnose_files(names, rulebook.load(rules), machine, profile)
+        yield _diagnosis_of(names, rules, machine, profile)
 
     return work_on(", ".join(names), diagnoses, rules)
+
+
+def _diagnosis_of(
+    names: Sequence[str], rules: Sequence[Path], machine: Snapshot | None = None, profile: Profile | None = None
+) -> Diagnosis:
+    """The diagnosis of all these files together; raises `DoctorError` for what cannot be read."""
+    from gpudoctor.app import reading
+
+    return reading.diagnose_files(names, rulebook.load(rules), machine, profile)
 
 
 def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) -> Work:
@@ -212,8 +220,6 @@ def _sharing() -> Sharing:
 
 def _unfinished_run() -> Run | None:
     """The run of a plan that was cut off on this machine, by its journal; None if there is none or it is unreadable."""
-    from gpudoctor.fixes import records
-
     try:
         return records.unfinished(records.Journals(state_folder()))
     except UsageError:  # journals of others are none; to run a plan says so
@@ -291,11 +297,9 @@ class _DiagnosisSource:
 
     def open_file(self, name: str) -> Diagnosis:
         """Diagnose a file; raises UsageError for ``-`` (standard input) and DoctorError for what cannot be read."""
-        from gpudoctor.app import reading
-
         if name == "-":
             raise UsageError("standard input is this terminal; give a file's name")
-        return reading.diagnose_files([str(Path(name).expanduser())], rulebook.load(self._rules))
+        return _diagnosis_of([str(Path(name).expanduser())], self._rules)
 
     def stack(self, wishes: Wishes) -> Stack:
         """The torch stack that fits these wishes, on the machine diagnosed last or, where wished, elsewhere."""
@@ -327,8 +331,6 @@ def _in_form(form: str) -> Callable[[Diagnosis], str]:
 
     def render(diagnosis: Diagnosis) -> str:
         """The diagnosis in the form, without colours."""
-        from gpudoctor.app.commands.reports import rendered
-
         return rendered(diagnosis, form, io.StringIO())
 
     return render

@@ -21,6 +21,7 @@ from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import of_this_machine
 from gpudoctor.diagnosis.history.since import keep_with_changes
+from gpudoctor.kernels import facts
 from gpudoctor.probes import Collection, collect
 from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
@@ -284,8 +285,8 @@ def soak(
     before = looked_at(patient)
     soaked = run(patient, before, seconds, device, on_results, stop)
     after = before if stop and stop.is_set() else looked_at(patient)  # counters and the kernel's log have gone on
-    facts = {**after.facts, **soaked.facts(ended_by())}
-    diagnosis = diagnose(measured(replace(after, facts=facts), soaked.measurements), book)
+    after = replace(after, facts={**after.facts, **soaked.facts(ended_by())})
+    diagnosis = diagnose(facts.measured(after, soaked.measurements), book)
     findings = diagnosis.findings
     if device == "cpu":
         known = {_key(finding) for finding in diagnose(before, book).findings}
@@ -300,18 +301,11 @@ def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:
     """The measurements with their verdict, and the findings that appear only with them as facts."""
     book = rulebook.load()
     before = {_key(finding) for finding in diagnose(snapshot, book).findings}
-    diagnosis = diagnose(measured(snapshot, measurements), book)
+    diagnosis = diagnose(facts.measured(snapshot, measurements), book)
     before |= {_key(finding) for finding in diagnosis.findings if (rule := book.find(finding.id)) and rule.sound}
     findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)
     because = "" if measurements.devices else _why_no_gpu(diagnosis)
     return Bench(measurements, bench_verdict(measurements, findings), findings, because)
-
-
-def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
-    """The snapshot with what kernels measured among its facts, as level deep has it."""
-    from gpudoctor.app.bench import measured
-
-    return measured(snapshot, measurements)
 
 
 def _key(finding: Finding) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.app.bench import CPU, devices_of, expecting, meters
+from gpudoctor.app.bench import CPU, ExpectedRates, devices_of, meters
 from gpudoctor.core.fact import Absent, Fact, Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run
@@ -81,7 +81,7 @@ def run(
             if over or not any(run.status == "ran" for run in latest.runs):
                 break
             snapshot = _with_present_use(target, snapshot, device)
-    found = so_far if device == CPU else expecting(snapshot, so_far)
+    found = so_far if device == CPU else ExpectedRates(snapshot).filled(so_far)
     return Soaked(found, rounds, time.monotonic() - began, seconds)
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Json, Known, Reason, fact_from_json, fact_to_json, listed
+from gpudoctor.core.fleet import Fleet
+from gpudoctor.core.fleet import from_json as fleet_from_json
 from gpudoctor.core.frozen import field, frozen
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Confidence, Fix, Prevalence, Role, Severity, Step
 from gpudoctor.core.snapshot import SCHEMA, Snapshot
 from gpudoctor.core.snapshot import from_json as snapshot_from_json
 from gpudoctor.core.texts import screened
-
-if TYPE_CHECKING:
-    from gpudoctor.core.fleet import Fleet
-
 
 # ---- The history of a machine ----
 
@@ -316,8 +314,6 @@ def _fleet_from_json(document: Mapping[str, Any]) -> Fleet | None:
     """The fleet in the document; None where there is none; raises `DocumentError`."""
     if not document.get("fleet"):
         return None
-    from gpudoctor.core.fleet import from_json as fleet_from_json
-
     return fleet_from_json(document["fleet"])
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from math import isfinite, isinf
 from typing import Any, TypeVar, cast, get_args
 
@@ -25,11 +26,9 @@ _MOST_VALUES = 1_000_000
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The TOML in `text`, of a file of ours or a user's; raises `ValueError` with the line for what is none."""
-    if sys.version_info >= (3, 11):
-        import tomllib  # its patterns take longer to compile than a small page to read
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
+    # imported here: its patterns take longer to compile than a small page to read
+    reader = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    return cast("dict[str, Any]", reader.loads(text))
 
 
 def parse_json(text: str) -> object:

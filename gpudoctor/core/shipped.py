@@ -10,6 +10,7 @@ import atexit
 import importlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -67,7 +68,6 @@ def folder(name: str) -> Path:
 
 def _unpack_folder(name: str) -> Path:
     """The folder unpacked from the zip file to a temporary one, removed at exit; raises `UsageError`."""
-    import tempfile  # loads three compressors
     import zipfile
 
     try:

@@ -15,6 +15,7 @@ from gpudoctor.diagnosis.judge import judge
 from gpudoctor.diagnosis.knowledge import LOOKUPS, complete, table_reach
 from gpudoctor.diagnosis.knowledge.table_reach import BeyondTables
 from gpudoctor.diagnosis.rulebook import Rulebook
+from gpudoctor.diagnosis.rulebook.expressions import facts_weighed
 
 # ---- What to bear in mind of a diagnosis ----
 # Where it goes beyond the tables, and where these are old: never a verdict.
@@ -52,8 +53,6 @@ def with_notes(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosi
 
 def _newer_facts_by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
     """The newer facts that each judged rule looks up or orders, by rule id; rules without any are left out."""
-    from gpudoctor.diagnosis.rulebook.expressions import facts_weighed
-
     answered = {finding.id for finding in diagnosis.findings} | set(diagnosis.passed)
     weighed = {
         rule.id: facts_weighed(rule, LOOKUPS) & new

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, value_from_json
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.snapshot import Snapshot
 
 if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
     from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run
@@ -144,6 +146,16 @@ def rows(measurements: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
         dict(_run_columns(measurements, kernels[run.kernel], run, agreement.get((run.kernel, run.gpu)))) for run in runs
     )
     return tuple(measured), tuple(_rung_rows(runs))
+
+
+def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
+    """The snapshot with the measurements as rows of ``measured`` and ``rung``; both Absent or Unread if no GPU ran."""
+    if not measurements.devices:
+        why = snapshot.rows("cuda_device")
+        none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
+        return replace(snapshot, groups={**snapshot.groups, "measured": none, "rung": none})
+    runs, rungs = rows(measurements)
+    return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
 
 
 def _agreement(measurements: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:

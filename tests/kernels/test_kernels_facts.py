@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpudoctor.app.bench import measured
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.measurement import Device, Kernel, Meanwhile, Measurements, Run, Step
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.kernels import facts, ladder, specs
+from gpudoctor.kernels.facts import measured
 from tests.measured import node, too_old
 
 MATMUL = next(one.kernel for one in specs.all_kernels() if one.spec.id == "matmul.fp32")

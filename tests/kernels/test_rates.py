@@ -19,6 +19,7 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete, rates
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.rates import Device
+from gpudoctor.kernels import facts
 from gpudoctor.views import document
 from tests import rates as machines
 
@@ -153,8 +154,8 @@ def test_sound_gpus_reach_what_is_expected_of_them() -> None:
 
 def test_a_run_and_its_row_tell_the_same_expectation() -> None:
     snapshot, found = machines.machine("H100"), machines.sound("H100")
-    filled = bench.expecting(snapshot, found)
-    rows = listed(complete(bench.measured(snapshot, found)).rows("measured"))
+    filled = bench._ExpectedRates(snapshot).filled(found)
+    rows = listed(complete(facts.measured(snapshot, found)).rows("measured"))
     for run, row in zip(filled.runs, rows, strict=True):
         state = row["expected"]
         said = state.value if isinstance(state, Known) else None
@@ -166,7 +167,9 @@ def test_a_copy_that_was_not_alone_is_not_held_to_its_link() -> None:
         machines.sound("A100"), range(8), "copy.", lambda run: replace(run, details={"alone": False})
     )
     assert all(
-        run.expected is None for run in bench.expecting(machines.machine("A100"), found).runs if run.kernel == "copy.to"
+        run.expected is None
+        for run in bench._ExpectedRates(machines.machine("A100")).filled(found).runs
+        if run.kernel == "copy.to"
     )
 
 

@@ -10,12 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpudoctor.app import bench
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.fleet import Fleet, Host, Pairwise
 from gpudoctor.core.measurement import Measurements, Run
-from gpudoctor.kernels import ladder, specs
+from gpudoctor.kernels import facts, ladder, specs
 from gpudoctor.views import document, html, plots
 from tests import measured
 from tests.conftest import Program
@@ -151,7 +150,7 @@ def test_foreign_text_and_numbers_stay_within_the_picture() -> None:
 def test_what_a_deep_check_measured_is_drawn_from_its_document(called: Program, tmp_path: Path) -> None:
     whole = diagnosis_of("hgx-h100")
     deep = tmp_path / "deep.json"
-    deep.write_text(document.render(replace(whole, snapshot=bench.measured(whole.snapshot, measured.node()))))
+    deep.write_text(document.render(replace(whole, snapshot=facts.measured(whole.snapshot, measured.node()))))
     done = called("read", str(deep), "--format", "html")
     assert "<figcaption>bf16 matmul 8192³ or less" in done.out
     assert "GPU 6: 705 TFLOP/s, 97% of 724, and the answer is wrong" in done.out  # of its siblings
@@ -159,7 +158,7 @@ def test_what_a_deep_check_measured_is_drawn_from_its_document(called: Program, 
 
 def test_what_the_tables_expect_is_recalled_with_what_was_measured() -> None:
     whole = diagnosis_of("hgx-h100")
-    snapshot = bench.measured(whole.snapshot, measured.node())
+    snapshot = facts.measured(whole.snapshot, measured.node())
     rows = listed(snapshot.rows("measured"))
     told = {"expected": Known(722.0, "tables"), "limit": Known(989.0, "tables")}
     found = ladder.measurements(replace(snapshot, groups={"measured": tuple({**row, **told} for row in rows[:8])}))

@@ -25,6 +25,9 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.target import child
 
+if sys.platform != "win32":
+    import resource
+
 _LAST = 5.0
 """Seconds after the budget at which the process is ended, whatever hangs in it."""
 
@@ -251,8 +254,6 @@ def room_for(connections: int) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHERS
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

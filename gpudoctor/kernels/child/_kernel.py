@@ -6,6 +6,7 @@ output that it began with.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -108,3 +109,12 @@ def last_line(error: BaseException) -> str:
     while lines and lines[0][:1] in {"", " "}:  # a SyntaxError shows the place first
         del lines[0]
     return " ".join(" ".join(lines).split())[:600] or type(error).__name__
+
+
+def import_torch() -> Any:
+    """torch; raises `CannotRun` where this interpreter has none, and what torch raises."""
+    if importlib.util.find_spec("torch") is None:
+        raise CannotRun("torch is not installed in this interpreter")
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+    return torch

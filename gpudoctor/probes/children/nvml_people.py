@@ -7,6 +7,9 @@ import os
 import sys
 from typing import Callable, Dict, List, Tuple
 
+if sys.platform != "win32":
+    import pwd
+
 _PYTHON = "python"
 _VALUELESS = ("-W", "-X")
 """Options of Python that take the next word."""
@@ -56,8 +59,6 @@ class ProcessNames:
         """Store the user's name, if there is one."""
         if sys.platform == "win32":
             return
-        import pwd
-
         try:
             self._users[uid] = pwd.getpwuid(uid).pw_name
         except KeyError:

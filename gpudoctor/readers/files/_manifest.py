@@ -190,18 +190,17 @@ def _compose(text: str, start: int) -> Any:
     """
     if nesting_depth(text) > _DEEPEST or _STAIRS.search(text):
         raise UnreadableError("lists within lists without end")
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel import yaml
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an anchor that is set twice
-            return YAML(typ="safe", pure=True).compose(text)
-    except MarkedYAMLError as error:
+            return yaml.YAML(typ="safe", pure=True).compose(text)
+    except yaml.error.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1 + start}: " if mark else ""
         raise UnreadableError(f"{line}no YAML: {clean(str(error.problem or error.context))[:200]}") from error
-    except (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError, KeyError) as error:
+    except (yaml.error.YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError, KeyError) as error:
         raise UnreadableError(f"no YAML: {type(error).__name__} {clean(str(error))[:120]}".strip()) from error
 
 

@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+from gpudoctor.target import child
 
 if sys.platform != "win32":
     import resource
@@ -393,10 +396,15 @@ def end_as(ended: Ended) -> int:
 
 def _forbid_core() -> None:
     """Have the kernel make no core of this process: a program that core_pattern names ignores the limit."""
-    import ctypes
-
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+        libc().prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+def libc() -> Any:
+    """The C library, for what Python does not offer; raises `OSError`."""
+    import ctypes  # few commands print much or dump core
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 # ---- Processes, by what /proc says of them ----
@@ -431,6 +439,4 @@ def is_within(pid: int, ancestors: Collection[int]) -> bool:
 
 def _is_orphan(pid: int) -> bool:
     """Whether nobody in this process has started it and waits for it."""
-    from gpudoctor.target import child
-
     return pid not in child.begun

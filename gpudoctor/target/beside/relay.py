@@ -25,7 +25,7 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.beside.command import close_all_but
+    from gpudoctor.target.beside.command import close_all_but, libc
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
@@ -296,10 +296,8 @@ class _Pipe:
     def _open(self) -> bool:
         """Make ready for moving pages; False where the system cannot."""
         if self._side is None:
-            import ctypes  # of those who print much alone
-
             try:
-                self._tee = ctypes.CDLL(None, use_errno=True).tee
+                self._tee = libc().tee
                 self._side = os.pipe()
                 for pipe in (self._side[1], self._route.goal):  # fewer turns where many wait for a processor
                     with contextlib.suppress(OSError):

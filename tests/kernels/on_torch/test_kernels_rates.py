@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app import bench
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core import measurement
 from gpudoctor.core.measurement import Measurements, Run
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.kernels import child
+from gpudoctor.kernels import child, facts
 from gpudoctor.target.record import to_json
 from tests import needs
 from tests.conftest import Program
@@ -92,7 +91,7 @@ def test_one_flipped_bit_of_a_million_is_one_wrong_word(bit: int) -> None:
 def test_figures_of_a_cpu_accuse_no_gpu_of_the_machine(found: Measurements) -> None:
     record = json.dumps(to_json(scenario.load(scenario.PROFILES / "hgx-h100.json")))
     machine = snapshot_of(record)
-    measured = diagnose(bench.measured(machine, found), rulebook.load())
+    measured = diagnose(facts.measured(machine, found), rulebook.load())
     assert [finding.id for finding in measured.findings] == [
         finding.id for finding in diagnose(machine, rulebook.load()).findings
     ]

@@ -10,11 +10,11 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.app import interactive
-from gpudoctor.app.bench import measured as with_facts
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.measurement import Device, Kernel, Measurements, Run, Step
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.kernels.facts import measured as with_facts
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from tests.views.tui.conftest import WIDE, Opened, shown, text, until
 from tests.views.tui.test_kernels import kernels, sound, work

@@ -5,12 +5,11 @@ One group of ranks does every operation at every size, checked, then timed; it i
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Any, Dict, List, Mapping, Sequence
 
 from .. import _ranks
-from .._kernel import CannotRun
+from .._kernel import CannotRun, import_torch
 from .._ranks import ThisRank, exchange_values, init_group
 from . import _nccl
 from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
@@ -67,10 +66,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
     Raises `CannotRun` where torch, torch.distributed, NCCL or a GPU is missing.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise CannotRun("torch is not installed in this interpreter")
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
+    torch = import_torch()
     if not torch.distributed.is_available():
         raise CannotRun("torch %s is built without torch.distributed" % torch.__version__)
     if ask["device"] == "cpu":
@@ -92,8 +88,7 @@ def rank(me: ThisRank) -> Dict[str, Any]:
     `me.ask` has backend, devices, sizes (bytes), operations, seconds (limit of one wait).
     """
     me.step("import torch")
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
+    torch = import_torch()
     device = torch.device(me.ask["devices"][me.rank])
     if device.type == "cuda":
         me.step("start of %s" % device)

@@ -27,7 +27,7 @@ from datetime import timedelta
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _ranks
-from .._kernel import CannotRun, last_line, no_memory, reserve_stdout, say
+from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
 from . import _nccl
 from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
 from ._store import Store, listening_addresses, listening_socket
@@ -133,12 +133,7 @@ def _run_plan(torch: Any, me: MemberRank, store: Store) -> None:
 
 def _import_torch() -> Any:
     """torch, limited to one CPU thread; raises `CannotRun` if it or torch.distributed is missing."""
-    try:
-        import torch  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise CannotRun("torch is not installed in this interpreter") from None
+    torch = import_torch()
     if not torch.distributed.is_available():
         raise CannotRun("torch %s is built without torch.distributed" % torch.__version__)
     torch.set_num_threads(1)

@@ -23,6 +23,9 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .._kernel import CannotRun
 
+if sys.platform != "win32":
+    import fcntl
+
 _TAKES, _TAKES_BY_LIBUV = (2, 1), (2, 8)
 """Releases of torch whose store takes a socket that listens already (pytorch/pytorch 103478 and 150215)."""
 _QUEUE = 4096
@@ -275,8 +278,6 @@ def _interface_names() -> Dict[str, str]:
     names: Dict[str, str] = {}
     if sys.platform == "win32":
         return names
-    import fcntl
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:

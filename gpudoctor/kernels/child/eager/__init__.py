@@ -5,13 +5,12 @@ The rung: torch on one device, which every kernel here, and of the rungs that st
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from .._kernel import CannotRun
+from .._kernel import CannotRun, import_torch
 from ..driver._cuda import CudaError, Machine
 
 NODE = "node"
@@ -133,12 +132,9 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 def _opened(ask: Mapping[str, Any]) -> Context:
     """The context, with the usual time for kernels of level soak."""
-    if importlib.util.find_spec("torch") is None:
-        raise CannotRun("torch is not installed in this interpreter")
     if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":  # any other value rounds to tf32 what is judged as fp32
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
+    torch = import_torch()
     device, seed = str(ask["device"]), int(ask.get("seed", 1))
     if device == "cpu":
         torch.set_num_threads(1)  # all is small there; of several GPUs the ladder shares the cores out

@@ -15,6 +15,9 @@ from .._kernel import Outcome, Spec
 from . import Context, median_and_spread
 from ._check import Judged, judge_mask
 
+if sys.platform != "win32":
+    import fcntl
+
 KERNELS = (
     Spec("copy.device", "copy in GPU memory", "GB/s", "512 MiB, read and written", seconds=30.0),
     Spec("copy.to", "host to GPU", "GB/s", "256 MiB, pinned", seconds=120.0),
@@ -108,20 +111,21 @@ def merge_verdicts(first: Judged, second: Judged) -> Judged:
 @contextmanager
 def exclusive_turn() -> Iterator[bool]:
     """Hold a lock that only one of our children holds at a time; yields False if it cannot be had within 60 s."""
-    try:
-        import fcntl
-
-        turn = os.open(__file__, os.O_RDONLY)
-    except (ImportError, OSError):
+    if sys.platform == "win32":
         yield False
         return
     try:
-        yield _wait_for_lock(fcntl, turn)
+        turn = os.open(__file__, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _wait_for_lock(turn)
     finally:
         os.close(turn)
 
 
-def _wait_for_lock(fcntl: Any, turn: int) -> bool:
+def _wait_for_lock(turn: int) -> bool:
     """True once the file lock is held; False after 60 s, or where the file system has no locks."""
     until = time.monotonic() + _LOCK_LIMIT
     while time.monotonic() < until:
