@@ -18,6 +18,7 @@ from gpudoctor.diagnosis.pages import home
 from gpudoctor.diagnosis.rulebook.compiled import translations
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style
+from tests.corpus import speaking
 from tests.needs import REPOSITORY
 
 README = REPOSITORY / "README.md"
@@ -59,7 +60,7 @@ def chinese(part: Callable[[], str]) -> Callable[[], str]:
     """That part as it is in Chinese."""
 
     def said() -> str:
-        with language.speaking("zh"):
+        with speaking("zh"):
             return part()
 
     return said

@@ -56,9 +56,9 @@ def pattern(written: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
 _T = TypeVar("_T")
 
-READING, JUDGING, REST = 0.3, 0.5, 0.2
-"""Seconds of a usual processor that any text may cost: its readers, the search for signs with the conditions, and all
-that is not cut short. The costliest report known, 157 kB of nvidia-smi, takes a third to two thirds of the first two.
+READING, JUDGING = 0.3, 0.5
+"""Seconds of a usual processor that any text may cost: its readers, and the search for signs with the conditions. The
+costliest report known, 157 kB of nvidia-smi, takes a third to two thirds of the first two.
 """
 PER_MB = 0.2
 """Seconds that each MB may cost on top."""
@@ -150,11 +150,6 @@ def measured_slowness() -> float:
         numbers.findall(_SAMPLE)
         taken.append(time.thread_time() - started)
     return max(1.0, min(taken) / _USUAL)
-
-
-def time_limit(characters: int) -> float:
-    """Seconds of processor time that reading and judging a text of that length may take on this machine."""
-    return (READING + JUDGING + REST + PER_MB * characters / 1e6) * slowness()
 
 
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)

@@ -251,8 +251,6 @@ class Across:
     via: tuple[Via, ...] = ()
     warned: str = ""
     """NCCL's first warning."""
-    nccl_at: tuple[str, ...] = ()
-    """Interface and address of NCCL's bootstrap: ``eth0 10.0.0.1``."""
     network: str = ""
     """What NCCL says that it uses between hosts: ``IB``, ``Socket``, the name of a plugin."""
     devices: tuple[str, ...] = ()

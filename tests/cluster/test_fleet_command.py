@@ -15,11 +15,11 @@ import pytest
 from gpudoctor.app import pipeline
 from gpudoctor.app.cli import run
 from gpudoctor.cluster.fleet.remote import Question
-from gpudoctor.core import language
 from gpudoctor.core.diagnosis import from_json
 from gpudoctor.diagnosis import rulebook
 from tests.cluster.fleet_documents import LOST, hosts
 from tests.cluster.test_fleet_fold import OLD
+from tests.corpus import speaking
 
 Capture = pytest.CaptureFixture[str]
 
@@ -127,7 +127,7 @@ def test_hosts_are_asked_in_the_language_of_the_one_who_asks(tmp_path: Path) -> 
     assert "--lang" not in Question(program=ours).argv
     asked = ["sh", "-c", Question(program=ours, language="zh").limited(60)]
     document = json.loads(subprocess.run(asked, check=False, capture_output=True, timeout=600).stdout)
-    with language.speaking("zh"):
+    with speaking("zh"):
         titles = {rule.title for rule in rulebook.load().rules if not rule.title.isascii()}
         alone = pipeline.check("quick")
     assert titles

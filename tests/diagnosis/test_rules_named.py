@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.core import language
 from gpudoctor.diagnosis import rulebook
 from tests.conftest import Program
+from tests.corpus import speaking
 from tests.diagnosis.test_rules_errors import PAGE, WHEN, written
 
 NAMED = """\
@@ -98,7 +98,7 @@ def test_a_translation_says_the_name_too(called: Program, tmp_path: Path) -> Non
     told = called("rules", "test", str(tmp_path))
     digest = told.out.partition('with of = "')[2][:8]
     translated.write_text(f'of = "{digest}"\n{words}', "utf-8")
-    with language.speaking("zh"):
+    with speaking("zh"):
         rule = rulebook.load([tmp_path]).find("site.shm")
     assert rule is not None
     assert rule.finding == "共享内存：{(limits.shm_mib)} MiB"

@@ -19,8 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpudoctor.core.pattern import time_limit
-from tests.fuzz.examine import Examined, examine
+from tests.fuzz.examine import Examined, examine, time_limit
 from tests.fuzz.mutate import case
 
 _PIECE = 100

@@ -20,12 +20,15 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Known, Unread
+from gpudoctor.core.pattern import JUDGING, PER_MB, READING, slowness
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.readers import decode
 from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
 from tests.corpus import BOOK
 
+REST = 0.2
+"""Seconds of a usual processor that may go into what is not cut short."""
 HANGS = 300
 """Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
 VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
@@ -158,3 +161,8 @@ def deadline() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def time_limit(characters: int) -> float:
+    """Seconds of processor time that reading and judging a text of that length may take on this machine."""
+    return (READING + JUDGING + REST + PER_MB * characters / 1e6) * slowness()

@@ -3,7 +3,7 @@
 python -m tests.fuzz.texts [--texts N] [--seed N]
 
 Each text repeats what drives some patterns of pages and readers to despair (`tests.fuzz.hostile`), between words that
-make others try, on lines of any width. Ends with 1 where one takes more than `core.pattern.time_limit` allows.
+make others try, on lines of any width. Ends with 1 where one takes more than `time_limit` allows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.app.pipeline import diagnose
-from gpudoctor.core.pattern import time_limit
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
 from tests.corpus import BOOK
+from tests.fuzz.examine import time_limit
 from tests.fuzz.hostile import Shape, lines, long_lines, reader_patterns, shapes
 
 _SIZES = (4_000, 20_000, 60_000, 120_000, 400_000)

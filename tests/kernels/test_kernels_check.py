@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpudoctor.kernels.child.eager import matmul
-from gpudoctor.kernels.child.eager._check import MANTISSA, ULPS, Judged, mantissa_bits, recurrence
+from gpudoctor.kernels.child.eager._check import MANTISSA, ULPS, Judged, recurrence
+from tests.kernels.faults.inject import mantissa_bits
 
 SIGNIFICAND = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "int8": 7, "int32": 31}
 ACCUMULATOR = {"fp64": 53, "fp32": 24, "tf32": 24, "fp16": 24, "bf16": 24, "int8": 31, "fp8": 14, "fp4": 14}
@@ -49,7 +50,7 @@ def missed(mantissa: int, ulps: int, bits: range) -> int:
     ("dtype", "ulps"), sorted({(kind[1], ulps) for kind, ulps in ULPS.items() if kind[1] == "bf16"})
 )
 def test_every_bit_that_is_stated_is_seen_whatever_the_value_and_the_next_is_not(dtype: str, ulps: int) -> None:
-    seen = mantissa_bits(dtype, ulps)
+    seen = mantissa_bits(MANTISSA[dtype], ulps)
     assert missed(MANTISSA[dtype], ulps, range(1, seen + 1)) == 0
     assert missed(MANTISSA[dtype], ulps, range(seen + 2, seen + 3)) > 0
 

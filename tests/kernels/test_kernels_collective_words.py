@@ -141,7 +141,6 @@ node001:175945:177561 [0] NCCL INFO Channel 00 : 1[0] -> 0[0] [receive] via NET/
 
 def test_rdma_and_nvlink_are_told_by_leg() -> None:
     assert read_log(RDMA) == {
-        "nccl_at": ["eth0 10.1.2.10"],
         "network": "IB",
         "devices": ["mlx5_0 RoCE", "mlx5_3 RoCE"],
         "via": [
@@ -153,7 +152,6 @@ def test_rdma_and_nvlink_are_told_by_leg() -> None:
 
 def test_sockets_are_told_of_an_old_nccl_too() -> None:
     assert read_log(SOCKETS) == {
-        "nccl_at": ["ens3 10.141.0.5"],
         "network": "Socket",
         "via": [{"backend": "nccl", "leg": "network", "ways": ["NET/Socket"]}],
     }
@@ -162,7 +160,6 @@ def test_sockets_are_told_of_an_old_nccl_too() -> None:
 @pytest.mark.parametrize(
     ("line", "key", "told"),
     [
-        ("Bootstrap: Using ib0:fe80::d4fb:54ff:fe7d:8829%ib0<0>", "nccl_at", ["ib0 fe80::d4fb:54ff:fe7d:8829%ib0"]),
         ("Using network AWS Libfabric", "network", "AWS Libfabric"),
         ("Assigned NET plugin AWS Libfabric to comm", "network", "AWS Libfabric"),
     ],

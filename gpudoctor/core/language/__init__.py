@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import lru_cache
 
 ENGLISH = "en"
@@ -31,17 +30,6 @@ def use(name: str) -> None:
     if name not in LANGUAGES:
         raise ValueError(f"no language {name!r}; available: {', '.join(LANGUAGES)}")
     _current = name
-
-
-@contextmanager
-def speaking(name: str) -> Iterator[None]:
-    """Context manager: that language within it, the previous one after."""
-    before = _current
-    use(name)
-    try:
-        yield
-    finally:
-        use(before)
 
 
 def say(english: str, **values: object) -> str:

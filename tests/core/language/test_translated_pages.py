@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app.commands.rules import snapshot_of
-from gpudoctor.core import language
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.rule import Case, Rule
@@ -21,13 +20,14 @@ from gpudoctor.diagnosis.rulebook.compiled import setups, translations
 from gpudoctor.diagnosis.rulebook.compiling import stale
 from gpudoctor.views._terminal import width
 from tests.conftest import Program
+from tests.corpus import speaking
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 PAGE = "driver/driver.missing.toml"
 
 
 def _books() -> tuple[rulebook.Rulebook, rulebook.Rulebook]:
-    with language.speaking("zh"):
+    with speaking("zh"):
         chinese = rulebook.load()
     return rulebook.load(), chinese
 
@@ -90,7 +90,7 @@ def _edit(path: Path, old: str, new: str) -> None:
 
 
 def _title(site: Path) -> str:
-    with language.speaking("zh"):
+    with speaking("zh"):
         rule = rulebook.load([site]).find("driver.gone")
     assert rule
     return rule.title

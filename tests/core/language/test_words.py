@@ -17,6 +17,7 @@ from gpudoctor.core.language import words, zh
 from gpudoctor.core.language.zh import WORDS
 from gpudoctor.core.rule import CONFIDENCES
 from gpudoctor.views import _report, _terminal, html, text
+from tests.corpus import speaking
 
 PACKAGE = Path(gpudoctor.__file__).parent
 HOLE = re.compile(r"\{(\w+)\}")
@@ -82,7 +83,7 @@ def test_english_is_said_as_it_stands_and_loads_no_words() -> None:
 
 
 def test_what_has_no_translation_stays_english_and_values_are_never_templates() -> None:
-    with language.speaking("zh"):
+    with speaking("zh"):
         assert language.say("nobody has translated this") == "nobody has translated this"
         assert language.say("To undo: {how}", how="reboot {now}") == "撤销：reboot {now}"
     assert language.current() == "en"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gpudoctor.core import language
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.expect import load
+from tests.corpus import speaking
 from tests.diagnosis.expect.machines import folded, held, known, lines_passed, machine, profile, unjudged, unmet
 
 
@@ -24,7 +24,7 @@ def test_the_rows_that_deviate_are_named_each_value_once(tmp_path: Path) -> None
 
 def test_what_is_unmet_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
     rows = [{"ecc": index != 3, "index": index} for index in range(8)]
-    with language.speaking("zh"):
+    with speaking("zh"):
         (finding,) = unmet(held(known(gpu=rows), profile(tmp_path, "[expect]\ngpu.ecc = true"))).values()
     assert finding.title == "gpu.ecc 为 no（GPU 3），应为 yes（ours）"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import random
 import sys
 import time
@@ -47,6 +48,15 @@ def exponent_bits(dtype: str) -> tuple[int, int]:
     return {"float64": (52, 63), "float32": (23, 31), "float16": (10, 15), "bfloat16": (7, 15)}[dtype]
 
 
+def mantissa_bits(whole: int, ulps: int) -> int:
+    """How many of a mantissa's top bits, of `whole`, are sure to be caught by a bound of `ulps` if flipped; all for 0.
+
+    Bit i from the top is worth 2**(m - i) units of the last place of the value itself, whose unit may be half that of
+    the reference where the two lie on either side of a power of two; the value may be `ulps` off the other way.
+    """
+    return whole if not ulps else max(0, whole - 2 - math.floor(math.log2(2 * ulps)))
+
+
 def seen_bits(check: ModuleType, case: Any, result: Any) -> list[int]:
     """Numbers of the bits, from the lowest, that the case states to see."""
     name = str(result.dtype).rpartition(".")[2]
@@ -54,7 +64,7 @@ def seen_bits(check: ModuleType, case: Any, result: Any) -> list[int]:
         return list(range(8 * result.element_size()))
     mantissa, rest = exponent_bits(name)
     short = next(short for short, long in check.DTYPES.items() if long == name)
-    return list(range(mantissa - check.mantissa_bits(short, case.ulps), rest + 1))
+    return list(range(mantissa - mantissa_bits(check.MANTISSA[short], case.ulps), rest + 1))
 
 
 def flipped(check: ModuleType, torch: Any, result: Any, place: int, bit: int) -> Any:

@@ -100,7 +100,6 @@ def advice(message: str, between_hosts: bool = False) -> str:
 MARKER = "@gpudoctor leg "
 """Written to standard error where a leg begins: ``@gpudoctor leg nccl network``."""
 
-_BOOTSTRAP = re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([^\s:<]+):([^\s<]+)")
 _NETWORK = re.compile(r"NCCL INFO (?:Assigned NET plugin (.+) to comm|Using network (.+?)) *$")
 _VIA = re.compile(
     r"NCCL INFO (?:Channel|Ring|Tree) \S+ ?:.* via (P2P/(?:\w+ pointer|\w+)(?:/read)?|SHM/\S+|NET/[^/]+/\S+|direct \S+)"
@@ -111,9 +110,9 @@ _DEVICE = re.compile(r"\[\d+\]([\w-]+):\d+/(IB|RoCE|OPA)")
 
 
 def read_log(err: str) -> Dict[str, Any]:
-    """What an NCCL log (NCCL_DEBUG=INFO) says: ``nccl_at``, ``network``, ``devices``, ``via``; only what is there.
+    """What an NCCL log (NCCL_DEBUG=INFO) says: ``network``, ``devices``, ``via``; only what is there.
 
-    ``nccl_at``: interface and address, ``eth0 10.0.0.1``; ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg.
+    ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg.
     """
     leg = ""
     facts: Dict[str, Any] = {}
@@ -124,9 +123,7 @@ def read_log(err: str) -> Dict[str, Any]:
             leg = line[len(MARKER) :].strip()
         if " NCCL INFO " not in line:
             continue
-        bootstrap, network, via = (pattern.search(line) for pattern in (_BOOTSTRAP, _NETWORK, _VIA))
-        if bootstrap:
-            facts["nccl_at"] = ["%s %s" % (bootstrap.group(1), bootstrap.group(2).strip("[]"))]
+        network, via = _NETWORK.search(line), _VIA.search(line)
         if network:
             facts["network"] = network.group(1) or network.group(2)
         if via:

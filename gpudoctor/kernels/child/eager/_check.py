@@ -6,7 +6,7 @@ accumulator and the result exact in its own type, in whatever order it is summed
 and never zero, so that no small value hides a flipped bit.
 
 Which single flipped bits `close` is certain to see: the sign, every bit of the exponent, and of the mantissa's bits so
-many from the top (`mantissa_bits`); `exact` sees all. By kind of operation, type and bound::
+many from the top; `exact` sees all. By kind of operation, type and bound::
 
     kind         type   units  bits
     elementwise  fp32       8  17 of 23
@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import math
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -123,16 +122,6 @@ def bits(torch: Any, values: Any) -> Any:
     """The tensor's memory as integers of the same width, so that NaN equals itself and -0 differs from 0."""
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return values.contiguous().view(whole[values.element_size()])
-
-
-def mantissa_bits(dtype: str, ulps: int) -> int:
-    """How many of the mantissa's top bits are sure to be caught by a bound of `ulps` if flipped; all for 0.
-
-    Bit i from the top is worth 2**(m - i) units of the last place of the value itself, whose unit may be half that of
-    the reference where the two lie on either side of a power of two; the value may be `ulps` off the other way.
-    """
-    whole = MANTISSA[dtype]
-    return whole if not ulps else max(0, whole - 2 - math.floor(math.log2(2 * ulps)))
 
 
 ULPS: Dict[Tuple[str, str], int] = {
