@@ -154,7 +154,7 @@ def test_sound_gpus_reach_what_is_expected_of_them() -> None:
 
 def test_a_run_and_its_row_tell_the_same_expectation() -> None:
     snapshot, found = machines.machine("H100"), machines.sound("H100")
-    filled = bench._ExpectedRates(snapshot).filled(found)
+    filled = bench.ExpectedRates(snapshot).filled(found)
     rows = listed(complete(facts.measured(snapshot, found)).rows("measured"))
     for run, row in zip(filled.runs, rows, strict=True):
         state = row["expected"]
@@ -168,7 +168,7 @@ def test_a_copy_that_was_not_alone_is_not_held_to_its_link() -> None:
     )
     assert all(
         run.expected is None
-        for run in bench._ExpectedRates(machines.machine("A100")).filled(found).runs
+        for run in bench.ExpectedRates(machines.machine("A100")).filled(found).runs
         if run.kernel == "copy.to"
     )
 
