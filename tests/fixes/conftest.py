@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return places.template(tmp_path_factory.mktemp("venvs"))
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """That of a new environment with pip."""
+    venv.create(tmp_path / "env", with_pip=True)
+    return str(tmp_path / "env/bin/python")
 
 
 @pytest.fixture

@@ -35,20 +35,6 @@ def cured(place: Place, version: str) -> list[PlanStep]:
     return [replace(install, cause=PINS), PlanStep("2", "verify", cause=PINS, verify=PINS)]
 
 
-def test_a_plan_is_applied_and_taken_back_to_the_last_byte(place: Place) -> None:
-    before, set_before = place.files(), place.installed()
-    run = place.apply(place.change())
-    assert (states(run), run.outcome, run.why) == (["done", "done"], "done", "")
-    assert run.changed[-1] == f"torch not installed → {NEW}"
-    assert f"torch {NEW}" in place.installed()
-    back = place.undo(run)
-    assert (back.outcome, back.undoes, back.why) == ("undone", run.id, "")
-    assert difference(before, place.files()) == []
-    assert place.installed() == set_before
-    assert f"torch {OLD}" in set_before
-    assert CUDNN not in {name.split()[0] for name in place.installed()}
-
-
 def test_a_cure_that_does_not_cure_is_said_to_be_none(place: Place) -> None:
     place.install(f"torch=={NEW}", shelf="cu128")
     place.install("--no-deps", f"{CUDNN}==9.1.0.70", shelf="cu128")

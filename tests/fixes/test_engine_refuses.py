@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from gpudoctor.fixes.records import Journals
 from gpudoctor.fixes.site import Site, state_folder
 from gpudoctor.fixes.steps import commands, guard
 from tests.fixes.place import NEW, Place, difference
+from tests.processes import gone, until
 
 VENV = Environment("/srv/v/bin/python", "/srv/v", "3.12.1", True, False, "/srv/v/lib", "/srv/v/lib", "/srv/v/bin")
 CONDA = replace(VENV, venv=False, conda=True)
@@ -139,7 +138,9 @@ def test_two_runs_at_once_are_refused_and_the_holder_is_named(place: Place) -> N
     wait = PlanStep("1", "wait", (sys.executable, "-c", "import time; time.sleep(60)"))
     document.write_text(json.dumps(place.plan(wait).to_json()), "utf-8")
     with driven(place, document) as child:
-        _until(lambda: any(entry.run and entry.run.steps[0].state == "running" for entry in place.journals.list()))
+        assert until(
+            lambda: any(entry.run and entry.run.steps[0].state == "running" for entry in place.journals.list())
+        )
         with pytest.raises(DoctorError, match=f"another run is under way on this machine: .* process {child.pid}"):
             place.apply(place.change())
         elsewhere = replace(place.site(), journals=place.folder / "other-user")
@@ -171,7 +172,7 @@ def test_a_signal_ends_the_command_and_is_on_record(place: Place, number: signal
     before = signal.signal(number, lambda *_: None)  # a job in the background ignores SIGINT, and its children would
     try:
         with driven(place, document) as child:
-            _until(lambda: pid.exists() and bool(pid.read_text()))
+            assert until(lambda: pid.exists() and bool(pid.read_text()))
             child.send_signal(number)
             child.wait(30)
     finally:
@@ -187,7 +188,7 @@ def test_a_command_of_the_system_goes_on_when_we_are_killed_and_the_next_run_wai
     wait = PlanStep("1", "wait", (sys.executable, "-c", "import time; time.sleep(60)"), touches="system")
     document.write_text(json.dumps(place.plan(wait).to_json()), "utf-8")
     with driven(place, document) as child:
-        _until(lambda: any(True for _ in place.journals.folder.glob("*/child.json")))
+        assert until(lambda: any(True for _ in place.journals.folder.glob("*/child.json")))
         child.kill()
     record = json.loads(next(place.journals.folder.glob("*/child.json")).read_text())
     try:
@@ -195,7 +196,7 @@ def test_a_command_of_the_system_goes_on_when_we_are_killed_and_the_next_run_wai
             place.apply(place.change())
     finally:
         os.kill(record["pid"], signal.SIGKILL)
-    _until(lambda: _gone(record["pid"]))
+    assert gone(record["pid"])
     commands.refuse_while_one_is_at_work(place.journals)
 
 
@@ -203,20 +204,6 @@ def driven(place: Place, document: Path) -> subprocess.Popen[bytes]:
     """The engine at work on that plan, in a process of its own."""
     argv = [sys.executable, "-m", "tests.fixes.driver", str(place.folder), "apply", str(document)]
     return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-
-
-def _gone(pid: int) -> bool:
-    try:
-        return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 600
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.05)
 
 
 def test_journals_of_others_and_broken_ones_are_listed_as_such(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from tests.conftest import Program
@@ -147,15 +146,13 @@ def test_a_dry_run_shows_all_and_changes_nothing(patient: Patient) -> None:
     assert not runs(patient)
 
 
-def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient, gpudoctor: Program) -> None:
+def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> None:
     before, there = patient.files(), patient.distributions()
     planned = patient.doctor("fix", "--dry-run", "--json", *SITE).document
-    jsonschema.validate(planned, gpudoctor("schema", "plan").document)
     assert planned["foreseen"]["cleared"][0] == RULE
     ran = patient.doctor("fix", "--yes", "--json", *SITE)
     assert ran.code == 0, ran.err
     assert f"cured: no longer found: {RULE}" in ran.err
-    jsonschema.validate(ran.document, gpudoctor("schema", "run").document)
     assert ran.document["outcome"] == "fixed"
     assert ran.document["judged"] == {RULE: False}
     assert ran.document["changed"] == ["helper not installed → 1", "torch 1.0+cpu → 2.0"]

@@ -18,7 +18,7 @@ import pytest
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.run import Run
 from tests.fixes.place import CUDNN, NEW, OLD, Place, difference
-from tests.processes import marked
+from tests.processes import marked, until
 
 pytestmark = pytest.mark.full
 
@@ -50,10 +50,8 @@ class Program:
                 child.wait(after)
             except subprocess.TimeoutExpired:
                 os.kill(child.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 600
-        while marked(f"{_MARK}={self.place.folder}"):  # its command dies with it, but not in the same instant
-            assert time.monotonic() < deadline, "its command outlives it"
-            time.sleep(0.01)
+        ours = f"{_MARK}={self.place.folder}"
+        assert until(lambda: not marked(ours)), "its command outlives it"  # dies with it, not in the same instant
 
     def lasting(self, words: list[str]) -> float:
         """Seconds that it takes when nobody kills it."""

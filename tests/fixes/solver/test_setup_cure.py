@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import venv
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -149,12 +148,6 @@ def test_what_is_no_name_version_or_path_becomes_no_word_of_a_command(word: str,
         assert not word or word not in words
         assert not any(part.startswith("-") and "evil" in part for part in words)
         assert not any(word and word in part for part in words)
-
-
-@pytest.fixture
-def python(tmp_path: Path) -> str:
-    venv.create(tmp_path / "env", with_pip=True)
-    return str(tmp_path / "env/bin/python")
 
 
 def torch(version: str, *requires: str) -> Wheel:

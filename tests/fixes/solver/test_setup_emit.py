@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +52,6 @@ def index(tmp_path: Path) -> Iterator[Index]:
         index.add(Wheel("torch", "2.9.0"), Wheel("torch", "2.10.0"), Wheel("torchvision", "0.24.0"))
         index.add(Wheel("jinja2", "3.1"), Wheel("vllm", "0.13.0", ("torch==2.9.0", "jinja2>=3.1")))
         yield index
-
-
-@pytest.fixture
-def python(tmp_path: Path) -> str:
-    venv.create(tmp_path / "env", with_pip=True)
-    return str(tmp_path / "env/bin/python")
 
 
 def run(argv: tuple[str, ...], index: Index, cwd: Path | None = None) -> str:
