@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.processes import Ran, finished
 
 STRANGER = 65534
 NAME = pwd.getpwuid(STRANGER).pw_name
@@ -33,20 +33,11 @@ def give(place: Path, uid: int = STRANGER) -> Path:
 
 def program(
     words: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None, uid: int | None = None
-) -> subprocess.CompletedProcess[str]:
+) -> Ran:
     """The program of this repository in a process of its own, as it is installed: nothing of the working directory."""
     as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        [sys.executable, "-I", "-c", RUN, str(needs.REPOSITORY), *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        **as_user,  # type: ignore[call-overload]
-    )
-    return done
+    argv = [sys.executable, "-I", "-c", RUN, str(needs.REPOSITORY), *words]
+    return finished(argv, env={**os.environ, **(env or {})}, cwd=cwd, **as_user)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.app.commands import rules
-from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
+from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
@@ -30,8 +30,9 @@ from tests import needs
 from tests.fixes.index import Index
 from tests.fixes.place import Place, difference
 from tests.fixes.specimens import cases, diagnosed
+from tests.guard.strangers import STRANGER, stranger
+from tests.processes import until
 
-STRANGER = 65534
 HOSTILE = (
     "--index-url",
     "--index-url=http://evil/",
@@ -236,8 +237,7 @@ def _linked(file: Path) -> None:
 def test_a_planted_or_linked_journal_is_refused(
     place: Place, name: str, spoil: Callable[[Path], None], words: str
 ) -> None:
-    if os.geteuid():
-        needs.missing("root")
+    stranger()
     if name == "." and spoil is _linked:
         return  # a link of ours to a folder of ours is as good as the folder
     run = changed(place)
@@ -259,8 +259,7 @@ def test_a_planted_or_linked_journal_is_refused(
 def test_kept_copies_of_others_are_not_put_back(
     place: Place, name: str, spoil: Callable[[Path], object], words: str
 ) -> None:
-    if os.geteuid():
-        needs.missing("root")
+    stranger()
     run = changed(place)
     spoil(place.venv / ".gpudoctor-kept" / run.id / name)
     refused(place, run, words)
@@ -329,8 +328,7 @@ def test_only_what_a_step_of_the_run_made_is_removed(place: Place) -> None:
 
 
 def test_root_takes_nothing_back_in_anothers_environment(place: Place) -> None:
-    if os.geteuid():
-        needs.missing("root")
+    stranger()
     run = changed(place)
     os.chown(place.venv, STRANGER, STRANGER)
     refused(place, run, "belongs to user .*: undo it as that user")
@@ -346,8 +344,7 @@ def test_nothing_is_recorded_in_a_folder_of_others(place: Place) -> None:
 
 def as_user(uid: int) -> list[str]:
     """A real user, who reads what root does, for this interpreter may lie in root's home, and writes nothing of it."""
-    if os.geteuid():
-        needs.missing("root")
+    stranger()
     if not uid:
         return []
     words = [needs.program("setpriv"), f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
@@ -390,20 +387,13 @@ def running(place: Place, uid: int, made: Plan) -> subprocess.Popen[str]:
     )
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 600
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(("first", "second"), [(0, STRANGER), (STRANGER, 0)])
 def test_two_users_do_not_change_one_environment_at_once(place: Place, first: int, second: int) -> None:
     shared(place)
     flag, go = place.venv / "added", place.folder / "go"
     waiting = changing(place, f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
     with running(place, first, waiting) as one:
-        until(flag.exists)
+        assert until(flag.exists)
         with running(place, second, changing(place, name="theirs")) as two:
             out, err = two.communicate(timeout=600)
         go.touch()
@@ -412,7 +402,7 @@ def test_two_users_do_not_change_one_environment_at_once(place: Place, first: in
     assert out.startswith(f"DoctorError another run is under way in {place.venv}: "), out + err
     assert f"user {name}, process {one.pid};" in out
     began = time.time()
-    until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
+    assert until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
     with running(place, second, changing(place, name="theirs")) as two:  # the first is over
         out, err = two.communicate(timeout=600)
     assert (out, err) == ("done\n", "")
@@ -423,10 +413,10 @@ def test_the_lock_of_a_killed_run_does_not_hold_and_is_told(place: Place, first:
     shared(place)
     waiting = changing(place, "import time; time.sleep(600)")
     with running(place, first, waiting) as one:
-        until((place.venv / "added").exists)
+        assert until((place.venv / "added").exists)
         one.kill()
     began = time.time()
-    until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
+    assert until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
     with running(place, second, changing(place, name="theirs")) as two:
         out, err = two.communicate(timeout=600)
     name = "root" if first == 0 else "nobody"
@@ -465,7 +455,7 @@ def test_a_run_that_was_cut_off_is_taken_back_at_the_next_start(place: Place, wo
     document.write_text(json.dumps(changing(place, "import time; time.sleep(600)").to_json()))
     driver = [sys.executable, "-m", "tests.fixes.driver", str(place.folder), "apply", str(document)]
     with subprocess.Popen(driver, cwd=needs.REPOSITORY, env=place.environ) as child:
-        until((place.venv / "added").exists)
+        assert until((place.venv / "added").exists)
         child.send_signal(signal.SIGKILL)
     (entry,) = place.journals.list()
     assert entry.run
@@ -490,5 +480,3 @@ def test_journals_are_of_their_folder(tmp_path: Path) -> None:
     shutil.copy(journal.folder / "a.json", journal.folder / "b.json")
     with pytest.raises(DocumentError, match="changed since"):
         journal.document("b.json")
-    with pytest.raises(UsageError):
-        Journals(tmp_path / "runs").load("../../etc")

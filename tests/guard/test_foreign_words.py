@@ -6,9 +6,8 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from html.parser import HTMLParser
 from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
@@ -32,6 +31,8 @@ from gpudoctor.views.progress import _paint_until
 from tests.cluster.fleet_documents import document as host_document
 from tests.cluster.fleet_documents import folded
 from tests.sim import scenario
+from tests.views.test_view_html import Document
+from tests.views.tui.test_hostile import KEPT, with_words
 
 BOOK = rulebook.load()
 FORGED = (
@@ -64,29 +65,11 @@ UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2061-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e007f]"
 )
-KEPT = {
-    "schema",
-    "id",
-    "layer",
-    "severity",
-    "role",
-    "confidence",
-    "verdict",
-    "kind",
-    "level",
-    "needs",
-    "touches",
-    "fact",
-}
 
 
-def poisoned(raw: Any, words: Iterator[str], key: str = "") -> Any:
+def poisoned(raw: Any, words: Iterator[str]) -> Any:
     """The document with foreign words wherever it holds one."""
-    if isinstance(raw, Mapping):
-        return {name: poisoned(item, words, name) for name, item in raw.items()}
-    if isinstance(raw, list):
-        return [poisoned(item, words, key) for item in raw]
-    return next(words) if isinstance(raw, str) and key not in KEPT else raw
+    return with_words(raw, words, {*KEPT, "fact"})
 
 
 @lru_cache(maxsize=len(WORDS))
@@ -155,9 +138,9 @@ def test_markdown_html_and_xml_hold_no_markup_of_others() -> None:
             plain = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
             assert not re.search(r"(?<!\\)(?:<script|<img|<a |!\[|\]\(|<http)", plain)
         elif name == "html":
-            seen = Tags()
-            seen.feed(text)
-            assert not seen.tags & {"script", "img", "a", "iframe", "link", "form", "object", "embed"}
+            page = Document(text)
+            assert not {*page.tags} & {"script", "img", "a", "iframe", "link", "form", "object", "embed"}
+            assert not [attribute for attribute, _ in page.attributes if attribute.startswith("on")]
         elif name == "junit":
             root = ElementTree.fromstring(text)
             assert "forged" not in {case.get("name") for case in root.iter("testcase")}
@@ -166,18 +149,6 @@ def test_markdown_html_and_xml_hold_no_markup_of_others() -> None:
             for line in text.splitlines():
                 assert line.startswith(("# HELP gpudoctor_", "# TYPE gpudoctor_", "gpudoctor_"))
                 assert not line.startswith('gpudoctor_verdict{verdict="forged"}')
-
-
-class Tags(HTMLParser):
-    """Which tags there are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        assert not [name for name, _ in attrs if name.startswith("on")]
 
 
 def test_json_is_plain_ascii_on_few_lines() -> None:

@@ -97,8 +97,8 @@ def test_a_python_of_root_is_run_without_a_word(venv: Path, capsys: pytest.Captu
 def test_python_of_another_user_is_refused_to_root(venv: Path) -> None:
     give(venv.parent.parent)
     done = program(["check", "--python", str(venv)])
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert done.code == 2
+    assert done.err == (
         f"gpudoctor: --python {venv}: {venv.parent.parent} belongs to user {NAME}, and it would run as root:"
         f" --as-owner runs it as user {NAME}, --trust-python runs it as root\n"
     )
@@ -164,13 +164,13 @@ def test_both_ways_by_the_command_line(venv: Path) -> None:
     give(venv.parent.parent)
     for option, uid in (("--as-owner", STRANGER), ("--trust-python", 0)):
         done = program(["check", "--level", "quick", "--json", "--python", str(venv), option])
-        assert done.returncode in (0, 1), done.stderr
-        assert json.loads(done.stdout)["facts"]["python.environment"]["value"] == "venv", uid
+        assert done.code in (0, 1), done.err
+        assert json.loads(done.out)["facts"]["python.environment"]["value"] == "venv", uid
     both = program(["check", "--as-owner", "--trust-python"])
-    assert both.returncode == 2
+    assert both.code == 2
     fix = program(["fix", "--yes", "--python", str(venv), "--as-owner"])
-    assert fix.returncode == 2
-    assert "run gpudoctor fix as that user" in fix.stderr
+    assert fix.code == 2
+    assert "run gpudoctor fix as that user" in fix.err
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -257,7 +257,7 @@ def test_the_whole_program_runs_nothing_of_the_folder_that_it_is_called_in(tmp_p
     for name in ("nvidia-smi", "nvcc", "journalctl", "ldconfig", "python3", "gcc", "sh"):
         plant(tmp_path, name, mark)
     done = program(["check", "--json"], {"PATH": f":.:{os.environ['PATH']}"}, cwd=tmp_path)
-    assert json.loads(done.stdout)["schema"] == "gpudoctor/1"
+    assert json.loads(done.out)["schema"] == "gpudoctor/1"
     assert not mark.exists()
 
 

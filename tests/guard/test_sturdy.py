@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.processes import command_line, left, marked
+from tests.processes import command_line, finished, left, marked
 
 pytestmark = pytest.mark.full
 
@@ -245,19 +245,12 @@ def test_in_a_home_that_cannot_be_written_to_the_answer_is_the_same(desk: Desk) 
     user = [needs.program("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
     reads = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     for words in (("check", "--level", "quick", "--json"), ("read", "--json", str(desk.report)), ("history",)):
-        done = subprocess.run(
-            [*user, *reads, sys.executable, "-m", "gpudoctor", *words],
-            capture_output=True,
-            text=True,
-            env=desk.environ,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode in (0, 1, 3), done.stderr
-        plain(done.stderr)
-        assert len(done.stderr.splitlines()) <= 2, done.stderr
+        done = finished([*user, *reads, sys.executable, "-m", "gpudoctor", *words], env=desk.environ)
+        assert done.code in (0, 1, 3), done.err
+        plain(done.err)
+        assert len(done.err.splitlines()) <= 2, done.err
         if "--json" in words:
-            verdict(done.stdout)
+            verdict(done.out)
     assert list(desk.home.iterdir()) == []
 
 

@@ -146,9 +146,9 @@ def test_no_compiled_copy_of_a_site_s_page_is_used_or_made(site: Path, tmp_path:
     for copy in cache.glob("fixes-*"):
         copy.write_text(json.dumps({"driver/driver.beta.toml": [fix]}))
     after = program(words, {"XDG_CACHE_HOME": str(cache.parent)})
-    assert "Planted" not in after.stdout
-    assert after.stdout == before.stdout
-    assert "driver.beta" in after.stdout
+    assert "Planted" not in after.out
+    assert after.out == before.out
+    assert "driver.beta" in after.out
     assert {path.name for path in cache.iterdir()} == {"pages"}, "copies of our own pages alone"
 
 
@@ -241,9 +241,9 @@ def test_a_history_in_a_folder_of_others_is_neither_read_nor_kept(
 def test_a_check_goes_on_without_such_a_history(open_folder: Path) -> None:
     env = {"GPUDOCTOR_STATE": str(open_folder), "GPUDOCTOR_HISTORY": "on"}
     done = program(["check", "--level", "quick", "--json"], env)
-    assert done.returncode in (0, 1)
-    assert json.loads(done.stdout)["schema"] == "gpudoctor/1"
-    assert done.stderr.startswith("gpudoctor: no history is read or kept: ")
+    assert done.code in (0, 1)
+    assert json.loads(done.out)["schema"] == "gpudoctor/1"
+    assert done.err.startswith("gpudoctor: no history is read or kept: ")
     assert list(open_folder.iterdir()) == []
 
 
@@ -255,8 +255,8 @@ def test_journals_in_a_folder_of_another_user_are_refused(tmp_path: Path) -> Non
     assert state_folder({"GPUDOCTOR_STATE": str(folder)}) == folder
     give(folder)
     done = program(["fix", "--undo", "20260101-000000"], {"GPUDOCTOR_STATE": str(folder)})
-    assert done.returncode == 2
-    assert f"GPUDOCTOR_STATE: {folder} belongs to user {NAME}, who could plant records there" in done.stderr
+    assert done.code == 2
+    assert f"GPUDOCTOR_STATE: {folder} belongs to user {NAME}, who could plant records there" in done.err
 
 
 # ---------------------------------------------------------------------------------------- pages, profiles, TMPDIR
