@@ -15,7 +15,7 @@ from tests.generated.sound import draft_of
 
 Make = Callable[[Draft, Machine, Random], bool | None]
 Fits = Callable[[Machine], bool]
-ROOMS = ("changes_driver", "changes_gpu", "changes_host", "changes_session", "changes_software")
+ROOMS = ("changes_driver", "changes_gpu", "changes_session", "changes_software")
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import median
 
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core.diagnosis import Diagnosis
@@ -25,15 +23,11 @@ class Figures:
     missed: list[str] = field(default_factory=list)
     places: Counter[int] = field(default_factory=Counter)
     judged: int = 0
-    seconds: list[float] = field(default_factory=list)
 
     def judge(self, snapshot: Snapshot) -> Diagnosis:
-        """One snapshot's diagnosis, and the processor time that it took."""
-        start = time.process_time()
-        diagnosis = diagnose(snapshot, self.book)
-        self.seconds.append(time.process_time() - start)
+        """One snapshot's diagnosis."""
         self.judged += 1
-        return diagnosis
+        return diagnose(snapshot, self.book)
 
     def sound(self, environments: Iterable[Sound]) -> None:
         """Sound environments: every error, and every warning that no circumstance justifies, is a false alarm."""
@@ -57,11 +51,9 @@ class Figures:
         return self.places[1] / max(1, self.places.total())
 
     def __str__(self) -> str:
-        order = sorted(self.seconds)
         told = f"{self.judged} judged: {len(self.alarms)} false alarms"
         if self.places:
             named = ", ".join(f"{count} at place {place}" for place, count in sorted(self.places.items()) if place > 1)
             told += f"; planted cause first in {self.first:.2%} of {self.places.total()}"
             told += f" ({named or 'none later'}, {self.places[0]} not named)"
-        times = f"median {1000 * median(order):.1f} ms, slowest {1000 * order[-1]:.0f} ms, {sum(order):.1f} s in all"
-        return f"{told}; {times}" if order else told
+        return told
