@@ -43,8 +43,7 @@ def main() -> int:
             PATIENCE, TMPDIR=str(temporary), GPUDOCTOR_STATE=f"{home}/state", GPUDOCTOR_SOAK=str(os.getpid())
         )
         tempfile.tempdir = str(temporary)
-        from tests.soak.held import leaks
-        from tests.soak.soaking import Soak
+        from tests.soak.soaking import Soak, leaks
 
         soak = Soak(Path(home), temporary, options.seed)
         started = time.monotonic()
