@@ -1,24 +1,26 @@
-"""The program as scripts use it: exit codes, streams, and one line for everything we cannot work with."""
+"""The program as scripts use it: exit codes, streams, files, one line for everything we cannot work with."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.app import cli
+from gpudoctor.app import cli, output
 from gpudoctor.app.arguments import commands_of, parser
+from gpudoctor.core.errors import UsageError
 from gpudoctor.core.rule import Rule
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.readers import LIMIT
 from tests.conftest import Program
-from tests.processes import marked, until
+from tests.processes import finished, marked, until
 from tests.readme import REPORT
 
 
@@ -138,8 +140,7 @@ class Typed:
 sys.meta_path.insert(0, Typed())
 sys.exit(main())
 """
-    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=600, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert finished([sys.executable, "-c", typed]) == (130, "", "")
 
 
 def test_a_page_is_about_one_machine(gpudoctor: Program, tmp_path: Path) -> None:
@@ -159,17 +160,11 @@ def test_what_nobody_foresaw_is_told_in_words_and_judges_no_machine(debug: str, 
         "from gpudoctor.app import cli; from gpudoctor.app.commands import supplies; del supplies.schema;"
         " raise SystemExit(cli.run(['schema']))"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", broken],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "GPUDOCTOR_DEBUG": debug},
-    )
-    assert says in ended.stderr
-    assert "has no attribute 'schema'" in ended.stderr
-    assert ("Traceback" in ended.stderr) == bool(debug)
-    assert debug or ended.returncode == 3
+    ended = finished([sys.executable, "-c", broken], env={**os.environ, "GPUDOCTOR_DEBUG": debug})
+    assert says in ended.err
+    assert "has no attribute 'schema'" in ended.err
+    assert ("Traceback" in ended.err) == bool(debug)
+    assert debug or ended.code == 3
 
 
 @pytest.mark.parametrize(
@@ -239,3 +234,57 @@ def test_a_bad_file_on_either_side_is_one_line_and_exit_2(
         done = gpudoctor("diff", *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert "\x1b" not in done.err
+
+
+def test_a_new_file_has_the_permissions_of_the_session(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        output.put("text", str(tmp_path / "new"))
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "new").read_text() == "text\n"
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_an_old_file_keeps_its_permissions_and_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("before")
+    (tmp_path / "old").chmod(0o600)
+    (tmp_path / "link").symlink_to("old")
+    output.put("after", str(tmp_path / "link"))
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old").read_text() == "after\n"
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o600
+
+
+def test_the_old_text_is_there_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old").write_text("before")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        output.put("after", str(tmp_path / "old"))
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "before")]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [(".", "Is a directory"), ("no/file", "No such file"), ("a\0b", "null byte")]
+)
+def test_where_nothing_can_be_written_is_said_before_and_after(tmp_path: Path, name: str, says: str) -> None:
+    for act in (output.check, lambda place: output.put("text", place)):
+        with pytest.raises(UsageError, match=says):
+            act(str(tmp_path / name))
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    output.check("/dev/null")
+    output.put("text", "/dev/null")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (None, "-"):
+        output.check(name)
+        output.put("text", name)
+    assert capsys.readouterr().out == "text\ntext\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.processes import finished
 
 pytestmark = pytest.mark.full
 
@@ -26,15 +27,12 @@ COMMANDS = (
 )
 
 
-def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
     kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    ran = subprocess.run(
-        argv, check=False, capture_output=True, text=True, cwd=folder, env={**kept, **environ}, timeout=600
-    )
-    assert "Traceback" not in ran.stderr + ran.stdout
-    assert "itself failed" not in ran.stderr + ran.stdout
-    assert ran.returncode in {0, 1, 2, 3}, ran.stderr
-    return ran
+    ran = finished(argv, cwd=folder, env={**kept, **environ})
+    assert "Traceback" not in ran.err + ran.out
+    assert "itself failed" not in ran.err + ran.out
+    assert ran.code in {0, 1, 2, 3}, ran.err
 
 
 def test_every_command_ends_without_home_and_temporary_files(tmp_path: Path) -> None:

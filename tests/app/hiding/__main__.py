@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.app.hiding.run import run
+from tests.app.hiding.views import run
 
 
 def main() -> int:

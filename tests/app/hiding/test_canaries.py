@@ -17,8 +17,7 @@ from gpudoctor.app.hiding import Sharing, names, numbers, places
 from gpudoctor.core import secrets
 from gpudoctor.core.pattern import LazyPattern
 from tests.app.hiding.canaries import KINDS
-from tests.app.hiding.run import run
-from tests.app.hiding.views import plain, seen
+from tests.app.hiding.views import plain, run, seen
 from tests.fuzz.examine import deadline
 from tests.fuzz.pump import runs, units
 from tests.sim.documents import sampled

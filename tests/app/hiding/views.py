@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
 
 from gpudoctor.app import pipeline
 from gpudoctor.app.arguments.options import FORMS
@@ -13,8 +16,8 @@ from gpudoctor.app.hiding import Sharing
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.diagnosis.compare import compare
 from gpudoctor.views import diff, document
-from tests.app.hiding.canaries import Canary
-from tests.app.hiding.planting import BOOK
+from tests.app.hiding.canaries import Canary, some
+from tests.app.hiding.planting import BOOK, planted
 
 _RUN = 6
 """Characters of a token that are recognised."""
@@ -63,3 +66,44 @@ def seen(canary: Canary, view: str, text: str) -> str:
 def plain(text: str) -> str:
     """As it reads: without the ends of lines, and what HTML and Markdown put before signs."""
     return re.sub(r"[\s\\\u200b]|\x1b\[[\d;]*m", "", html.unescape(text)).lower()
+
+
+_CANARIES = 18
+_COMPARED = 10
+"""Every so many documents one is compared with the one before."""
+
+
+@dataclass
+class Figures:
+    """`leaks` tell the document's number, the view, the canary, and what of it was to be seen."""
+
+    documents: int = 0
+    canaries: int = 0
+    views: Counter[str] = field(default_factory=Counter)
+    leaks: list[str] = field(default_factory=list)
+
+
+def run(count: int, seed: int = 1, first: int = 0) -> Figures:
+    """Plant, share, look; the same for the same seed and number."""
+    figures = Figures()
+    before: Diagnosis | None = None
+    for number in range(first, first + count):
+        random = Random(f"{seed} {number}")
+        canaries = some(random, _CANARIES)
+        diagnosis = planted(random, canaries)
+        views = list(shown(diagnosis))
+        if before and not (before.fleet or diagnosis.fleet) and number % _COMPARED == 0:
+            views += compared(before, diagnosis, (canaries[0].text, canaries[1].text))
+        for view, text in views:
+            read = plain(text)
+            figures.views[view] += 1
+            for canary in canaries:
+                if found := seen(canary, view, read):
+                    at = read.find(found.lower())
+                    figures.leaks.append(
+                        f"{number} {view}: {found!r} of {canary.text!r} in ...{read[max(0, at - 60) : at + 60]}..."
+                    )
+        figures.documents += 1
+        figures.canaries += len(canaries)
+        before = diagnosis
+    return figures

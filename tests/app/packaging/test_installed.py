@@ -1,11 +1,15 @@
-"""What the README says, in an environment with nothing but Python; and what the wheel and the sdist hold."""
+"""What the README says, in an environment with nothing but Python; and what wheel, sdist and image hold."""
 
 from __future__ import annotations
 
 import compileall
 import email
+import json
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -18,7 +22,8 @@ from gpudoctor.core.about import __version__
 from tests import completion, needs
 from tests.app.packaging.pythons import OWN, PYTHONS, bare
 from tests.app.packaging.shelf import build
-from tests.processes import Ran
+from tests.conftest import Program
+from tests.processes import finished
 
 pytestmark = pytest.mark.full
 
@@ -28,19 +33,14 @@ SCREEN = ("linkify_it", "markdown_it", "mdit_py_plugins", "mdurl", "pygments", "
 _TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
-def run(program: Path, *words: str, env: dict[str, str]) -> Ran:
-    done = subprocess.run([str(program), *words], check=False, capture_output=True, text=True, timeout=600, env=env)
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_readmes_commands_work_in_a_bare_environment(version: str, installed: Installed, tmp_path: Path) -> None:
     program = installed(version) / "bin/gpudoctor"
     env = bare(tmp_path)
-    report = run(program, "check", env=env)
+    report = finished([program, "check"], env=env)
     assert report.code in {0, 1, 3}
     assert report.out.startswith(f"gpudoctor {__version__}: ")
-    document = run(program, "--json", env=env)
+    document = finished([program, "--json"], env=env)
     assert document.document["tool"]["version"] == __version__
     assert document.code == report.code
     assert (report.err, document.err) == ("", "")
@@ -50,10 +50,10 @@ def test_the_readmes_commands_work_in_a_bare_environment(version: str, installed
 def test_one_file_is_made_there_and_runs(version: str, installed: Installed, tmp_path: Path) -> None:
     folder = installed(version)
     file = tmp_path / "gpudoctor.pyz"
-    made = run(folder / "bin/gpudoctor", "pyz", "-o", str(file), "--without-tui", env=bare(tmp_path))
+    made = finished([folder / "bin/gpudoctor", "pyz", "-o", str(file), "--without-tui"], env=bare(tmp_path))
     assert made.code == 0
     assert ("tomli is not installed here" in made.err) == (version != "3.10")
-    said = run(Path(PYTHONS[version]), "-I", "-S", str(file), "explain", "driver.missing", env=bare(tmp_path))
+    said = finished([Path(PYTHONS[version]), "-I", "-S", str(file), "explain", "driver.missing"], env=bare(tmp_path))
     assert said.out.startswith("driver.missing")
 
 
@@ -117,3 +117,41 @@ def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
     whole = sum(sizes.values())
     assert (whole - of_the_screen) / 1e6 <= 22
     assert whole / 1e6 <= 40
+
+
+@pytest.fixture
+def image(gpudoctor: Program, tmp_path: Path) -> Path:
+    assert gpudoctor("recipe", "write", "image.Dockerfile", str(tmp_path)).code == 0
+    return tmp_path / "image.Dockerfile"
+
+
+def test_the_linter_of_dockerfiles_has_nothing_to_say(image: Path) -> None:
+    linter = [needs.program("hadolint"), "--no-color", str(image)]
+    said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=600)
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+def test_gpudoctor_reads_it_and_finds_nothing_wrong(image: Path, gpudoctor: Program) -> None:
+    said = gpudoctor("read", str(image), "--for", "gpu=H100,driver=580", "--json")
+    assert said.document["findings"] == []
+
+
+def test_what_it_runs_works_as_nobody_with_nothing(
+    image: Path, installed: Callable[[str], Path], tmp_path: Path
+) -> None:
+    text = image.read_text("utf-8").replace("\\\n", " ")
+    made = re.findall(r"&& gpudoctor (.+)", text)[0]
+    file = tmp_path / "gpudoctor.pyz"
+    words = [str(file) if word == "/gpudoctor.pyz" else word for word in shlex.split(made)]
+    subprocess.run([installed(OWN) / "bin/gpudoctor", *words], check=True, capture_output=True, env=bare(tmp_path))
+    start = json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0])
+    assert start == ["python3", "-I", "/usr/local/bin/gpudoctor"]
+    assert re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE) == [("65534", "65534")]
+    argv = [sys.executable, "-I", str(file)]
+    env = bare(Path("/proc"))
+    said = subprocess.run([*argv, "--json"], check=False, capture_output=True, text=True, env=env, timeout=600)
+    assert json.loads(said.stdout)["verdict"]
+    assert said.stderr == ""
+    report = "Nvidia driver version: 470.57.02\nGPU 0: NVIDIA GeForce RTX 5090\n"
+    read = subprocess.run([*argv, "read", "-"], check=False, input=report, capture_output=True, text=True, env=env)
+    assert read.returncode == 1

@@ -18,7 +18,7 @@ from tests.app.packaging.pythons import PYTHONS, bare
 from tests.conftest import Program
 from tests.needs import REPOSITORY
 from tests.probes.nvml_machine import h100, simulated
-from tests.processes import Ran
+from tests.processes import Ran, finished
 from tests.views.tui.terminal import LEFT, Terminal
 
 pytestmark = pytest.mark.full
@@ -29,8 +29,7 @@ REPORT = "PyTorch version: 2.9.0+cpu\nIs CUDA available: False\nGPU models and c
 def run(file: Path, *words: str, python: str = sys.executable, env: dict[str, str], stdin: str = "") -> Ran:
     """The file in that Python, isolated from what is installed there."""
     argv = [python, "-I", "-S", str(file), *words]
-    done = subprocess.run(argv, check=False, input=stdin, capture_output=True, text=True, timeout=600, env=env)
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return finished(argv, input=stdin, env=env)
 
 
 def judged(document: Any) -> Any:
@@ -141,18 +140,14 @@ def test_an_older_python_hands_over_to_a_newer_one_or_says_what_it_needs(lean: P
     late = tmp_path / "late"
     late.mkdir()
     (late / "__main__.py").write_text(text.replace("OLDEST = (3, 10)", "OLDEST = (4, 0)"))
-    empty = subprocess.run(
-        [sys.executable, str(late)], check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)}
-    )
-    assert empty.returncode == 2
-    assert empty.stderr.startswith("gpudoctor: Python 3.10 or newer is needed, and this is 3.")
+    empty = finished([sys.executable, str(late)], env={"PATH": str(tmp_path)})
+    assert empty.code == 2
+    assert empty.err.startswith("gpudoctor: Python 3.10 or newer is needed, and this is 3.")
     newer = tmp_path / "python3.12"
     newer.write_text('#!/bin/sh\necho "newer: $*"\n')
     newer.chmod(0o755)
-    handed = subprocess.run(
-        [sys.executable, str(late), "check"], check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)}
-    )
-    assert handed.stdout == f"newer: {late} check\n"
+    handed = finished([sys.executable, str(late), "check"], env={"PATH": str(tmp_path)})
+    assert handed.out == f"newer: {late} check\n"
 
 
 def test_the_same_gpudoctor_gives_the_same_bytes(lean: Path, tmp_path: Path) -> None:

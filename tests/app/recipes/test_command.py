@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,51 +10,47 @@ import pytest
 from gpudoctor.app.commands import supplies as command
 from gpudoctor.core.about import __version__
 from tests.app.recipes.node import recipe
+from tests.conftest import Program
 
 
-def _asked(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpudoctor", "recipe", *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-
-
-def test_the_list_says_of_each_what_it_does() -> None:
-    lines = _asked("list").stdout.splitlines()
+def test_the_list_says_of_each_what_it_does(gpudoctor: Program) -> None:
+    lines = gpudoctor("recipe", "list").out.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(command.recipe_titles())
     assert max(map(len, lines)) <= 80
     assert all(title.endswith(".") and len(title) > 30 for title in command.recipe_titles().values())
 
 
 @pytest.mark.parametrize("name", command.recipe_titles())
-def test_each_can_be_shown_and_is_written_as_it_is_shown(tmp_path: Path, name: str) -> None:
-    shown = _asked("show", name)
-    assert shown.returncode == 0
-    assert "Where it goes: " in shown.stdout
-    assert "@VERSION@" not in shown.stdout
+def test_each_can_be_shown_and_is_written_as_it_is_shown(gpudoctor: Program, tmp_path: Path, name: str) -> None:
+    shown = gpudoctor("recipe", "show", name)
+    assert shown.code == 0
+    assert "Where it goes: " in shown.out
+    assert "@VERSION@" not in shown.out
     written = recipe(name, tmp_path)
     files = [written] if written.is_file() else sorted(path for path in written.rglob("*") if path.is_file())
     assert files
     for file in files:
-        assert file.read_text().strip() in shown.stdout
+        assert file.read_text().strip() in shown.out
         assert os.access(file, os.X_OK) == file.read_text().startswith("#!")
 
 
-def test_what_installs_gpudoctor_pins_the_version_that_wrote_it() -> None:
-    shown = _asked("show", "cloud-init")
-    assert f"VERSION={__version__}\n" in shown.stdout
+def test_what_installs_gpudoctor_pins_the_version_that_wrote_it(gpudoctor: Program) -> None:
+    shown = gpudoctor("recipe", "show", "cloud-init")
+    assert f"VERSION={__version__}\n" in shown.out
 
 
-def test_what_is_there_is_left_as_it_is_and_nothing_is_written_beside_it(tmp_path: Path) -> None:
+def test_what_is_there_is_left_as_it_is_and_nothing_is_written_beside_it(gpudoctor: Program, tmp_path: Path) -> None:
     (tmp_path / "packer").mkdir()
     own = tmp_path / "packer/gate.sh"
     own.write_text("mine")
-    refused = _asked("write", "packer", str(tmp_path))
-    assert refused.returncode == 2
-    assert f"{own} is there already" in refused.stderr
+    refused = gpudoctor("recipe", "write", "packer", str(tmp_path))
+    assert refused.code == 2
+    assert f"{own} is there already" in refused.err
     assert own.read_text() == "mine"
     assert [path.name for path in own.parent.iterdir()] == ["gate.sh"]
 
 
-def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:
-    refused = _asked("show", "chef")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "'chef' is no recipe; available: Dockerfile" in refused.stderr
+def test_a_name_that_is_none_is_answered_with_those_there_are(gpudoctor: Program) -> None:
+    refused = gpudoctor("recipe", "show", "chef")
+    assert (refused.code, refused.out) == (2, "")
+    assert "'chef' is no recipe; available: Dockerfile" in refused.err
