@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.views.tui.conftest import SIZES, Opened, first_screen, settled, shown
-from tests.views.tui.machines import diagnosis_of
-from tests.views.tui.streams import Stream, finding_of, here, with_findings
+from tests.views.tui.machines import Stream, diagnosis_of, finding_of, here, with_findings
 
 BOTH = pytest.mark.parametrize("size", SIZES)
 

@@ -32,7 +32,7 @@ from tests.conftest import Program
 from tests.sim import scenario
 from tests.sim.documents import sampled
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
-from tests.views.tui.streams import Held
+from tests.views.tui.machines import Held
 from tests.views.tui.test_fix import run_over
 
 EVERY = [replace(demo, pace=0) for demo in demos.every()]

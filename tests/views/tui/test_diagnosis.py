@@ -1,4 +1,4 @@
-"""The first screen: verdict, causes, the cure and its command."""
+"""The first screen: verdict, causes however many, the cure, its command, and the page of a rule."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.app import pipeline
+from gpudoctor.app.commands.explain import explained
 from gpudoctor.app.interactive import of_files, of_this_machine, work_on
 from gpudoctor.core.diagnosis import Diagnosis, Note
+from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.probes import torch_live
+from gpudoctor.views._report import reasons
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
+from gpudoctor.views.tui.screens.help import ExplainScreen
+from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.work import Work
 from tests.readme import REPORT
 from tests.sim import scenario
 from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, first_screen, settled, shown, text, until
-from tests.views.tui.machines import diagnosis_of, path_of, told_of, work_of
-from tests.views.tui.streams import Held
+from tests.views.tui.machines import Held, diagnosis_of, finding_of, path_of, told_of, with_findings, work_of
 
 SIZES = pytest.mark.parametrize("size", [NARROW, (240, 60)], ids=str)
 
@@ -213,3 +217,89 @@ async def test_a_paste_that_tells_too_little_says_what_to_ask_for(opened: Opened
     async with opened(of_files([str(paste)], ())) as pilot:
         assert "? UNKNOWN" in shown(pilot)[0]
         assert "gpudoctor read --together FIRST SECOND" in detail(pilot)
+
+
+async def page_of(pilot: Pilot[None]) -> str:
+    """What the page says, once it is there."""
+    pane = pilot.app.screen.query_one(Pane)
+    await until(pilot, lambda: "Looking it up" not in pane.prose.text)
+    return pane.prose.text
+
+
+async def test_e_shows_the_page_of_the_rule_which_scrolls_is_copied_and_left_by_escape(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("e")
+        text = await page_of(pilot)
+        assert isinstance(pilot.app.screen, ExplainScreen)
+        assert text.startswith("driver.too-old-for-gpu: ")
+        assert "Proof 1, of which one must hold:" in text
+        assert "\n".join(shown(pilot)).count("gpudoctor explain driver.too-old-for-gpu") == 1
+        pane = pilot.app.screen.query_one(Pane)
+        await until(pilot, lambda: pane.below > 0)
+        assert f"↓ {pane.below} more" in "\n".join(shown(pilot))
+        await pilot.press("end")
+        await until(pilot, lambda: pane.below == 0)
+        await pilot.press("c")
+        assert pilot.app.clipboard == explained("driver.too-old-for-gpu", [])
+        await pilot.pause()
+        assert "copied the page" in shown(pilot)[0]
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, DiagnosisScreen)
+        await pilot.press("u", "e")
+        assert "put the cursor on one" in shown(pilot)[1]  # a reason has no page, a rule that was not judged has one
+        await pilot.press("j", "e")
+        first = reasons(diagnosis_of("too-old-b200"))[0].rules[0]
+        assert (await page_of(pilot)).startswith(f"{first}: ")
+
+
+@pytest.mark.parametrize("error", [DoctorError("no rule 'x'; near it: y"), OSError(5, "Input/output error")], ids=repr)
+async def test_a_page_that_is_not_to_be_had_is_said_in_words(opened: Opened, error: Exception) -> None:
+    def explain(_: str) -> str:
+        raise error
+
+    async with opened(replace(told_of("too-old-b200"), explain=explain)) as pilot:
+        await pilot.press("e")
+        assert str(error) in await page_of(pilot)
+        await pilot.press("c")
+        assert "there is no page to copy" in shown(pilot)[0]
+
+
+MANY = 500
+
+
+def many(ids: int) -> Diagnosis:
+    """So many findings under so many ids; every fifth explains three others."""
+    one = finding_of("too-old-b200", "driver.too-old-for-gpu")
+    names = [f"site.rule-{n % ids}" for n in range(MANY)]
+    explains = [tuple(names[(n * 7 + k) % MANY] for k in (1, 2, 3)) if n % 5 == 0 else () for n in range(MANY)]
+    return with_findings(
+        diagnosis_of("too-old-b200"),
+        *(
+            replace(one, id=name, title=f"{one.title} {n}", subjects=({"gpu": n},), explains=explains[n])
+            for n, name in enumerate(names)
+        ),
+    )
+
+
+async def test_of_hundreds_that_differ_in_words_a_few_are_named_and_the_rest_counted(opened: Opened) -> None:
+    whole = many(1)
+    async with opened(work_on("a fleet", lambda _: iter([whole])), WIDE) as pilot:
+        assert "487 more of this kind" in first_screen(pilot).detail.prose.text
+
+
+async def test_a_search_shows_what_has_the_words_and_escape_all_again(opened: Opened) -> None:
+    whole = many(500)
+    async with opened(work_on("a fleet", lambda _: iter([whole]))) as pilot:
+        screen = first_screen(pilot)
+        await pilot.press("j", "slash", *"B200 rule-123")
+        assert [entry.id for entry in screen.findings.entries] == ["site.rule-123"]
+        assert screen.detail.border_title == "site.rule-123"
+        await pilot.press(*"cenu")  # letters, not keys
+        await pilot.pause()
+        assert "nothing here has 'B200 rule-123cenu'" in "\n".join(shown(pilot))
+        await pilot.press(*["backspace"] * 4, "enter", "c")
+        assert pilot.app.clipboard.startswith("curl --fail ")
+        await pilot.press("escape", "escape")
+        assert len(screen.findings.entries) > 400
+        assert screen.search
+        assert not screen.search.opened

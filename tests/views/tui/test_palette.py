@@ -13,8 +13,7 @@ from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import SCREEN_ENTRIES
 from gpudoctor.views.tui.widgets.prose import Prose
 from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, shown
-from tests.views.tui.machines import told_of, work_of
-from tests.views.tui.streams import here
+from tests.views.tui.machines import here, told_of, work_of
 
 
 def provider(pilot: Pilot[None]) -> Commands:
