@@ -18,6 +18,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.widgets import frame
 from tests.needs import REPOSITORY
+from tests.views.tui import jobs
 from tests.views.tui.conftest import settled
 
 _AT = "tests/views/tui/screenshots"
@@ -38,6 +39,13 @@ class Shot:
     demo: str = ""
     keys: tuple[str, ...] = ()
     size: tuple[int, int] = SIZE
+    job: str = ""
+    """The recorded job that it is of, where it is of one."""
+
+    @property
+    def command(self) -> str:
+        """What one types to see it."""
+        return "gpudoctor job 4711 --tui" if self.job else f"gpudoctor demo {self.demo}".strip()
 
 
 SHOTS = (
@@ -48,6 +56,7 @@ SHOTS = (
     Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
     Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
     Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
+    Shot("job", "job", "A rank waits for a file, and the others for the rank.", job="data"),
     Shot("demos", LIST, "`gpudoctor demo`: recorded machines to try it on."),
     Shot("narrow", "diagnosis", "80 columns are enough.", "rtx-5090", (), SMALL),
 )
@@ -56,17 +65,18 @@ SHOTS = (
 async def taken(shot: Shot) -> str:
     """That picture as SVG."""
     chosen = shot.demo and replace(demos.named(shot.demo), pace=0).work()
+    if shot.job:
+        chosen, _ = jobs.work_of(jobs.look_at(shot.job))
     app = DoctorApp(chosen) if chosen else RecordingsApp(demos.every())
     async with app.run_test(size=shot.size) as pilot:
         app.theme = themes.NIGHT.name
-        if shot.demo:
+        if chosen:
             await settled(pilot)
             app.reading = replace(app.reading, seconds=SECONDS)
         for key in shot.keys:
             await pilot.press(key)
         await _calm(pilot)
-        words = f"gpudoctor demo {shot.demo}".strip()
-        return app.export_screenshot(title=words)
+        return app.export_screenshot(title=shot.command)
 
 
 async def _calm(pilot: Pilot[None]) -> None:

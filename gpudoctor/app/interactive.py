@@ -20,20 +20,21 @@ from gpudoctor.app.commands.reports import rendered
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
-from gpudoctor.core.sample import Sample
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
 from gpudoctor.fixes import records
 from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
 from gpudoctor.kernels import facts
-from gpudoctor.views.tui.work import FactInfo, Work
+from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
+    from gpudoctor.app.following import Source
     from gpudoctor.app.hiding import Sharing
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
     from gpudoctor.core.run import Run, Stop
+    from gpudoctor.core.sample import Sample
     from gpudoctor.core.snapshot import Snapshot
     from gpudoctor.core.stack import Stack, Wishes
     from gpudoctor.diagnosis.expect import Profile
@@ -85,6 +86,7 @@ def of_this_machine(
     return replace(
         work_on("this machine", here.diagnoses, rules),
         live=here.live,
+        job=here.job,
         kernels=here.kernels,
         judged=here.judged,
         apply=here.apply,
@@ -104,6 +106,7 @@ class _ThisMachine:
         self._rules = rules
         self._profile = profile
         self._wait = wait
+        self._samples: live.Shared | None = None
         self._last_measurements: Measurements | None = None
         """What kernels measured last, all of it: facts of every reading from then on."""
 
@@ -117,7 +120,14 @@ class _ThisMachine:
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
-        return live.watch(on_sample)
+        self._samples = self._samples or live.Shared()
+        return self._samples.watch(on_sample)
+
+    def job(self, on_look: Callable[[JobLook], None]) -> JobWatch:
+        """Look at the jobs that are found on this machine, in a thread, and call `on_look` with each look."""
+        from gpudoctor.app.following import AnyJob, Follower
+
+        return Follower(AnyJob(self._rules, self.live)).watch(on_look)
 
     def kernels(
         self, names: Sequence[str], on_results: Callable[[Measurements], None], stop: threading.Event
@@ -187,6 +197,15 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
     return replace(work_on("the fleet", diagnoses, rules), stack=None, first="cluster")
 
 
+def of_job(name: str, source: Source, rules: Sequence[Path], samples: live.Shared) -> Work:
+    """Work that follows a running job, which its screen shows first; `name` is what it is called before a look."""
+    from gpudoctor.app.following import Follower
+
+    follower = Follower(source)
+    work = work_on(name, follower.diagnoses, rules)
+    return replace(work, stack=None, first="job", job=follower.watch, live=samples.watch)
+
+
 def shared(work: Work) -> Work:
     """The same Work with personal data hidden from titles and answers; it can neither run nor change anything."""
     hidden = _sharing()
@@ -199,6 +218,16 @@ def shared(work: Work) -> Work:
         """The function with personal data hidden in its result; None stays None."""
         return question and (lambda argument: hidden(question(argument)))
 
+    def hiding_job(follow: Callable[[Callable[[JobLook], None]], JobWatch]) -> Callable[..., JobWatch]:
+        """The function that follows a job, with personal data hidden in what it tells."""
+
+        def followed(on_look: Callable[[JobLook], None]) -> JobWatch:
+            """Follow it."""
+            watch = follow(lambda look: on_look(hidden(look)))
+            return replace(watch, stacks=lambda row: hidden(list(watch.stacks(row))))
+
+        return followed
+
     shown = replace(work, live=None, kernels=None, judged=None, apply=None, undo=None, unfinished=None, foreseen=None)
     return replace(
         shown,
@@ -208,6 +237,7 @@ def shared(work: Work) -> Work:
         stack=hiding_answer(work.stack),
         hide=None,
         measured=work.measured and (lambda: hidden(work.measured and work.measured())),
+        job=work.job and hiding_job(work.job),
     )
 
 

@@ -51,6 +51,42 @@ def watch(on_sample: OnSample, target: Local | None = None, interval: float = IN
     return watcher.stop
 
 
+class Shared:
+    """One child for all who want samples: started for the first of them, ended with the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[OnSample] = []
+        self._end: Callable[[], None] = lambda: None
+        self._last: Sample | None = None
+
+    def watch(self, on_sample: OnSample) -> Callable[[], None]:
+        """Call `on_sample` with every sample, in a thread, until the result is called."""
+        with self._lock:
+            self._listeners.append(on_sample)
+            if len(self._listeners) == 1:
+                self._last, self._end = None, watch(self._tell)
+            last = self._last
+        if last:
+            on_sample(last)
+        return lambda: self._leave(on_sample)
+
+    def _tell(self, sample: Sample) -> None:
+        """Pass a sample on."""
+        with self._lock:
+            self._last, listeners = sample, list(self._listeners)
+        for listener in listeners:
+            listener(sample)
+
+    def _leave(self, on_sample: OnSample) -> None:
+        """Call that one no more; the last one ends the child."""
+        with self._lock:
+            if on_sample in self._listeners:
+                self._listeners.remove(on_sample)
+                if not self._listeners:
+                    self._end()
+
+
 @dataclass(slots=True)
 class _Failure:
     """Why a child process failed: the message, and the NVML call and GPU where they are known.

@@ -144,6 +144,7 @@ FACTS = (
     column("rank.awaited", "bool", "whether the others wait for it"),
     column("rank.still", "bool", "whether its stack stayed the same, and it neither computed nor read nor wrote"),
     column("rank.cpu", "float", "processors that it and its processes kept busy", "%"),
+    column("rank.exit", "text", "how it ended: exit code 3, SIGKILL; absent where it has not, or nobody tells"),
     column("rank.stack", "list", "functions of its main thread, the innermost first"),
     *(column(f"rank.{name}", kind, about) for name, kind, about in _OF_THE_FIRST),
     column("rank_group.name", "text", "ranks that do the same: Rank 7, Ranks 0-6"),

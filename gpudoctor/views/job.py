@@ -13,7 +13,7 @@ from gpudoctor.views._terminal import Style, one_line, plural, seconds, wrapped
 _COLOURS = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _MOST_GROUPS = 12
 _MOST_HOSTS = 4
-_WORDS = {
+STATES = {
     "waits": ("waits", "wait"),
     "loads": ("waits for its DataLoader", "wait for their DataLoaders"),
     "sleeps": ("sleeps", "sleep"),
@@ -115,7 +115,7 @@ def _group(row: Row) -> str:
     """``Rank 7 (pid 812 on node3, GPU 2): waits for its DataLoader at load (train.py:41)``."""
     several, state = number_of(row.get("count")) != 1, text_of(row.get("state"))
     who, place = text_of(row.get("who")), text_of(row.get("place"))
-    words = _WORDS.get(state, (state, state))[several]
+    words = STATES.get(state, (state, state))[several]
     inside = f" in {text_of(row.get('collective'))}" if state == "waits" else ""
     named = f"{text_of(row.get('name'))}{f' ({who})' if who and not several else ''}"
     return one_line(f"{named}: {words}{inside}{f' at {place}' if place and state != 'moves' else ''}")

@@ -214,6 +214,7 @@ def add_job(commands: Any) -> None:
         "--look", type=seconds, default=8.0, metavar="SECONDS", help="how long to look at it, at most (default: 8)"
     )
     add_program(job)
+    job.add_argument("--tui", action="store_true", help="follow it in the terminal interface")
     add_report(job)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import live, output
@@ -17,6 +18,7 @@ from gpudoctor.views._terminal import style_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from gpudoctor.core.diagnosis import Diagnosis
     from gpudoctor.probes._job.members import Job
@@ -29,8 +31,10 @@ def job(options: argparse.Namespace) -> int:
     """``gpudoctor job``: look at the job's ranks, and print the report; the exit code of its verdict."""
     if sys.platform != "linux":
         raise UsageError("job reads /proc, which only Linux has")
-    output.check(options.out)
     match = _match(options)
+    if options.tui:
+        return _in_interface(options, match)
+    output.check(options.out)
     diagnosis = _of_many(options, match) if options.slurm or options.hosts else _of_this_machine(options, match)
     report = shared(diagnosis, options)
     if options.format in (None, "text"):
@@ -38,6 +42,32 @@ def job(options: argparse.Namespace) -> int:
     else:
         output.put(rendered(report, options.format, stream_of(options.out), options.strict), options.out)
     return exit_code(diagnosis, options.strict)
+
+
+def _in_interface(options: argparse.Namespace, match: dict[str, str]) -> int:
+    """Open the interface on the job; raises `UsageError` for options that do not go with it."""
+    from gpudoctor.app import following, interactive
+    from gpudoctor.app.commands.screens import demand_interface, run_interface
+
+    demand_interface()
+    if options.out or options.format:
+        raise UsageError("--tui shows the interface; --format, --json and -o are for reports")
+    samples = live.Shared()
+    if options.slurm or options.hosts:
+        source: following.Source = following.OfManyMachines(lambda: _of_many(options, match))
+        name = f"Slurm job {options.slurm}" if options.slurm else f"job on {options.hosts}"
+    else:
+        name = f"job of process {options.pids[0]}" if options.pids else "job"
+        find = partial(_find_again, options.pids, match)
+        source = following.OfThisMachine(find, options.rules, samples.watch)
+    return run_interface(interactive.of_job(name, source, options.rules, samples), options)
+
+
+def _find_again(pids: Sequence[int], match: dict[str, str], known: Sequence[int]) -> Job | Unread:
+    """The job as it is now: by its variables, or by the processes that were named and those that are known of it."""
+    from gpudoctor.probes._job.members import find_job, read_job
+
+    return find_job(match) if match else read_job([*pids, *known])
 
 
 def _match(options: argparse.Namespace) -> dict[str, str]:
@@ -74,11 +104,7 @@ def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diag
 
 def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
     """The job on this machine; raises `UsageError` where there is no such process."""
-    from gpudoctor.probes._job.members import find_job, read_job
-
-    if match:
-        return find_job(match)
-    found = read_job(options.pids)
+    found = _find_again(options.pids, match, ())
     if isinstance(found, Unread):
         raise UsageError(f"job: {found.why}")
     return found

@@ -36,13 +36,29 @@ def diagnose(
     `silent` are machines that gave no answer, and why. Only pages about running jobs, and about what was recorded, are
     judged. Raises `RuleError` for a broken page.
     """
-    facts, groups = compared(rows, seconds, [f"host {host}: {why}" for host, why in silent.items()])
-    kept: dict[str, Rows] = {**groups, "job_host": tuple(hosts)}
-    snapshot = Snapshot(Target("local", name), {**records, **facts}, kept)
+    return judge(snapshot_of(name, rows, seconds, records, hosts, silent), rules)
+
+
+def judge(snapshot: Snapshot, rules: Sequence[Path] = ()) -> Diagnosis:
+    """The diagnosis of a job's snapshot, as `snapshot_of` makes it; raises `RuleError` for a broken page."""
     book = rulebook.load(rules)
     diagnosis = judged(snapshot, _about_jobs(book, snapshot))
-    known = bool(rows) and not snapshot.texts("job.unseen")
+    known = bool(snapshot.number("job.ranks")) and not snapshot.texts("job.unseen")
     return replace(diagnosis, verdict=verdict_of(diagnosis.findings, known=known))
+
+
+def snapshot_of(
+    name: str,
+    rows: Sequence[Row],
+    seconds: float,
+    records: Mapping[str, Fact],
+    hosts: Sequence[Row],
+    silent: Mapping[str, str] = {},
+) -> Snapshot:
+    """The snapshot of the job of that name: its ranks compared, and what is known of its hosts."""
+    facts, groups = compared(rows, seconds, [f"host {host}: {why}" for host, why in silent.items()])
+    kept: dict[str, Rows] = {**groups, "job_host": tuple(hosts)}
+    return Snapshot(Target("local", name), {**records, **facts}, kept)
 
 
 def _about_jobs(book: Rulebook, snapshot: Snapshot) -> Rulebook:

@@ -22,7 +22,7 @@ from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
 from gpudoctor.probes._job.stacks import MEETING, Stack, Stacks, find_program, stacks_of
 from gpudoctor.probes._job.traffic import Traffic
-from gpudoctor.probes._job.waiting import Mount, Progress, Wait, is_frozen, progress_of, wait_of
+from gpudoctor.probes._job.waiting import Mount, Progress, Wait, exit_of, is_frozen, progress_of, wait_of
 from gpudoctor.target.local import Local
 
 _LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)
@@ -78,6 +78,8 @@ class Seen:
     rank: RankProcess
     moments: list[_Moment] = field(default_factory=list)
     worker: tuple[int, Member, Stack | None, Wait | None] | None = None
+    exit: str = ""
+    """How it ended, where its status was still to be read."""
 
     @property
     def pid(self) -> int:
@@ -123,16 +125,21 @@ class Seen:
         return self.cpu < _BUSY and moved < _MOVED
 
     @property
+    def halted(self) -> str:
+        """``gone``, ``stopped`` or ``frozen``, which the kernel tells without its stack; empty for any other state."""
+        if self.gone:
+            return "gone"
+        if self.last.wait and self.last.wait.state in "tT":
+            return "stopped"
+        return "frozen" if self.last.frozen else ""
+
+    @property
     def state(self) -> str:
         """What it does, in one word: see the fact ``rank.state``."""
         wait, stack = self.last.wait, self.stack
-        if self.gone:
-            return "gone"
+        if self.halted:
+            return self.halted
         assert wait
-        if wait.state in "tT":
-            return "stopped"
-        if self.last.frozen:
-            return "frozen"
         if self._waits_for_ranks or self._spins:
             return "waits"
         if not self.still and len(self.moments) > 1:
@@ -202,8 +209,7 @@ def look(
         recorded.begin()
     seen = look_at(job, seconds, target, find_program(target), stop)
     facts = recorded.facts() if records else {}
-    traffic = {"host": Known(_host_name(), "this machine"), **Traffic.now().facts_since(before)}
-    return Looked(rows_of(job, seen, samples), time.monotonic() - began, facts, traffic)
+    return Looked(rows_of(job, seen, samples), time.monotonic() - began, facts, host_row(before))
 
 
 def look_at(
@@ -222,13 +228,23 @@ def look_at(
             continue
         if delay > 0 and (stop or threading.Event()).wait(delay):
             break
-        _look_once(job, [one for one in seen if not (one.moments and one.gone)], target, program)
-        if share and all(one.state in ("moves", "computes") for one in seen if not one.gone):
+        look_once(job, seen, target, program)
+        if share and all_go_on(seen):
             break
+    look_at_workers(job, seen, target, program)
+    return seen
+
+
+def all_go_on(seen: Sequence[Seen]) -> bool:
+    """Whether every rank that is there moves or computes: another look would tell no more."""
+    return all(one.state in ("moves", "computes") for one in seen if not one.gone)
+
+
+def look_at_workers(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
+    """Find the stuck worker of each rank that waits for its DataLoader."""
     for one in seen:
         if one.state == "loads":
             one.worker = _stuck_worker(job, one.pid, target, program)
-    return seen
 
 
 def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample]) -> tuple[Row, ...]:
@@ -236,8 +252,13 @@ def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample]) -> tuple[
     host = _host_name()
     gpus = _gpus_by_process(samples)
     place = {"host": Known(host, "this machine"), "hosts": Known((host,), "this machine")}
-    rows = [{**place, **_row(job, one, gpus)} for one in seen]
+    rows = [{**place, **_row(job, one, gpus, bool(samples))} for one in seen]
     return (*rows, *({**place, **_gone_row(number, job.world)} for number in job.missing))
+
+
+def host_row(before: Traffic) -> Row:
+    """What this machine's network has carried since, as a row ``job_host``."""
+    return {"host": Known(_host_name(), "this machine"), **Traffic.now().facts_since(before)}
 
 
 def _host_name() -> str:
@@ -245,8 +266,8 @@ def _host_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def _look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
-    """Look at each of them now."""
+def look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
+    """Look now at each of them that was not gone before; without `program` its stack is not read."""
 
     def look(one: Seen) -> _Moment:
         """What one does now."""
@@ -258,10 +279,13 @@ def _look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unr
         frozen = not ended and is_frozen(one.pid)
         return _Moment(None if ended else wait, stacks, progress_of([one.pid]), progress_of(pids), now, frozen)
 
-    answers = in_time(look, seen, _LOOK_SECONDS)
-    for one in seen:
+    there = [one for one in seen if not (one.moments and one.gone)]
+    answers = in_time(look, there, _LOOK_SECONDS)
+    for one in there:
         late = _Moment(Wait("?", "hidden"), Unread("no look at it came back", reason=Reason.TIMED_OUT), *_NOTHING)
         one.moments.append(answers.get(id(one), late))
+        if one.gone:
+            one.exit = exit_of(one.pid)
 
 
 _NOTHING = (Progress(), Progress(), 0.0)
@@ -318,8 +342,8 @@ def _stuck_worker(
 # ---- Rows ----
 
 
-def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]]) -> Row:
-    """The row of one rank."""
+def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]], sampled: bool) -> Row:
+    """The row of one rank; `sampled` says whether NVML was asked."""
     rank, stack, wait = seen.rank, seen.stack, seen.last.wait
     pids = [seen.pid, *(member.pid for member in job.below(seen.pid))]
     uses = [use for pid in pids for use in gpus.get(pid, ())]
@@ -329,21 +353,23 @@ def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]]
     frames = tuple(frame.place for frame in (stack.frames if stack else ())[:_MOST_FRAMES])
     nobody = stacks if isinstance(stacks, Unread) and not stack else Absent("in none")
     inside = stack.collective if stack else ""
+    unused = Absent("NVML names none of its processes" if sampled else "no GPU was seen")
     return {
         "rank": _number(rank.rank, "no launcher numbers it"),
         "local_rank": _number(rank.local_rank, "no launcher numbers it"),
         "world": _number(job.world, "its launcher does not tell"),
         "pid": Known(seen.pid, "/proc"),
         "process": Known(rank.member.name, "/proc"),
-        "gpu": Known(used[0], "NVML") if used else Absent("NVML names none of its processes"),
+        "gpu": Known(used[0], "NVML") if used else unused,
         "gpus": Known(used, "NVML"),
-        **_gpu_columns(uses),
+        **_gpu_columns(uses, unused),
         "state": Known(seen.state, _SOURCE),
         "still": Known(seen.still or seen.state in ("stopped", "frozen", "gone"), _SOURCE),
         "place": Known(stack.place, _SOURCE) if stack else nobody,
         "collective": Known(inside or _GPU_WAIT, _SOURCE) if inside or seen.state == "waits" else nobody,
         "cpu": Known(round(100 * seen.cpu, 1), "/proc"),
         "stack": Known(frames, _SOURCE) if frames else nobody,
+        "exit": _text(seen.exit, "it has not ended, or its launcher has taken its status"),
         "unseen": Known(unseen, "py-spy") if unseen else Absent("it is known"),
         "kernel_state": Known(wait.state, "/proc") if wait else Absent("it has ended"),
         "kernel_function": _text(wait.where if wait else "", "the kernel does not tell"),
@@ -418,11 +444,10 @@ def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, 
     return found
 
 
-def _gpu_columns(uses: Sequence[tuple[GPU, Process]]) -> dict[str, Fact]:
+def _gpu_columns(uses: Sequence[tuple[GPU, Process]], unused: Absent) -> dict[str, Fact]:
     """How busy the first of these GPUs is, and the memory that the processes hold on all of them."""
-    nobody = Absent("NVML names none of its processes")
     if not uses:
-        return {"gpu_busy": nobody, "gpu_memory_mib": nobody}
+        return {"gpu_busy": unused, "gpu_memory_mib": unused}
     busy, held = uses[0][0].utilization, [process.memory_mib for _, process in uses if process.memory_mib is not None]
     unread = Unread("NVML does not tell", reason=Reason.NVML_FAILED)
     return {

@@ -165,6 +165,28 @@ def find_job(variables: Mapping[str, str]) -> Job:
     return _job_of(min(found, default=0), found)
 
 
+def find_jobs(on_gpus: Iterable[int] = ()) -> list[Job]:
+    """The jobs of this machine, the one with the most ranks first.
+
+    A job is what a launcher has numbered as ranks, or a Python program that is among those `on_gpus`.
+    """
+    stats = _all_processes()
+    reader = _Reader(_PATIENCE)
+    users, ours = set(on_gpus), {os.getpid()} | _descendants({os.getpid()}, stats)
+    found: list[Job] = []
+    for pid in sorted(stats.keys() - ours, key=lambda one: (one not in users, one)):
+        member = stats[pid]
+        if any(pid in job.members for job in found):
+            continue
+        reader.fill(member)
+        numbered = any(member.number(names[0]) is not None for names in RANK_VARIABLES)
+        if member.is_python and not member.is_service and (numbered or pid in users):
+            job = read_job([pid])
+            if isinstance(job, Job) and job.ranks:
+                found.append(job)
+    return sorted(found, key=lambda job: -len(job.ranks))
+
+
 def key_of(job: Job) -> dict[str, str]:
     """The variables that are the same for all processes of the job, and for no other; empty where none is known."""
     ranks = [one.member for one in job.ranks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 import struct
 import sys
 from collections.abc import Mapping, Sequence
@@ -116,6 +117,31 @@ def wait_of(pid: int) -> Wait | None:
     number, arguments = int(call[0]), [int(word, 16) for word in call[1:7]]
     kind = next((kind for kind, numbers in _calls().items() if number in numbers), "")
     return _understood(pid, number, kind, arguments, Wait(state, "nothing", where=where))
+
+
+def exit_of(pid: int) -> str:
+    """How a process ended whose parent has not taken its status yet: ``exit code 3``, ``SIGKILL``; else empty."""
+    fields = stat_fields(f"/proc/{pid}/stat")
+    if len(fields) < 51 or fields[1] != b"Z" or not fields[50].isdigit():
+        return ""
+    status = int(fields[50])
+    if not status and not _shows_status(pid):
+        return ""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _shows_status(pid: int) -> bool:
+    """Whether the kernel shows us the process's status, which is 0 for others than its user and root."""
+    try:
+        return os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def progress_of(pids: Sequence[int]) -> Progress:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from gpudoctor.core.difference import Difference
+    from gpudoctor.core.fact import Row
     from gpudoctor.core.fleet import Fleet
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
@@ -107,8 +108,50 @@ class Work:
     """The diagnosis anew, with what was measured among its facts."""
     cluster: Callable[[], Fleet | None] | None = None
     """What was found on this machine's fleet."""
+    job: Callable[[Callable[[JobLook], None]], JobWatch] | None = None
+    """Looks at a running job, and tells what it sees."""
     first: str = ""
     """The screen that it opens with, by its name; by default the diagnosis."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLook:
+    """A running job as it is now; without a diagnosis `trouble` says why nothing is known of one.
+
+    The diagnosis has the rows ``rank``, and findings once the stacks were read. Moments are of the Unix clock, 0 for
+    what has not been. `also` names other jobs that could be looked at, `every` is the pause between two looks.
+    """
+
+    diagnosis: Diagnosis | None = None
+    trouble: str = ""
+    read_at: float = 0.0
+    """When the stacks were read."""
+    reading: bool = False
+    """Whether they are being read."""
+    ended_at: float = 0.0
+    """When it was seen that no process of it is left."""
+    exit: str = ""
+    """How the process that was named ended, where that was seen: ``exit code 3``, ``SIGKILL``."""
+    also: tuple[str, ...] = ()
+    local: bool = True
+    """Whether its ranks are on this machine, so that its GPUs are those of the job."""
+    every: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobWatch:
+    """What can be asked of whoever looks at a running job again and again, in a thread of its own."""
+
+    read: Callable[[], None]
+    """Read the stacks now."""
+    turn: Callable[[], None]
+    """Look at the next job, where there are several."""
+    rest: Callable[[bool], None]
+    """Look at nothing while the screen is not shown; go on."""
+    stacks: Callable[[Row], Sequence[tuple[str, Sequence[str]]]]
+    """A heading and the functions, the innermost first, for each thread of that rank and of its workers; takes time."""
+    stop: Callable[[], None]
+    """Look no more."""
 
 
 class RecordedMachine(Protocol):

@@ -46,6 +46,7 @@ SCREEN_ENTRIES = (
     ScreenEntry("kernels", "Kernels", "Kern", "KernelsScreen"),
     ScreenEntry("cluster", "Cluster", "Clus", "ClusterScreen"),
     ScreenEntry("setup", "Setup", "Setup", "SetupScreen"),
+    ScreenEntry("job", "Job", "Job", "JobScreen"),
 )
 FIX_SCREEN = ScreenEntry("fix", "Fix", "Fix", "FixScreen")
 """The one screen without a tab: `f` opens it from all the others."""

@@ -1,0 +1,270 @@
+"""A running job for the interface: looked at in a thread of its own, about once a second, until nobody wants it.
+
+Of this machine its processes are looked at each second and its stacks each ten; of many machines each is asked anew
+after half a minute, for that starts a program on all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from gpudoctor.app import live
+from gpudoctor.cluster.running.following import Following
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.fact import Row, Unread, number_of, texts_of
+from gpudoctor.core.sample import Sample
+from gpudoctor.core.snapshot import Event, Progress
+from gpudoctor.probes._job.members import Job, find_jobs, read_job
+from gpudoctor.probes._job.stacks import Stacks
+from gpudoctor.views.tui.work import JobLook, JobWatch, Live
+
+_PAUSE = 1.0
+_STACKS = 10.0
+"""Seconds between two readings of the stacks: py-spy does not stop the program, but costs processor time itself."""
+_SEARCH = 3.0
+_HOSTS = 30.0
+OnLook = Callable[[JobLook], None]
+NO_JOB = "no process of this machine is a rank that a launcher has numbered, or a Python program that uses a GPU"
+
+
+class Source:
+    """What can be looked at: a job of this machine, many machines, or whatever job there is."""
+
+    every = _PAUSE
+
+    def look(self, read: bool) -> JobLook:
+        """The job as it is now; with `read` its stacks are read first. May raise `DoctorError`."""
+        raise NotImplementedError
+
+    def turn(self) -> None:
+        """Look at the next job from now on."""
+
+    def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
+        """The stacks of that rank: as its row has them, where no more can be asked."""
+        frames = texts_of(row.get("stack"))
+        return [("its main thread, when the stacks were read", frames)] if frames else []
+
+    def stop(self) -> None:
+        """End what was started."""
+
+
+class OfThisMachine(Source):
+    """The job that `find` gives by the process ids that are known of it; raises `UsageError` where there is none."""
+
+    def __init__(
+        self,
+        find: Callable[[Sequence[int]], Job | Unread],
+        rules: Sequence[Path] = (),
+        samples: Live | None = None,
+    ) -> None:
+        found = find(())
+        if isinstance(found, Unread):
+            raise UsageError(f"job: {found.why}")
+        if not found.ranks:
+            raise UsageError("job: no process of this machine was started so")
+        self._name = f"job of process {found.root}" if found.root else "job"
+        self._following = Following(self._name, found, find, rules)
+        self._samples: deque[Sample] = deque(maxlen=1)
+        self._end: Callable[[], None] = lambda: None
+        if samples and live.has_gpus():
+            self._samples.append(Sample(None, trouble="it has not answered yet"))
+            self._end = samples(self._samples.append)
+        self._ended_at = 0.0
+        self._due = 0.0
+
+    def look(self, read: bool) -> JobLook:
+        """Look at its processes, and at its stacks where that is wanted or it was long ago."""
+        read = read or (time.monotonic() >= self._due and not self._ended_at)
+        if read:
+            self._due = time.monotonic() + _STACKS
+        look = self._following.look(next(iter(self._samples), None), read)
+        self._ended_at = (self._ended_at or time.time()) if look.ended else 0.0
+        return JobLook(look.diagnosis, "", look.read_at, look.reading, self._ended_at, look.exit)
+
+    def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
+        """All threads of the rank and of its Python processes, as they are now; as they were, of one that is gone."""
+        found = self._following.stacks(int(number_of(row.get("pid")) or 0))
+        entries: list[tuple[str, Sequence[str]]] = []
+        for member, stacks in found:
+            who = f"{member.name} (pid {member.pid})"
+            if isinstance(stacks, Unread):
+                entries.append((f"{who}: not read: {stacks.why}", ()))
+            else:
+                entries += _threads(who, stacks)
+        return entries or super().stacks(row)
+
+    def stop(self) -> None:
+        """End the child that asks NVML."""
+        self._end()
+
+
+def _threads(who: str, stacks: Stacks) -> Iterator[tuple[str, Sequence[str]]]:
+    """Heading and functions of each thread, the one that does the job's work first."""
+    acting = stacks.acting
+    for one in sorted(stacks.threads, key=lambda thread: thread is not acting):
+        label = one.name or ("MainThread" if one.thread == stacks.main else f"thread {one.thread}")
+        yield f"{who}, {label}", [f"{frame.name} ({frame.file}:{frame.line})" for frame in one.frames]
+
+
+class OfManyMachines(Source):
+    """A job on many machines: `ask` asks all of them, and may take its time."""
+
+    every = _HOSTS
+
+    def __init__(self, ask: Callable[[], Diagnosis]) -> None:
+        self._ask = ask
+
+    def look(self, read: bool) -> JobLook:  # noqa: ARG002 - each look reads them
+        """Ask all machines."""
+        diagnosis = self._ask()
+        return JobLook(diagnosis, read_at=time.time(), local=False, every=self.every)
+
+
+class AnyJob(Source):
+    """The jobs that are found on this machine, one at a time; `rules` are folders of extra pages."""
+
+    every = _SEARCH
+
+    def __init__(self, rules: Sequence[Path] = (), samples: Live | None = None) -> None:
+        self._rules = rules
+        self._live = samples
+        self._source: OfThisMachine | None = None
+        self._root = 0
+        self._also: tuple[str, ...] = ()
+        self._turned = False
+        self._searched = 0.0
+        self._samples: deque[Sample] = deque(maxlen=1)
+        self._end = samples(self._samples.append) if samples and live.has_gpus() else (lambda: None)
+
+    def look(self, read: bool) -> JobLook:
+        """Look at the chosen job; without one, or where it has ended and another is there, search."""
+        if self._source is None or self._turned or time.monotonic() - self._searched > _HOSTS:
+            self._search()
+        if self._source is None:
+            return JobLook(trouble=NO_JOB, every=self.every)
+        look = self._source.look(read)
+        return JobLook(look.diagnosis, "", look.read_at, look.reading, look.ended_at, look.exit, self._also)
+
+    def _search(self) -> None:
+        """Find the jobs, and choose the one that is looked at: the same again, unless another is wanted."""
+        self._searched = time.monotonic()
+        users = {process.pid for sample in self._samples for gpu in sample.gpus for process in gpu.processes or ()}
+        jobs = find_jobs(users)
+        roots = [job.root for job in jobs]
+        at = roots.index(self._root) if self._root in roots else -1
+        if jobs and (self._turned or self._source is None):
+            chosen = jobs[(at + 1) % len(jobs)] if self._turned else jobs[0]
+            if self._source is None or chosen.root != self._root:
+                self._choose(chosen)
+        self._turned = False
+        others = [job for job in jobs if job.root != self._root]
+        self._also = tuple(f"process {job.root}, {job.members[job.root].name}" for job in others)
+
+    def _choose(self, job: Job) -> None:
+        """Look at that job from now on."""
+        if self._source:
+            self._source.stop()
+        self._source, self._root = None, job.root
+        with contextlib.suppress(UsageError):  # it has just ended
+            self._source = OfThisMachine(lambda known: read_job([job.root, *known]), self._rules, self._live)
+
+    def turn(self) -> None:
+        """Look at the next job from now on."""
+        self._turned = True
+
+    def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
+        """As of the job that is looked at."""
+        return self._source.stacks(row) if self._source else []
+
+    def stop(self) -> None:
+        """End what was started."""
+        self._end()
+        if self._source:
+            self._source.stop()
+
+
+class Follower:
+    """Looks at the source in a thread that nobody waits for, and tells all who listen of each look."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._listeners: list[OnLook] = []
+        self._news = threading.Condition()
+        self._last: JobLook | None = None
+        self._wake = threading.Event()
+        self._stopped = self._resting = self._wants_stacks = False
+        threading.Thread(target=self._run, name="job", daemon=True).start()
+
+    def watch(self, on_look: OnLook) -> JobWatch:
+        """Tell `on_look` of each look from now on."""
+        self._listeners.append(on_look)
+        if self._last:
+            on_look(self._last)
+        return JobWatch(self._read, self._turn, self._rest, self._source.stacks, self._stop)
+
+    def diagnoses(self, progress: Progress) -> Iterator[Diagnosis]:
+        """The diagnosis once the stacks were read anew; raises `UsageError` where nothing can be looked at."""
+        progress(Event("job", "started", "the stacks of the ranks"))
+        with self._news:
+            before = self._last.read_at if self._last else 0.0
+            self._read()
+            while not (self._last and (self._last.trouble or self._last.ended_at or self._last.read_at > before)):
+                self._news.wait()
+            last = self._last
+        progress(Event("job", "done"))
+        if last.diagnosis is None:
+            raise UsageError(last.trouble)
+        yield last.diagnosis
+
+    def _run(self) -> None:
+        """Look again and again; where it rests, only until stacks that are wanted have been read."""
+        pause: float | None = None
+        while not self._stopped:
+            if not self._resting or self._wants_stacks or (self._last and self._last.reading):
+                look = self._look()
+                pause = look.every
+                with self._news:
+                    self._last = look
+                    self._news.notify_all()
+                for listener in self._listeners:
+                    listener(look)
+            idle = self._resting and not (self._last and self._last.reading)
+            self._wake.wait(None if idle else pause)
+            self._wake.clear()
+        self._source.stop()
+
+    def _look(self) -> JobLook:
+        """One look; why there is none, where it fails."""
+        read, self._wants_stacks = self._wants_stacks, False
+        try:
+            return self._source.look(read)
+        except DoctorError as error:
+            return JobLook(trouble=str(error), every=self._source.every)
+        except Exception as error:  # shown; the next look may do better
+            return JobLook(trouble=f"{type(error).__name__}: {error}", every=self._source.every)
+
+    def _read(self) -> None:
+        """Read the stacks now."""
+        self._wants_stacks = True
+        self._wake.set()
+
+    def _turn(self) -> None:
+        """Look at the next job."""
+        self._source.turn()
+        self._wake.set()
+
+    def _rest(self, rests: bool) -> None:
+        """Look at nothing, or go on."""
+        self._resting = rests
+        self._wake.set()
+
+    def _stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        self._wake.set()

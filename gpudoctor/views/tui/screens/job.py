@@ -1,0 +1,396 @@
+"""A running job: its ranks and what each does, who is waited for and why, the GPUs' curves; as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import Screen
+from textual.widget import Widget
+
+from gpudoctor.core.fact import Row, listed, value_of
+from gpudoctor.core.sample import Sample
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.screens.framed import Band, FramedScreen
+from gpudoctor.views.tui.screens.gpus import LiveSamples
+from gpudoctor.views.tui.widgets.frame import Keys, Line
+from gpudoctor.views.tui.widgets.gpu_table import GPUTable
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
+from gpudoctor.views.tui.widgets.rank_table import RankTable, counts_text
+from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.words import job as words
+from gpudoctor.views.tui.words.gpu import GpuState
+from gpudoctor.views.tui.work import JobLook, call_in_app, error_text, run_in_thread
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from gpudoctor.views.tui.work import JobWatch
+
+_VIEWS = ("found", "rank", "gpus")
+_NOT_HERE = "what is shown here is not of this machine as it is now, and has no running job"
+
+
+class JobScreen(FramedScreen):
+    """A running job, live; `v` goes through findings, rank and GPUs where there is room for one of them alone."""
+
+    NAME = "job"
+    AUTO_FOCUS = "#job-ranks"
+    CSS = """
+    #job { height: 1fr; }
+    #job-gpus { height: auto; }
+    #job-below { height: 1fr; layout: horizontal; }
+    #job-below Pane { width: 1fr; height: 1fr; }
+    .-narrow #job-below Pane, .-narrow #job-gpus, JobScreen.-cpu #job-gpus { display: none; }
+    JobScreen.-narrow.-found #job-found, JobScreen.-narrow.-rank #job-rank { display: block; }
+    JobScreen.-narrow.-gpus #job-gpus { display: block; height: 1fr; }
+    JobScreen.-narrow.-gpus #job-below { display: none; }
+    JobScreen.-none #job-ranks, JobScreen.-none #job-rank, JobScreen.-none #job-gpus { display: none; }
+    JobScreen.-none #job-found { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "read", "read stacks"),
+        Binding("v", "view", "view"),
+        Binding("J", "turn", "Another job of this machine", show=False),
+        Binding("c", "copy", "copy command"),
+    ]
+    CLOCK = 1.0
+    """Seconds between two looks at how old the stacks are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job = JobLook()
+        self._watch: JobWatch | None = None
+        self._samples = LiveSamples()
+        self._stop_samples: Callable[[], None] = lambda: None
+        self._asked_at = -1.0
+        """The reading that is to be followed by another; -1 where none is wanted."""
+        self._view = _VIEWS[0]
+        self._copied = 0
+
+    def body(self) -> Iterable[Widget]:
+        """The ranks; below them the GPUs, then what was found, and the rank under the cursor."""
+        self.ranks, self.gpus = RankTable(), GPUTable()
+        self.found, self.rank = Pane("Found", id="job-found"), Pane("Rank", id="job-rank")
+        with Container(id="job"):
+            yield self.ranks
+            with Container(id="job-gpus"):
+                yield self.gpus
+            with Container(id="job-below"):
+                yield self.found
+                yield self.rank
+
+    def on_mount(self) -> None:
+        """Follow the app, the job and the GPUs, each in a thread."""
+        super().on_mount()
+        self.set_interval(self.CLOCK, self._tick)
+        self.set_class(True, f"-{self._view}")
+        app, work = self.app, self.doctor.work
+        if work.job is None:
+            self._receive(JobLook(trouble=_NOT_HERE))
+            return
+        follow, live = work.job, work.live
+        self._receive(JobLook(trouble="looking for its processes …"))
+        hear = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
+        run_in_thread(app, "job", lambda: follow(hear), self._receive_watch)
+        if live:
+            tell = lambda sample: call_in_app(app, lambda: self._receive_sample(sample))  # noqa: E731
+            run_in_thread(app, "live", lambda: live(tell), self._receive_stop)
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self._stop_samples()
+        if self._watch:
+            self._watch.stop()
+
+    def on_screen_suspend(self) -> None:
+        """Look at nothing while another screen is shown."""
+        if self._watch:
+            self._watch.rest(True)
+
+    def on_screen_resume(self) -> None:
+        """Go on."""
+        if self._watch:
+            self._watch.rest(False)
+
+    def on_resize(self) -> None:
+        """Redraw in the new width."""
+        super().on_resize()
+        self.call_after_refresh(self._draw)
+
+    def _receive_watch(self, answer: JobWatch | BaseException) -> None:
+        """Keep what can be asked of whoever looks, or show why nobody does."""
+        if isinstance(answer, BaseException):
+            self._receive(JobLook(trouble=error_text(answer)))
+        elif self.is_attached:
+            self._watch = answer
+        else:
+            answer.stop()
+
+    def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
+        """Keep the function that stops the samples, or say why there are none."""
+        if isinstance(stop, BaseException):
+            self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
+        elif self.is_attached:
+            self._stop_samples = stop
+        else:
+            stop()
+
+    def _receive_sample(self, sample: Sample) -> None:
+        """Take the GPUs' numbers, and draw them."""
+        if self.is_attached and self._samples.take(sample):
+            self._draw_gpus()
+
+    def _receive(self, look: JobLook) -> None:
+        """Show the job as it is now; what was seen of it stays where a look fails."""
+        if not self.is_attached:
+            return
+        if look.diagnosis is None and self.job.diagnosis is not None:
+            self.job = replace(self.job, trouble=look.trouble, reading=False)
+        else:
+            self.job = look
+        if look.read_at > self._asked_at:
+            self._asked_at = -1.0
+        if look.read_at and look.diagnosis and self.doctor.work.first == self.NAME:
+            self.doctor.diagnosis = look.diagnosis  # it is what all screens are about
+        self._draw()
+
+    def _tick(self) -> None:
+        """Redraw how old the stacks are, and the GPUs' numbers where they have grown old."""
+        self.reframe()
+        if self._samples.age():
+            self._draw_gpus()
+
+    def _draw(self) -> None:
+        """Draw the ranks, the panes and the frame."""
+        look, diagnosis = self.job, self.job.diagnosis
+        self.set_class(diagnosis is None, "-none")
+        if diagnosis is None:
+            self.found.put("Job", list(words.nothing_blocks(look.trouble)), keep=True)
+            if self.focused in (None, self.ranks):
+                self.found.focus()
+        else:
+            count = len(listed(diagnosis.snapshot.rows("rank")))
+            share = 5 if self.has_class("-narrow") else 4
+            self.ranks.styles.height = min(count + 3, max(self.size.height * share // 12, 6))
+            self.ranks.border_title = Content(f"{count} rank{'s' if count != 1 else ''}: {counts_text(diagnosis)}")
+            awaited = any(map(words.is_awaited, listed(diagnosis.snapshot.rows("rank"))))
+            self.ranks.border_subtitle = "◂ the others wait for it" if awaited else ""
+            self.ranks.put(look, diagnosis)
+            if self.focused in (None, self.found) and not self._asked_to_scroll:
+                self.ranks.focus()
+            self._draw_panes()
+        self._draw_gpus()
+        self.reframe()
+
+    _asked_to_scroll = False
+    """Whether the user went to a pane: then it keeps the focus."""
+
+    def on_descendant_focus(self) -> None:
+        """Remember that the user went to a pane."""
+        self._asked_to_scroll = self.job.diagnosis is not None and self.focused is not self.ranks
+
+    def _draw_panes(self) -> None:
+        """Draw what was found, and the rank under the cursor."""
+        look, row = self.job, self.ranks.rank
+        diagnosis = look.diagnosis
+        if diagnosis is None:
+            return
+        if look.read_at:
+            count = len(diagnosis.findings)
+            title = "Found" if not count else f"Found · {count}"
+            self.found.put(title, list(words.found_blocks(look, diagnosis, self.has_class("-narrow"))), keep=True)
+        else:
+            self.found.put("Found", [Block(plain("The stacks are being read; nothing is judged yet."))], keep=True)
+        if row is not None:
+            title = words.rank_name(row)
+            same = str(self.rank.border_title) == title
+            self.rank.put(title, list(words.rank_blocks(diagnosis, row, look)), keep=same)
+
+    def _draw_gpus(self) -> None:
+        """Draw the GPUs that the job uses; all of the machine where NVML does not name their processes."""
+        rows = listed(self.job.diagnosis.snapshot.rows("rank")) if self.job.diagnosis else ()
+        used = {number for row in rows for number in _gpus_of(row)}
+        shown = self._samples.shown
+        chosen = {index: gpu for index, gpu in shown.gpus.items() if not used or index in used}
+        here = self.job.local and bool(chosen) and self._samples.live
+        self.set_class(not here, "-cpu")
+        if not here:
+            if self._view == "gpus":
+                self.action_view()
+            return
+        lines = sum(1 + len(gpu.instances) for gpu in chosen.values()) + 3
+        self.gpus.styles.height = "1fr" if self.has_class("-narrow") else min(lines, max(self.size.height // 4, 5))
+        self.gpus.border_title = Content(
+            "GPUs of the job" if used else "GPUs of this machine; NVML names no process of the job"
+        )
+        self.gpus.border_subtitle = one_line(self._samples.trouble)
+        self.gpus.put(GpuState(chosen, shown.health, shown.histories, shown.moment, shown.struck))
+
+    def band(self) -> Band:
+        """For whom the ranks wait; that there is none, or that it has ended."""
+        look, diagnosis = self.job, self.job.diagnosis
+        if diagnosis is None:
+            return Band("unknown", f"{marks.UNREAD} NO JOB", look.trouble)
+        rights = tuple(words.places(diagnosis))
+        if look.ended_at:
+            return Band("unknown", f"{marks.ABSENT} ENDED", words.headline(look), rights)
+        if not look.read_at:
+            return Band("reading", "… READING", words.headline(look), rights)
+        glyph, word = marks.VERDICT[diagnosis.verdict]
+        return Band(diagnosis.verdict, f"{glyph} {word}", words.headline(look), rights)
+
+    def status(self) -> Sequence[Content | str]:
+        """How old what is shown is; then what could not be seen, or which other jobs there are."""
+        look, diagnosis = self.job, self.job.diagnosis
+        if diagnosis is None:
+            return ("",)
+        left = words.freshness(look, self._asked_at >= 0)
+        if look.trouble:
+            left = f"{left} · not looked at again: {look.trouble}"
+        unseen = diagnosis.snapshot.texts("job.unseen")
+        if unseen and look.read_at:
+            return Content.styled(f"{marks.UNREAD} {one_line(unseen[0])}", "bold"), left
+        if look.also:
+            return left, f"{len(look.also)} more here: J"
+        return (left,)
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        """Show the rank under the cursor."""
+        if event.rows is self.ranks:
+            self._draw_panes()
+
+    async def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        """Open the stacks of that rank."""
+        if event.rows is self.ranks:
+            self.action_stacks()
+
+    def action_stacks(self) -> None:
+        """Open the stacks of all threads of the rank under the cursor."""
+        row, watch = self.ranks.rank, self._watch
+        if row is None or watch is None:
+            self.doctor.say("there is no rank whose stacks could be read")
+            return
+        self.app.push_screen(StacksScreen(words.rank_name(row), lambda: watch.stacks(row)))
+
+    def action_read(self) -> None:
+        """Read the stacks now."""
+        if self._watch is None or self.job.diagnosis is None:
+            self.doctor.say("there is no job to look at")
+            return
+        self._asked_at = self.job.read_at
+        self._watch.read()
+        self.reframe()
+
+    def action_turn(self) -> None:
+        """Look at the next job of this machine."""
+        if self._watch is None or not self.job.also:
+            self.doctor.say("no other job is found on this machine")
+            return
+        self._watch.turn()
+        self.doctor.say(f"going on to {self.job.also[0]}")
+
+    def action_view(self) -> None:
+        """Show the next of findings, rank and GPUs."""
+        after = [*_VIEWS, *_VIEWS][_VIEWS.index(self._view) + 1 :]
+        view = next(view for view in after if view != "gpus" or not self.has_class("-cpu"))
+        for name in _VIEWS:
+            self.set_class(name == view, f"-{name}")
+        self._view = view
+        self._draw_gpus()
+
+    def action_copy(self) -> None:
+        """Copy the next command of what is to be done about the findings."""
+        from gpudoctor.views.tui.words.diagnosis import commands
+
+        diagnosis = self.job.diagnosis
+        every = [line for finding in diagnosis.findings for line in commands(finding)] if diagnosis else []
+        if not every:
+            self.doctor.say("nothing found here has a command")
+            return
+        command = every[self._copied % len(every)]
+        self._copied += 1
+        self.app.copy_to_clipboard(command)
+        self.doctor.say(f"copied: {command}")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A plan is of the machine's diagnosis; `v` is for a screen that has no room for all panes."""
+        if action == "fix" or (self.job.diagnosis is None and action in ("stacks", "read", "copy", "view")):
+            return False
+        if action == "view":
+            return self.has_class("-narrow")
+        return super().check_action(action, parameters)
+
+
+def _gpus_of(row: Row) -> tuple[int, ...]:
+    """The numbers of the GPUs that a rank uses."""
+    numbers = value_of(row.get("gpus"))
+    return tuple(number for number in numbers if isinstance(number, int)) if isinstance(numbers, tuple) else ()
+
+
+# ---- The stacks of one rank: all threads, and those of its DataLoader's workers ----
+
+
+class StacksScreen(Screen[None]):
+    """All stacks of a rank over the job's screen, read when it is opened and again by `r`, until Esc."""
+
+    AUTO_FOCUS = "#page"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter", "close", "back", key_display="esc"),
+        Binding("r", "read", "read again"),
+        Binding("c", "copy", "copy all"),
+    ]
+
+    def __init__(self, title: str, ask: Callable[[], Sequence[tuple[str, Sequence[str]]]]) -> None:
+        super().__init__()
+        self._about, self._ask = title, ask
+        self._entries: Sequence[tuple[str, Sequence[str]]] = ()
+
+    def compose(self) -> ComposeResult:
+        """The stacks between status line and keys."""
+        yield Line(id="status")
+        yield Pane(f"Stacks of {self._about}", id="page")
+        yield Keys()
+
+    def on_mount(self) -> None:
+        """Read them."""
+        self.watch(self.app, "message", self._update_status)
+        self.action_read()
+
+    def _update_status(self, message: str) -> None:
+        """Show the message, or what this is."""
+        about = f"{self._about}: all threads, and its DataLoader's workers, as py-spy reads them"
+        self.query_one("#status", Line).say(Content.styled(message, "bold") if message else plain(about))
+
+    def action_read(self) -> None:
+        """Read them in a thread."""
+        self.query_one(Pane).put(f"Stacks of {self._about}", [Block(plain("Reading them …"))])
+        run_in_thread(self.app, "stacks", self._ask, self._show)
+
+    def _show(self, answer: Sequence[tuple[str, Sequence[str]]] | BaseException) -> None:
+        """Show them, or why there are none."""
+        if not self.is_attached:
+            return
+        if isinstance(answer, BaseException):
+            self.query_one(Pane).put(f"Stacks of {self._about}", [Block(plain(error_text(answer), "bold"))])
+            return
+        self._entries = answer
+        self.query_one(Pane).put(f"Stacks of {self._about}", list(words.stack_blocks(answer)))
+
+    def action_close(self) -> None:
+        """Go back to the screen below."""
+        self.dismiss()
+
+    def action_copy(self) -> None:
+        """Copy all of it."""
+        app = cast(BaseApp, self.app)
+        lines = [line for heading, frames in self._entries for line in (heading, *(f"  {frame}" for frame in frames))]
+        if lines:
+            app.copy_to_clipboard("\n".join(lines))
+        app.say(f"copied {len(lines)} lines" if lines else "there is nothing to copy")

@@ -1,0 +1,339 @@
+"""A running job in words: what each rank does, the order in which ranks are listed, and all that is known of one."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from textual.content import Content
+
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, listed, number_of, text_of, texts_of, value_of
+from gpudoctor.core.rule import Severity
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.views import job as report
+from gpudoctor.views._terminal import one_line, plural
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words.diagnosis import finding_blocks
+from gpudoctor.views.tui.words.gpu import gib_text
+from gpudoctor.views.tui.work import JobLook
+
+_HANG = 8
+_HALTED = ("gone", "stopped", "frozen")
+_LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|lib(?:64)?/python[\d.]+)/")
+"""Where libraries are: what stands behind it tells enough."""
+_FEW = 4
+"""Ranks that do the same are odd where they are less than one in so many."""
+_FRAMES = 12
+_KERNEL = {"D": "cannot be interrupted", "T": "stopped", "t": "stopped by a debugger", "Z": "ended, not taken leave of"}
+TYPED = (
+    ("gpudoctor job PID --tui", "the job that has this process"),
+    ("gpudoctor job --slurm JOBID --tui", "a Slurm job, on all of its nodes"),
+    ("gpudoctor job PID --hosts NODESET --tui", "its ranks on these hosts, over ssh"),
+)
+
+
+def rank_name(row: Row) -> str:
+    """``Rank 7``, or ``Process 812`` where no launcher numbers it."""
+    number = number_of(row.get("rank"))
+    return f"Rank {number:.0f}" if number is not None else f"Process {number_of(row.get('pid')) or 0:.0f}"
+
+
+def is_awaited(row: Row) -> bool:
+    """Whether the others wait for that rank."""
+    return bool(value_of(row.get("awaited")))
+
+
+def doing_text(row: Row, several: bool) -> str:
+    """What one such rank does, or several: ``waits in all_reduce``, ``wait in all_reduce``."""
+    state = text_of(row.get("state"))
+    words = report.STATES.get(state, (state, state))[several]
+    return one_line(f"{words} in {text_of(row.get('collective'))}" if state == "waits" else words)
+
+
+def state_text(row: Row, look: JobLook | None = None) -> str:
+    """What the rank does: ``waits in all_reduce``, ``stopped``, ``sleeps``, ``ended: exit code 3``."""
+    state, worker = text_of(row.get("state")), number_of(row.get("worker"))
+    words = doing_text(row, False).removeprefix("is ")
+    if state == "loads":
+        words = "in its DataLoader" + ("" if worker is None else f", worker {worker:.0f} stands")
+    elif state == "gone":
+        words = f"ended: {text_of(row.get('exit'))}" if text_of(row.get("exit")) else "has no process"
+    elif state == "reads":
+        words = f"waits for {text_of(row.get('what')) or 'a file or a device'}"
+    elif state == "unseen" or (text_of(row.get("unseen")) and state not in _HALTED):
+        words = f"{marks.UNREAD} its stack is hidden"
+    if text_of(row.get("kernel_state")) == "D":
+        words = f"D state: {words}"
+    return one_line(words if look is None or look.read_at or state in _HALTED else f"{words} …")
+
+
+def place_text(row: Row) -> str:
+    """Where in the program it is, the line first, for the end may be cut: ``train.py:41 load``."""
+    name, mark, line = text_of(row.get("place")).rpartition(" (")
+    return one_line(f"{line.removesuffix(')')} {name}" if mark else line)
+
+
+def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
+    """The ranks: those that others wait for, that have halted or do what few do first; else by their numbers."""
+    rows = sorted(listed(snapshot.rows("rank")), key=_number)
+    if by_number:
+        return rows
+    still = bool(snapshot.value("job.still"))
+    alike = Counter(map(_doing, rows))
+    few = len(rows) / _FEW
+
+    def rank(row: Row) -> tuple[bool, bool, int]:
+        """Its place: what is false sorts first."""
+        halted = text_of(row.get("state")) in _HALTED
+        count = alike[_doing(row)] if still and alike[_doing(row)] < few else len(rows)
+        return not is_awaited(row), not halted, count
+
+    return sorted(rows, key=rank)
+
+
+def _number(row: Row) -> tuple[float, float]:
+    """By what ranks are sorted: their numbers, then their processes."""
+    number = number_of(row.get("rank"))
+    return number if number is not None else float("inf"), number_of(row.get("pid")) or 0.0
+
+
+def _doing(row: Row) -> tuple[str, str]:
+    """What is compared between ranks."""
+    return text_of(row.get("state")), text_of(row.get("collective")) or text_of(row.get("place"))
+
+
+def findings_of(diagnosis: Diagnosis, row: Row) -> Sequence[Finding]:
+    """The findings about that rank."""
+    number, host, pid = number_of(row.get("rank")), text_of(row.get("host")), number_of(row.get("pid"))
+    found = []
+    for finding in diagnosis.findings:
+        for subject in finding.subjects:
+            same_host = subject.get("host") in (None, host)
+            of_it = subject.get("rank") == number if number is not None else subject.get("process") == pid
+            if same_host and of_it and ("rank" in subject or "process" in subject):
+                found.append(finding)
+                break
+    return found
+
+
+def severity_of(diagnosis: Diagnosis, row: Row) -> Severity | None:
+    """The worst severity of what was found about that rank; None where nothing was."""
+    found = {finding.severity for finding in findings_of(diagnosis, row)}
+    return next((severity for severity in ("error", "warning", "info") if severity in found), None)
+
+
+def headline(look: JobLook) -> str:
+    """For whom the ranks wait, in one sentence; before the stacks are read, that they are."""
+    diagnosis = look.diagnosis
+    if diagnosis is None:
+        return look.trouble
+    if look.ended_at:
+        return f"no process of it is left{f': {look.exit}' if look.exit else ''}"
+    ranks = plural(int(diagnosis.snapshot.number("job.ranks") or 0), "rank")
+    return report.summary(diagnosis) if look.read_at else f"{ranks}: who waits for whom is known in some seconds"
+
+
+def places(diagnosis: Diagnosis) -> Iterator[str]:
+    """The job in words, and shorter and shorter versions."""
+    snapshot = diagnosis.snapshot
+    hosts = snapshot.texts("job.hosts")
+    where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
+    ranks = plural(int(snapshot.number("job.ranks") or 0), "rank")
+    yield one_line(f"{snapshot.target.name} · {ranks} on {where}")
+    yield one_line(f"{ranks} on {where}")
+    yield ranks
+
+
+def freshness(look: JobLook, asked: bool) -> str:
+    """How old what is shown is: ``live · stacks of 3 s ago``; `asked`: they are wanted, and not read yet."""
+    if look.ended_at:
+        return f"ended {_ago(look.ended_at)}; as it was seen last"
+    if look.reading or asked or not look.read_at:
+        return "reading the stacks …" if look.local else "asking the hosts …"
+    stacks = f"stacks read {_ago(look.read_at)}"
+    return f"live · {stacks}, each 10 s and on r" if look.local else f"{stacks}, again each {look.every:.0f} s"
+
+
+def _ago(moment: float) -> str:
+    """``3 s ago``, ``5 min ago``."""
+    seconds = max(0.0, time.time() - moment)
+    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"
+
+
+def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Iterator[Block]:
+    """Every finding with all that is known of it, what was not seen, and that nothing was found."""
+    findings = diagnosis.findings
+    if look.ended_at:
+        yield from _ended_blocks(diagnosis)
+    for number, finding in enumerate(findings):
+        if number:
+            yield from (GAP, GAP)
+        yield from finding_blocks(finding, notes=diagnosis.notes, cure_first=cure_first)
+    if not findings and not look.ended_at:
+        yield Block(plain(f"Nothing is found. {report.summary(diagnosis)}.", "bold"))
+        yield GAP
+        seconds = diagnosis.snapshot.number("job.looked_s") or 0.0
+        yield Block(
+            plain(f"Looked at for {seconds:.0f} s. A rank is named only where others wait for it all the time.")
+        )
+    for reason in diagnosis.snapshot.texts("job.unseen"):
+        yield GAP
+        yield Block(plain(reason), Content.styled(f" {marks.UNREAD} NOT SEEN ", "bold reverse $primary") + " ", 12)
+    yield from _network(diagnosis)
+
+
+def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
+    """That the job has ended, how its ranks did as far as that was seen, and what tells why."""
+    ends: dict[str, list[Row]] = {}
+    for row in listed(diagnosis.snapshot.rows("rank")):
+        ends.setdefault(text_of(row.get("exit")) or "its launcher alone knows", []).append(row)
+    head = Content.styled(f" {marks.ABSENT} ENDED ", "bold reverse") + " "
+    yield Block(Content.styled("No process of the job is left.", "bold"), head, head.cell_length)
+    for end, rows in ends.items():
+        names = ", ".join(map(rank_name, rows[:_FRAMES])) + (
+            f" and {len(rows) - _FRAMES} more" if rows[_FRAMES:] else ""
+        )
+        yield Block(plain(f"{names}: {end}"), hang=head.cell_length)
+    yield GAP
+    yield Block(
+        Content("Why it ended stands in its log, and the next time at its end:"), Content.styled("Do", "bold"), 6
+    )
+    for command in ("gpudoctor read LOG", "gpudoctor run -- COMMAND"):
+        yield Block(plain(command, "$primary"), Content.styled("      $ ", "dim"), 8)
+    if diagnosis.findings:
+        yield GAP
+        yield Block(Content.styled("Found while it ran:", "bold underline"))
+        yield GAP
+
+
+def _network(diagnosis: Diagnosis) -> Iterator[Block]:
+    """What each host's network carried meanwhile."""
+    hosts = listed(diagnosis.snapshot.rows("job_host"))
+    for row in hosts[:_FEW]:
+        rates = [
+            number_of(row.get(name)) for name in ("sent_mb_s", "received_mb_s", "rdma_sent_mb_s", "rdma_received_mb_s")
+        ]
+        if rates[0] is None or rates[1] is None:
+            continue
+        yield GAP
+        rdma = f" · RDMA ↑{rates[2]:g} ↓{rates[3]:g}" if rates[2] is not None and rates[3] is not None else ""
+        resent = number_of(row.get("resent"))
+        again = f" · {plural(int(resent), 'segment')} sent again" if resent else ""
+        carried = f"{text_of(row.get('host'))} ↑{rates[0]:g} ↓{rates[1]:g} MB/s{rdma}{again}"
+        yield Block(plain(carried), Content.styled("network", "dim"), _HANG + 2)
+
+
+def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block]:
+    """All that is known of that rank: what it does, where, what it waits for, its processes, its GPU, its stack."""
+    severity = severity_of(diagnosis, row)
+    look_of_it = f"bold reverse {marks.SEVERITY[severity][2]}" if severity else "bold reverse"
+    head = Content.styled(" AWAITED ", look_of_it) + " " if is_awaited(row) else Content("")
+    yield Block(plain(state_text(row, look), "bold"), head, head.cell_length)
+    for finding in findings_of(diagnosis, row):
+        glyph, _, colour = marks.SEVERITY[finding.severity]
+        yield Block(plain(finding.id), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
+    yield GAP
+    for label, text in _known_lines(row):
+        yield Block(plain(text), Content.styled(label, "dim"), _HANG)
+    if unseen := text_of(row.get("unseen")):
+        yield Block(plain(unseen, "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
+    frames = texts_of(row.get("stack"))
+    if frames:
+        yield GAP
+        yield Block(
+            Content("the innermost function first; enter reads all threads"), Content.styled("stack", "dim"), _HANG
+        )
+    for frame in frames[:_FRAMES]:
+        own = frame == text_of(row.get("place"))
+        yield Block(plain(frame, "bold" if own else ""), plain("     ▸ " if own else ""), _HANG)
+    if len(frames) > _FRAMES:
+        yield Block(Content.styled(f"and {len(frames) - _FRAMES} more", "dim"), hang=_HANG)
+
+
+def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
+    """A label and a text for each thing that is known."""
+    pid = number_of(row.get("pid"))
+    process = f"pid {pid:.0f} {text_of(row.get('process'))} on {text_of(row.get('host'))}" if pid else "none"
+    yield "process", process
+    if place := text_of(row.get("place")):
+        yield "at", place
+    if what := text_of(row.get("what")):
+        mount = (
+            f", on {text_of(row.get('mount'))} ({text_of(row.get('mount_kind'))})" if text_of(row.get("mount")) else ""
+        )
+        yield "waits", f"for {what}{mount}"
+    if worker := number_of(row.get("worker_pid")):
+        what = text_of(row.get("worker_what"))
+        place = text_of(row.get("worker_place"))
+        yield "worker", f"pid {worker:.0f}" + (f" at {place}" if place else "") + (f", for {what}" if what else "")
+    state = text_of(row.get("kernel_state"))
+    function = text_of(row.get("kernel_function"))
+    if state:
+        yield (
+            "kernel",
+            f"{state}{f', {_KERNEL[state]}' if state in _KERNEL else ''}{f', in {function}' if function else ''}",
+        )
+    cpu = number_of(row.get("cpu"))
+    if cpu is not None and text_of(row.get("state")) != "gone":
+        yield "CPU", f"{cpu:.0f} % of one processor, with what it has started"
+    yield "GPU", _gpu_text(row)
+
+
+def _gpu_text(row: Row) -> str:
+    """Its GPUs, how busy the first is and what it holds; why nothing is known."""
+    gpus, gpu = value_of(row.get("gpus")), row.get("gpu")
+    if not isinstance(gpu, Known):
+        return gpu.why if isinstance(gpu, Absent | Unread) else "not known"
+    numbers = ", ".join(map(str, gpus)) if isinstance(gpus, tuple) else text_of(gpu)
+    busy, memory = number_of(row.get("gpu_busy")), number_of(row.get("gpu_memory_mib"))
+    if busy is None and memory is None and isinstance(unread := row.get("gpu_busy"), Unread):
+        return f"{numbers}; {unread.why}"
+    parts = [
+        numbers,
+        "" if busy is None else f"{busy:.0f} % busy",
+        "" if memory is None else f"{gib_text(memory)} GiB held",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
+    """A number as a cell: ``?`` where it could not be read, ``-`` where there is none."""
+    number = number_of(state)
+    if number is not None:
+        return form.format(number), ""
+    return (marks.UNREAD, "info") if isinstance(state, Unread) else (marks.ABSENT, "dim")
+
+
+def nothing_blocks(trouble: str) -> Iterator[Block]:
+    """Why no job is shown, and what to type."""
+    head = Content.styled(f" {marks.UNREAD} NO JOB ", "bold reverse $primary") + " "
+    yield Block(plain(trouble, "bold"), head, head.cell_length)
+    yield GAP
+    yield Block(Content("A running job's ranks are shown here: what each does, and which of them the others wait for."))
+    yield GAP
+    lead = Content.styled("Do", "bold")
+    for command, words in TYPED:
+        yield Block(plain(words), lead, 6)
+        yield Block(plain(command, "$primary"), Content.styled("      $ ", "dim"), 8)
+        lead = Content("")
+
+
+def stack_blocks(entries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Block]:
+    """The stacks under their headings."""
+    empty = True
+    for heading, frames in entries:
+        if not empty:
+            yield GAP
+        empty = False
+        yield Block(plain(heading, "bold underline"))
+        for frame in frames:
+            name, _, place = frame.partition(" (")
+            short = _LIBRARY.sub("", place.removesuffix(")"))
+            look = "dim" if short != place.removesuffix(")") or place.startswith("<") else "bold"
+            yield Block(Content.assemble(plain(name, look), "  ", plain(short, look)), Content("  "), 4)
+    if empty:
+        yield Block(plain("No stack of it is known: it has no process, or none that shows one."))
