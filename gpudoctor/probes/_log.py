@@ -238,6 +238,7 @@ _AER = pattern(
 )
 _AER_PARTS = pattern(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
 _OOM = pattern(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
+_OOM_CGROUP = pattern(r"oom-kill:constraint=[^\n]{0,2000}task_memcg=(/[^,\n]{0,1000}),task=[^\n]{0,20},pid=(\d{1,10}),")
 _OOM_PARTS = pattern(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
 _MCE = pattern(
     r"EDAC MC\d+: \d+ [CU]E (?:memory \w+ error )?on \S+"
@@ -373,6 +374,7 @@ def oom_kills(log: Log) -> tuple[Row, ...]:
     ``Memory cgroup out of memory: Killed process 4711 (python3) total-vm:..., anon-rss:31457280kB, ...``.
     """
     rows: list[Row] = []
+    cgroups = {int(pid): path for path, pid in _OOM_CGROUP.findall("\n".join(log.lines_with("oom-kill:constraint=")))}
     for event in find_events(log, _OOM, "\n".join(log.lines_with("Kill process", "Killed process"))):
         match = _OOM_PARTS.search(event.raw)
         if match:
@@ -383,10 +385,16 @@ def oom_kills(log: Log) -> tuple[Row, ...]:
                     "pid": Known(int(match[2]), log.source),
                     "scope": Known("machine" if match[1] == "Out" else "cgroup", log.source),
                     "memory_mib": Known(int(size[1]) >> 10, log.source) if size else Absent("the line does not say"),
+                    "cgroup": _cgroup_fact(cgroups.get(int(match[2]), ""), log.source),
                     **event.times(log),
                 }
             )
     return tuple(rows)
+
+
+def _cgroup_fact(path: str, source: str) -> Fact:
+    """The control group as a fact; absent where no line of the kernel (``oom-kill:constraint=...``) names it."""
+    return Known(path, source) if path else Absent("the kernel does not name it")
 
 
 _CRASH = pattern(

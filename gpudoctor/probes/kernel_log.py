@@ -68,6 +68,7 @@ FACTS = (
     column("oom.pid", "int", "its process id"),
     column("oom.scope", "text", "whose memory ran out: machine, cgroup, container, pod, Slurm step"),
     column("oom.memory_mib", "int", "memory of its own that it held", "MiB"),
+    column("oom.cgroup", "text", "control group of the process: /slurm/uid_0/job_7/step_0; absent before Linux 5.0"),
     column("oom.line", "text", _LINE),
     *_time_columns("oom"),
     column("crash.process", "text", "name of a process that the kernel ended for a fault of its native code"),

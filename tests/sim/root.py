@@ -40,12 +40,16 @@ _CHILD_OF_TORCH = "ask_torch.py"
 
 
 class Machine:
-    """A record laid out under `root`, in which programs run; `lent` are folders of this machine that are there, too."""
+    """A record laid out under `root`, in which programs run; `lent` are folders of this machine that are there, too.
 
-    def __init__(self, record: Record, root: Path, lent: Sequence[str] = ()) -> None:
+    `processes`: ``/proc`` is the real one with the record's driver in it, so that programs see each other.
+    """
+
+    def __init__(self, record: Record, root: Path, lent: Sequence[str] = (), processes: bool = False) -> None:
         self.record = record
         self.root = root
         self._lent = tuple(lent)
+        self._processes = processes
         self._inside = Local("quick", root=str(root))
         lay_out(record, root)
         self._put_libraries()
@@ -90,6 +94,9 @@ class Machine:
             yield f"mount --bind {root}{path} {root}{path}; mount -o remount,bind,ro {root}{path}"
         for folder in (*_folders(), *self._lent):
             yield f"mkdir -p {root}{folder}; mount --rbind {folder} {root}{folder}"
+        if self._processes:
+            yield f"mkdir -p {root}/mnt; mount -t tmpfs tmpfs {root}/mnt; cp -r {root}/proc/driver/. {root}/mnt"
+            yield f"mount --rbind /proc {root}/proc; mount --move {root}/mnt {root}/proc/driver"
         words = " ".join(shlex.quote(f"{name}={value}") for name, value in environ.items())
         env = shlex.join([HOST + _tool("env"), *clean])
         yield f'cd {root}; exec {_tool("chroot")} {root} {env} {words} "$@"'

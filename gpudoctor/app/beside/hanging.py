@@ -177,7 +177,9 @@ class HangWatch:
         if self._stop.is_set():
             return
         name = f"job of process {self._pid}"
-        diagnosis = judging.diagnose(name, looked.rows, looked.seconds, looked.records, [looked.host], self._rules)
+        diagnosis = judging.diagnose(
+            name, looked.rows, looked.seconds, looked.records, [looked.host], self._rules, events=looked.groups
+        )
         if diagnosis.findings:
             self._found = diagnosis
         if diagnosis.findings or asked:

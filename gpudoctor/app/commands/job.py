@@ -99,7 +99,9 @@ def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diag
     finally:
         end()
     name = f"job of process {found.root}" if found.root else "job"
-    return judging.diagnose(name, looked.rows, looked.seconds, looked.records, [looked.host], options.rules)
+    return judging.diagnose(
+        name, looked.rows, looked.seconds, looked.records, [looked.host], options.rules, events=looked.groups
+    )
 
 
 def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
@@ -130,4 +132,6 @@ def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
         asked = hosts.ask_by_ssh(remote.ssh_hosts(options.hosts), question, options.ssh_options)
         name = f"job on {options.hosts}"
     rows = asked.with_missing()
-    return judging.diagnose(name, rows, asked.seconds, asked.records, asked.hosts, options.rules, asked.silent)
+    return judging.diagnose(
+        name, rows, asked.seconds, asked.records, asked.hosts, options.rules, asked.silent, found=asked.found
+    )

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from gpudoctor.cluster.fleet import remote
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.fleet.remote import Nodes, Question
-from gpudoctor.cluster.running.judging import numbers_of
+from gpudoctor.cluster.running.judging import found_there, numbers_of
+from gpudoctor.cluster.running.recorded import dumps_in
+from gpudoctor.core import diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fact import Absent, Fact, Known, Row, listed, number_of
-from gpudoctor.core.snapshot import Snapshot, from_json
+from gpudoctor.core.fact import Absent, Fact, Known, Row, listed, number_of, value_of
+from gpudoctor.readers.tools.flight_recorder import compared
 
 _WITHOUT_A_VIEW = ("awaited",)
 """Columns that rest on the rows of one machine alone: they are worked out anew."""
@@ -30,23 +33,31 @@ class Asked:
     hosts: list[Row] = field(default_factory=list)
     seconds: float = 0.0
     silent: dict[str, str] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
+    """What machines found of their kernels' logs and GPUs: about those of each they alone can judge."""
 
     def add(self, reply: Reply) -> None:
         """Take in what one machine says."""
         try:
-            snapshot = from_json(json.loads(reply.text[reply.text.index("{") :]))
+            answer = diagnosis.from_json(json.loads(reply.text[reply.text.index("{") :]))
         except (DocumentError, ValueError):
             self.silent[reply.host] = reply.because or "its answer is no document"
             return
-        self._take(snapshot)
+        self._take(answer)
+        self.found += found_there(answer, reply.host)
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _take(self, answer: Diagnosis) -> None:
         """Take in the facts of one machine."""
-        for row in listed(snapshot.rows("rank")):
+        snapshot = answer.snapshot
+        rows = listed(snapshot.rows("rank"))
+        by_dumps = dict(compared(dumps_in(rows)))
+        for row in rows:
             self.rows.append({name: fact for name, fact in row.items() if name not in _WITHOUT_A_VIEW})
         self.hosts += listed(snapshot.rows("job_host"))
         for name, fact in snapshot.facts.items():
             recorded = name.startswith("nccl.") or name in ("job.ras", "job.records")
+            if name in by_dumps and value_of(fact) == value_of(by_dumps[name]):
+                continue  # of the dumps of one machine: all are compared anew
             if recorded and not isinstance(self.records.get(name), Known):
                 self.records[name] = fact
         self.seconds = max(self.seconds, snapshot.number("job.looked_s") or 0.0)

@@ -7,19 +7,25 @@ reads or writes comes on, however slowly, and where one does, the others may wai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpudoctor.core.diagnosis import Diagnosis, verdict_of
+from gpudoctor.cluster.running.recorded import dumps_in
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Subject, verdict_of
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, number_of, text_of, value_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.judge import sort_key
 from gpudoctor.diagnosis.judged import judged
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
+from gpudoctor.readers.tools import flight_recorder
 
 _TOPICS = ("job", "rank", "rank_group")
+EVENTS = ("xid", "sxid", "aer", "oom", "kernel_log")
+_LAYERS = ("gpu", "workload")
+"""Layers whose pages judge what befell the job's GPUs and processes."""
 
 
 def diagnose(
@@ -30,21 +36,27 @@ def diagnose(
     hosts: Sequence[Row],
     rules: Sequence[Path] = (),
     silent: Mapping[str, str] = {},
+    events: Mapping[str, Rows] = {},
+    found: Sequence[Finding] = (),
 ) -> Diagnosis:
     """The diagnosis of the job of that name, from the rows of its ranks and hosts, and what NCCL and torch recorded.
 
-    `silent` are machines that gave no answer, and why. Only pages about running jobs, and about what was recorded, are
-    judged. Raises `RuleError` for a broken page.
+    `silent` are machines that gave no answer, and why; `events` what befell the job on this machine, `found` what each
+    of several has found of that. Only pages about running jobs, and about what was recorded, are judged. Raises
+    `RuleError` for a broken page.
     """
-    return judge(snapshot_of(name, rows, seconds, records, hosts, silent), rules)
+    return judge(snapshot_of(name, rows, seconds, records, hosts, silent, events), rules, found)
 
 
-def judge(snapshot: Snapshot, rules: Sequence[Path] = ()) -> Diagnosis:
-    """The diagnosis of a job's snapshot, as `snapshot_of` makes it; raises `RuleError` for a broken page."""
+def judge(snapshot: Snapshot, rules: Sequence[Path] = (), found: Sequence[Finding] = ()) -> Diagnosis:
+    """The diagnosis of a job's snapshot, as `snapshot_of` makes it, with what its hosts have `found`; raises
+    `RuleError` for a broken page.
+    """
     book = rulebook.load(rules)
     diagnosis = judged(snapshot, _about_jobs(book, snapshot))
+    findings = tuple(sorted([*diagnosis.findings, *found], key=sort_key)) if found else diagnosis.findings
     known = bool(snapshot.number("job.ranks")) and not snapshot.texts("job.unseen")
-    return replace(diagnosis, verdict=verdict_of(diagnosis.findings, known=known))
+    return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known=known))
 
 
 def snapshot_of(
@@ -54,19 +66,27 @@ def snapshot_of(
     records: Mapping[str, Fact],
     hosts: Sequence[Row],
     silent: Mapping[str, str] = {},
+    events: Mapping[str, Rows] = {},
 ) -> Snapshot:
-    """The snapshot of the job of that name: its ranks compared, and what is known of its hosts."""
+    """The snapshot of the job of that name: its ranks compared, and what is known of its hosts and befell it."""
     facts, groups = compared(rows, seconds, [f"host {host}: {why}" for host, why in silent.items()])
-    kept: dict[str, Rows] = {**groups, "job_host": tuple(hosts)}
-    return Snapshot(Target("local", name), {**records, **facts}, kept)
+    kept: dict[str, Rows] = {**events, **groups, "job_host": tuple(hosts)}
+    by_dumps = dict(flight_recorder.compared(dumps_in(rows)))
+    return Snapshot(Target("local", name), {**by_dumps, **records, **facts}, kept)
 
 
 def _about_jobs(book: Rulebook, snapshot: Snapshot) -> Rulebook:
-    """The rulebook's pages that read a fact about jobs, or one that was recorded of this one."""
+    """The rulebook's pages that read a fact about jobs, or one that was recorded of this one or its machine."""
     chosen = tuple(
         rule
         for rule in book.rules
-        if any(name.partition(".")[0] in _TOPICS or name in snapshot.facts for name in facts_read(rule))
+        if any(
+            topic in _TOPICS
+            or (name in snapshot.facts and topic not in EVENTS)
+            or (topic in EVENTS and topic in snapshot.groups and rule.layer in _LAYERS)
+            for name in facts_read(rule)
+            for topic in [name.partition(".")[0]]
+        )
     )
     return Rulebook(chosen, book.folders)
 
@@ -178,7 +198,7 @@ def _groups(rows: Sequence[Row]) -> Iterable[Row]:
 
 _ALIKE = ("collective", "place", "waits_in", "what", "worker_waits_in", "worker_what")
 _SHOWN = (
-    *("rank", "host", "pid", "gpu"),
+    *("rank", "host", "pid", "gpu", "blocked"),
     *("place", "collective", "waits_in", "what", "mount", "mount_kind", "mount_source", "mount_remote"),
     *("kernel_state", "kernel_function", "unseen", "worker", "worker_pid", "worker_place", "worker_waits_in"),
     *("worker_state", "worker_what", "worker_mount", "worker_mount_kind", "worker_mount_source"),
@@ -236,6 +256,15 @@ def _who(row: Row) -> str:
 def _capital(text: str) -> str:
     """The text with its first letter large."""
     return text[:1].upper() + text[1:]
+
+
+def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:
+    """What that machine has found of the job's GPUs and killed processes, with its name."""
+    for finding in diagnosis.findings:
+        if any(item.fact.partition(".")[0] in EVENTS for item in finding.evidence):
+            place: Subject = {"host": host, "hosts": [host]}
+            subjects = tuple({**subject, **place} for subject in finding.subjects or ({},))
+            yield replace(finding, title=f"{host}: {finding.title}", subjects=subjects)
 
 
 def numbers_of(rows: Iterable[Mapping[str, Fact]]) -> set[int]:

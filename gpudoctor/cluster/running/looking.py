@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from gpudoctor.cluster.running.recorded import Records
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread
+from gpudoctor.cluster.running.recorded import MachineRecords, Records
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, number_of, text_of
 from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
 from gpudoctor.probes._job.stacks import MEETING, Stack, Stacks, find_program, stacks_of
 from gpudoctor.probes._job.traffic import Traffic
-from gpudoctor.probes._job.waiting import Mount, Progress, Wait, exit_of, is_frozen, progress_of, wait_of
+from gpudoctor.probes._job.waiting import Mount, Progress, Wait, exit_of, gpu_files, is_frozen, progress_of, wait_of
 from gpudoctor.target.local import Local
 
 _LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)
@@ -49,7 +49,6 @@ _STATES = {
     "child": "listens",
 }
 """What a rank does by what its main thread waits for."""
-_OF_A_CONTEXT = "/dev/nvidia"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -176,7 +175,7 @@ class Seen:
             and busy > 1 - _BUSY
             and wait
             and wait.kind == "nothing"
-            and _has_gpu_open(self.pid)
+            and gpu_files(self.pid)
         )
 
     def _rate(self, counter: Callable[[_Moment], float]) -> float:
@@ -194,6 +193,8 @@ class Looked:
     records: Mapping[str, Fact]
     host: Row
     """What the machine's network carried meanwhile, as a row ``job_host``."""
+    groups: Mapping[str, Rows] = field(default_factory=dict)
+    """What befell its GPUs and processes since the job began (`recorded.MachineRecords`)."""
 
 
 def look(
@@ -201,15 +202,33 @@ def look(
 ) -> Looked:
     """Look at the job for so many seconds, or until it is clear that all move, or `stop`.
 
-    `samples` are what NVML tells, and may still grow; without `records` neither NCCL's RAS nor dumps are read.
+    `samples` are what NVML tells, and may still grow; without `records` nothing that was recorded of it is read.
     """
     target, began, before = Local("quick"), time.monotonic(), Traffic.now()
-    recorded = Records(job, target)
+    recorded, machine = Records(job, target), MachineRecords(job, target)
     if records:
         recorded.begin()
+        machine.begin()
     seen = look_at(job, seconds, target, find_program(target), stop)
-    facts = recorded.facts() if records else {}
-    return Looked(rows_of(job, seen, samples), time.monotonic() - began, facts, host_row(before))
+    took = time.monotonic() - began
+    traffic = host_row(before)
+    rows = rows_of(job, seen, samples)
+    if not records:
+        return Looked(rows, took, {}, traffic)
+    facts, groups = machine.read()
+    dumps, dumps_read = recorded.dumps()
+    rows = tuple(
+        {**row, **_blocked(row, machine), **dumps.get(int(number_of(row.get("rank")) or 0), {})} for row in rows
+    )
+    return Looked(rows, took, {**recorded.facts(), **facts, "job.records": dumps_read}, traffic, groups)
+
+
+def _blocked(row: Row, machine: MachineRecords) -> Row:
+    """The column about what the kernel has logged of a rank that cannot be interrupted; none of another rank."""
+    if "D" not in (text_of(row.get("kernel_state")), text_of(row.get("worker_state"))):
+        return {}
+    line = machine.blocked(int(number_of(row.get("pid")) or 0))
+    return {"blocked": line if isinstance(line, Unread) else _text(line, "the kernel's log has no word of it")}
 
 
 def look_at(
@@ -454,17 +473,3 @@ def _gpu_columns(uses: Sequence[tuple[GPU, Process]], unused: Absent) -> dict[st
         "gpu_busy": unread if busy is None else Known(round(busy), "NVML"),
         "gpu_memory_mib": Known(sum(held), "NVML") if held else unread,
     }
-
-
-def _has_gpu_open(pid: int) -> bool:
-    """Whether the process has a GPU's device file open."""
-    try:
-        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names, not paths
-            try:
-                if os.readlink(f"/proc/{pid}/fd/{name}").startswith(_OF_A_CONTEXT):  # noqa: PTH115
-                    return True
-            except OSError:
-                continue
-    except OSError:
-        pass
-    return False

@@ -1,7 +1,10 @@
-"""What NCCL and torch have recorded of a running job, as the facts ``nccl.*`` that readers make of it.
+"""What was recorded of a running job: by NCCL and torch its collectives, by the kernel and NVML what befell it.
 
 NCCL's RAS is asked when the look at the ranks begins and when it ends: ranks of a sound job differ by some calls at any
 moment, and one that is behind by the same numbers twice does not come on.
+
+Of the kernel's log counts what came since the job's ranks began, about their GPUs, processes and control group alone;
+of NVML's counters of errors what they gained while the ranks were looked at.
 """
 
 from __future__ import annotations
@@ -11,17 +14,40 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Unread
-from gpudoctor.probes._job.members import Job, RankProcess
+from gpudoctor.core.fact import (
+    Absent,
+    Fact,
+    Known,
+    Reason,
+    Row,
+    Rows,
+    Unread,
+    listed,
+    number_of,
+    text_of,
+    texts_of,
+    value_of,
+)
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.probes import Collection, kernel_log, nvml
+from gpudoctor.probes._job.members import Job, RankProcess, job_cgroup, pids_in
 from gpudoctor.probes._job.nccl_records import flight_record, ras_address, ras_report
+from gpudoctor.probes._job.waiting import gpu_files
+from gpudoctor.probes._log import Log, oom_kills, read_log
+from gpudoctor.probes._machine_kind import host_hidden
+from gpudoctor.probes._reading import names_in, text
 from gpudoctor.readers import read_report
+from gpudoctor.readers.tools.flight_recorder import Dump, dump_of
 from gpudoctor.target.local import Local
 
 _RAS_PATIENCE = 9.0
 _MOST_DUMPS = 64
-"""Dumps that are read: of a job of more ranks the first ones."""
+"""Dumps that are read on a machine: of more ranks the first ones."""
+_LATEST = 200
+"""Collectives of a rank that are compared, its latest."""
+_RECORDER = "torch's flight recorder"
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -48,13 +74,11 @@ class Records:
         self._thread.start()
 
     def facts(self) -> dict[str, Fact]:
-        """The facts that the reports and the dumps tell, and where they are from."""
+        """The facts that the reports of RAS tell, and where they are from."""
         texts, ras = self._ras()
-        dumps, records = self._dumps()
-        whole = "\n".join([*texts, *dumps])
-        found: Mapping[str, Fact] = read_report(whole, "its records").facts if whole else {}
+        found: Mapping[str, Fact] = read_report("\n".join(texts), "NCCL's RAS").facts if texts else {}
         nccl = {name: fact for name, fact in found.items() if name.startswith("nccl.") and isinstance(fact, Known)}
-        return {**nccl, "job.ras": ras, "job.records": records}
+        return {**nccl, "job.ras": ras}
 
     def _ask(self) -> None:
         """Ask RAS once."""
@@ -73,9 +97,9 @@ class Records:
         nothing = why or Unread("NCCL's RAS gave no answer", reason=Reason.TIMED_OUT)
         return texts, Known(f"{self._address[0]}:{self._address[1]}", "NCCL's RAS") if texts else nothing
 
-    def _dumps(self) -> tuple[list[str], Fact]:
-        """The dumps of the flight recorder, and how many they are."""
-        texts: list[str] = []
+    def dumps(self) -> tuple[dict[int, Row], Fact]:
+        """Columns by rank of what torch's flight recorder has of each, and how many dumps were read."""
+        columns: dict[int, Row] = {}
         why: Unread | None = None
         for one in self._job.ranks[:_MOST_DUMPS]:
             environ = one.member.environ
@@ -83,16 +107,198 @@ class Records:
                 continue
             pid = one.member.pid
             apart = _link(pid, "mnt") not in ("", _link(os.getpid(), "mnt"))
-            dump = flight_record(
+            found = flight_record(
                 self._target, one.rank, environ, f"/proc/{pid}/root" if apart else "", _started(one.member.start)
             )
-            if isinstance(dump, str):
-                texts.append(dump)
-            else:
-                why = why or dump
-                if dump.reason is Reason.NOT_STATED:
+            if isinstance(found, Unread):
+                why = why or found
+                if found.reason is not Reason.MISSING:
                     break
-        return texts, Known(len(texts), "torch's flight recorder") if texts else why or Absent("no rank is numbered")
+            elif dump := dump_of(found[1], found[0]):
+                columns[one.rank] = dump_columns(dump)
+        return columns, Known(len(columns), _RECORDER) if columns else why or Absent("no rank is numbered")
+
+
+def dump_columns(dump: Dump) -> Row:
+    """A rank's dump as columns of its row."""
+    latest = sorted(dump.calls)[-_LATEST:]
+    return {
+        "enqueued": Known(dump.enqueued, dump.source),
+        "completed": Known(dump.completed, dump.source),
+        "call_numbers": Known(tuple(latest), dump.source),
+        "calls": Known(tuple(dump.calls[number][0] for number in latest), dump.source),
+        "call_types": Known(tuple(dump.calls[number][1] for number in latest), dump.source),
+    }
+
+
+def dumps_in(rows: Iterable[Row]) -> dict[int, Dump]:
+    """The dumps by rank that the rows of ranks hold, of whichever machine."""
+    found: dict[int, Dump] = {}
+    for row in rows:
+        rank, enqueued, completed = (number_of(row.get(name)) for name in ("rank", "enqueued", "completed"))
+        if rank is None or enqueued is None or completed is None:
+            continue
+        numbers, words, types = (value_of(row.get(name)) for name in ("call_numbers", "calls", "call_types"))
+        calls: dict[int, tuple[str, str]] = {}
+        if isinstance(numbers, tuple) and isinstance(words, tuple) and isinstance(types, tuple):
+            calls = {
+                number: (str(call), str(kind))
+                for number, call, kind in zip(numbers, words, types, strict=False)
+                if isinstance(number, int)
+            }
+        found[int(rank)] = Dump(int(enqueued), int(completed), calls, _RECORDER)
+    return found
+
+
+# ---- What befell it ----
+
+_EVENTS = ("xid", "sxid", "aer")
+_FALLEN = "kernel_log.fallen_off"
+_EARLIER = 2.0
+"""Seconds before the first rank's start from which on messages count: the kernel's clock may run apart from ours."""
+_NOW = ("index", "name", "uuid", "address", "error", "error_code", "links", "links_lost", "links_down")
+"""Columns of a GPU that tell how it is now."""
+_COUNTERS = ("ecc_corrected", "ecc_uncorrected", "link_replays")
+_LISTED = "/proc/driver/nvidia/gpus"
+_OF_PROCESS = re.compile(r"\bpid=(\d{1,10})\b")
+_BLOCKED = re.compile(r"INFO: task [^\n]{1,64}:(\d{1,10}) blocked (?:in I/O wait )?for more than \d+ seconds")
+"""The kernel's watchdog of hung tasks (kernel/hung_task.c, read 2026-11)."""
+
+
+class MachineRecords:
+    """What the kernel and NVML tell of one job on this machine: `begin` before the look at its ranks, `read` after."""
+
+    def __init__(self, job: Job, target: Local) -> None:
+        self._job = job
+        self._target = target
+        self._pids = frozenset(job.members)
+        self._files = frozenset(file for pid in self._pids for file in gpu_files(pid))
+        self._before: Collection | None = None
+        self._log: Log | Unread = Unread("the kernel's log was not read")
+        self._hidden = host_hidden(target)
+
+    def begin(self) -> None:
+        """Have NVML's counters read for the first time, where a process of the job has a GPU open."""
+        if self._files:
+            self._before = Collection(self._target, (nvml,))
+
+    def read(self) -> tuple[dict[str, Fact], dict[str, Rows]]:
+        """The facts and groups about the job's GPUs and killed processes; unread where the log may not be read."""
+        gpus, addresses = self._gpus()
+        log = self._log = self._since_start(read_log(self._target))
+        if isinstance(log, Unread):
+            return {_FALLEN: log}, {"gpu": gpus, **dict.fromkeys((*_EVENTS, "oom"), log)}
+        found = dict(kernel_log.read(self._target, log))
+        groups: dict[str, Rows] = {"gpu": gpus, "oom": self._kills(log)}
+        for name in _EVENTS:
+            rows = (row for row in listed(found[name]) if self._concerns(name, row, addresses))  # type: ignore[arg-type]
+            groups[name] = tuple(rows)
+        fallen = tuple(address for address in addresses if address in texts_of(found[_FALLEN]))  # type: ignore[arg-type]
+        return {_FALLEN: Known(fallen, log.source)}, groups
+
+    def blocked(self, pid: int) -> str | Unread:
+        """The kernel's last line about a process of that rank that is blocked; empty without. After `read`."""
+        if isinstance(self._log, Unread) or self._hidden:
+            return Unread(self._log.why if isinstance(self._log, Unread) else self._hidden)
+        own = {pid, *(member.pid for member in self._job.below(pid))}
+        lines = reversed(self._log.lines_with(" blocked "))
+        return next((self._log.without_stamp(line) for line in lines if _blocked_pid(line) in own), "")
+
+    def _since_start(self, log: Log | Unread) -> Log | Unread:
+        """The messages since the first of the job's ranks was started."""
+        began = min((int(one.member.start) for one in self._job.ranks), default=0)
+        return log if isinstance(log, Unread) else log.since(began / _TICKS - _EARLIER)
+
+    def _concerns(self, group: str, row: Row, addresses: frozenset[str]) -> bool:
+        """Whether an event is of one of the job's GPUs, or of one of its processes."""
+        if group == "sxid":  # an NVSwitch is between all GPUs of the machine
+            return len(addresses) > 1
+        process = _OF_PROCESS.search(text_of(row.get("line")))
+        if process and not self._hidden and int(process[1]) in self._pids:
+            return True
+        return text_of(row.get("gpu" if group == "aer" else "address")) in addresses
+
+    def _kills(self, log: Log) -> Rows:
+        """Processes of the job that the kernel killed for memory: by their number, or in a control group of its own.
+
+        Unread in a container that does not show the control groups of what was killed.
+        """
+        kills = oom_kills(log)
+        own = tuple(
+            row
+            for row in kills
+            if (not self._hidden and value_of(row["pid"]) in self._pids) or self._is_own_cgroup(text_of(row["cgroup"]))
+        )
+        if self._hidden and not own and not all(pids_in(text_of(row["cgroup"])) for row in kills):
+            return Unread(f"the log is the whole host's: {self._hidden}", reason=Reason.CONTAINED)
+        return own
+
+    def _is_own_cgroup(self, path: str) -> bool:
+        """Whether the group is of the job's Slurm step or container, or has processes of the job and no others."""
+        if not path.strip("/"):
+            return False
+        if any((place := job_cgroup(one.member.pid)) and place in path for one in self._job.ranks):
+            return True
+        inside = pids_in(path) - {os.getpid()}
+        return bool(inside) and inside <= self._pids
+
+    def _gpus(self) -> tuple[Rows, frozenset[str]]:
+        """The rows of the job's GPUs, and their PCI addresses."""
+        if self._before is None:
+            return Absent("no process of the job has a GPU open"), frozenset()
+        before, now = self._before.snapshot(), Collection(self._target, (nvml,)).snapshot()
+        opened = frozenset(self._opened())
+        rows = now.rows("gpu")
+        if not isinstance(rows, tuple):
+            return rows, opened
+        used = {value_of(row.get("gpu")) for row in listed(now.rows("gpu_process")) if self._is_member(row)}
+        listing = names_in(self._target, _LISTED)
+        own: list[Row] = []
+        addresses: set[str] = set()
+        for row in rows:
+            index = value_of(row.get("index"))
+            address = text_of(row.get("address")) or (
+                listing[index] if isinstance(index, int) and index < len(listing) else ""
+            )
+            silent = isinstance(row.get("error"), Known)  # NVML does not tell who uses it
+            if index in used or (address in opened and (silent or not used)):
+                own.append(_gained(row, _row_of(before, index)))
+                addresses.add(address)
+        return tuple(own), frozenset(addresses - {""})
+
+    def _is_member(self, row: Row) -> bool:
+        """Whether it is about a process of the job."""
+        return value_of(row.get("pid")) in self._pids
+
+    def _opened(self) -> Iterator[str]:
+        """PCI addresses of the GPUs whose device files the job's processes have open."""
+        for address in names_in(self._target, _LISTED):
+            note = text(self._target, f"{_LISTED}/{address}/information", 4096)
+            minor = re.search(r"^Device Minor:\s*(\d+)", note, re.M) if isinstance(note, str) else None
+            if minor and f"nvidia{minor[1]}" in self._files:
+                yield address
+
+
+def _row_of(snapshot: Snapshot, index: object) -> Row:
+    """The row of the GPU of that number; empty without."""
+    return next((row for row in listed(snapshot.rows("gpu")) if value_of(row.get("index")) == index), {})
+
+
+def _gained(row: Row, before: Row) -> Row:
+    """How the GPU is now; of its counters of errors those that have risen: others may be from before the job."""
+    kept: dict[str, Fact] = {name: row[name] for name in _NOW if name in row}
+    for name in _COUNTERS:
+        now, then = value_of(row.get(name)), value_of(before.get(name))
+        rose = isinstance(now, int) and isinstance(then, int) and now > then
+        standing = Unread("counted since the driver was loaded, and not risen while the job was looked at")
+        kept[name] = row[name] if rose else standing
+    return kept
+
+
+def _blocked_pid(line: str) -> int:
+    """The process that a line of the watchdog of hung tasks names; 0 for any other line."""
+    match = _BLOCKED.search(line)
+    return int(match[1]) if match else 0
 
 
 def _uses_nccl(rank: RankProcess) -> bool:

@@ -242,13 +242,13 @@ def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
     """Those processes, what is of a session or a group that one of them leads, and of its step or container."""
     leads = set(roots)
     found = {one.pid for one in stats.values() if one.session in leads or one.group in leads} | leads
-    places = {place for pid in roots if (place := _job_cgroup(pid))}
-    if places and not places & {_job_cgroup(os.getpid())}:
-        found |= {pid for pid in stats if _job_cgroup(pid) in places}
+    places = {place for pid in roots if (place := job_cgroup(pid))}
+    if places and not places & {job_cgroup(os.getpid())}:
+        found |= {pid for pid in stats if job_cgroup(pid) in places}
     return found
 
 
-def _job_cgroup(pid: int) -> str:
+def job_cgroup(pid: int) -> str:
     """The part of the process's control group that names a Slurm step or a container; empty for any other."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - many
@@ -256,6 +256,20 @@ def _job_cgroup(pid: int) -> str:
     except OSError:
         return ""
     return match[0] if match else ""
+
+
+def pids_in(cgroup: str) -> set[int]:
+    """The processes in that control group of memory and in those below it; none in the root, which is all."""
+    inside = re.compile(rf"^\d+:(?:|[^:]*\bmemory\b[^:]*):{re.escape(cgroup)}(?:/|$)", re.M)
+    found = set()
+    for pid in map(int, filter(str.isdigit, names("/proc"))) if cgroup.strip("/") else ():
+        try:
+            with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - many
+                if inside.search(file.read(1 << 14)):
+                    found.add(pid)
+        except OSError:
+            continue
+    return found
 
 
 def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:

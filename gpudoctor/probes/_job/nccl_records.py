@@ -1,7 +1,7 @@
 """What NCCL and torch record of a job while it runs: NCCL's RAS by its socket, torch's flight recorder by its files.
 
-Each is turned into the text that people paste, which the readers of `gpudoctor.readers.tools` understand: the reports
-of ncclras, and a dump as JSON below the name of its file.
+RAS's reports are those of ncclras; a dump is a document as torch writes it. The readers of `gpudoctor.readers.tools`
+understand both.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ _RAS_SECONDS = 8.0
 _MOST_RAS = 8 << 20
 _MOST_DUMP = 16 << 20
 _DUMP_SECONDS = 3.0
-_LATEST = 500
-_OF_A_CALL = ("collective_seq_id", "process_group", "profiling_name", "input_sizes", "is_p2p", "state")
 _DEEPEST = 12
 _MOST_VALUES = 4_000_000
 _DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -70,20 +68,35 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
 
 def flight_record(
     target: Local, rank: int, environ: Mapping[str, str], root: str = "", since: float = 0.0
-) -> str | Unread:
-    """The rank's dump of torch's flight recorder as text: the name of its file and JSON.
+) -> tuple[str, Mapping[str, Any]] | Unread:
+    """The path of the rank's dump of torch's flight recorder, and the document in it.
 
     `root` is the folder in which its paths begin, `since` when it was started, in seconds of the Unix clock.
 
     Read in a child with a deadline, for its file system may hang. A dump is JSON, or a pickle of plain values: of any
     other pickle nothing is made.
     """
-    stem = next((environ[name] for name in _DUMP_VARIABLES if environ.get(name, "").startswith("/")), "")
-    if not stem:
-        recorded = any(environ.get(name, "0") not in ("", "0") for name in _RECORDS)
-        why = "the job names no file for the flight recorder's dumps (TORCH_FR_DUMP_TEMP_FILE)"
-        return Unread(f"{why}, though it records" if recorded else why, reason=Reason.NOT_STATED)
-    path = f"{stem}{rank}"
+    named = next((environ[name] for name in _DUMP_VARIABLES if environ.get(name)), "")
+    stems = [named] if named else [f"{_cache(environ)}/torch/comm_lib_trace_rank_", "/tmp/nccl_trace_rank_"]
+    why = Unread(f"{stems[0]}{rank}: no dump was written", reason=Reason.MISSING)
+    for stem in stems:
+        if stem.startswith("/"):
+            found = _dump(target, f"{stem}{rank}", root, since)
+            if isinstance(found, dict):
+                return f"{stem}{rank}", found
+            why = found if found.reason is not Reason.MISSING or named else why
+    if not named and any(environ.get(name) == "0" for name in _RECORDS):
+        return Unread("torch's flight recorder is off in the job", reason=Reason.NOT_STATED)
+    return why
+
+
+def _cache(environ: Mapping[str, str]) -> str:
+    """The folder of caches below which torch puts dumps where no variable names their place."""
+    return environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME') or '/tmp'}/.cache"
+
+
+def _dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] | Unread:
+    """The document in that file, if it was written since then."""
     try:
         written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
         if written.isdecimal() and int(written) < since:
@@ -99,17 +112,7 @@ def flight_record(
         document = plain_document(base64.b64decode(answer.out))
     except (binascii.Error, ValueError) as error:
         return Unread(f"{path}: {error}", reason=Reason.MALFORMED)
-    return f"nccl_trace_rank_{rank}\n{json.dumps(_shortened(document))}\n"
-
-
-def _shortened(document: Any) -> Any:
-    """What is read of a dump: how far each process group is, and its latest calls without their stacks."""
-    if not isinstance(document, dict):
-        return {}
-    entries = document.get("entries")
-    latest = [entry for entry in (entries if isinstance(entries, list) else ())[-_LATEST:] if isinstance(entry, dict)]
-    calls = [{name: entry[name] for name in _OF_A_CALL if name in entry} for entry in latest]
-    return {"pg_status": document.get("pg_status"), "entries": calls}
+    return document if isinstance(document, dict) else Unread(f"{path}: it is no dump", reason=Reason.MALFORMED)
 
 
 def plain_document(data: bytes) -> Any:

@@ -158,6 +158,15 @@ def progress_of(pids: Sequence[int]) -> Progress:
     return Progress(cpu, moved, turns)
 
 
+def gpu_files(pid: int) -> set[str]:
+    """The driver's device files that the process has open: ``nvidia0``, ``nvidiactl``; none where that is not shown."""
+    try:
+        opened = {_link(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - names
+    except OSError:
+        return set()
+    return {path.removeprefix("/dev/") for path in opened if path.startswith("/dev/nvidia")}
+
+
 def mount_of(pid: int, path: str) -> Mount | None:
     """The file system that holds the path, as that process sees it."""
     try:

@@ -6,15 +6,19 @@ rank stands in the name of its file, in the line above: ``nccl_trace_rank_3``. D
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 8
-FACTS = ()
+FACTS = (
+    fact("nccl.ranks_short", "list", "ranks that have completed fewer collectives than others that called as many"),
+    fact("nccl.short_at", "int", "how many the slowest of them has completed"),
+)
 
 _RANK = Pattern(r"rank[_ ]?(\d{1,6})\b", 2)
 _ALIKE = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
@@ -24,37 +28,52 @@ _WORLD = "0"
 
 
 @frozen
-class _Dump:
-    """One rank's dump: what it enqueued and completed in the group of all ranks, and its calls there by number."""
+class Dump:
+    """One rank's dump: what it enqueued and completed in the group of all ranks, and its calls there by number.
+
+    A call is its words, ``all_reduce of [[4096]]``, and the types of its inputs, ``Float``; these are empty where ranks
+    may differ in them.
+    """
 
     enqueued: int
     completed: int
-    calls: Mapping[int, str]
+    calls: Mapping[int, tuple[str, str]]
     source: str
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Ranks behind the others, or else the first collective in which ranks differ; nothing of fewer than two ranks."""
-    dumps = dict(_dumps(paste)) if '"pg_status"' in paste.text else {}
+    yield from compared(dict(_dumps(paste)) if '"pg_status"' in paste.text else {})
+
+
+def compared(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
+    """What the dumps of ranks tell beside each other; nothing of fewer than two."""
     if len(dumps) > 1:
         yield from _behind(dumps)
         yield from _differing(dumps)
 
 
-def _dumps(paste: Paste) -> Iterator[tuple[int, _Dump]]:
+def dump_of(document: Mapping[str, object], source: str) -> Dump | None:
+    """The dump that is this document of the flight recorder; None where it has no counts of the group of all ranks."""
+    status = document.get("pg_status")
+    world = status.get(_WORLD) if isinstance(status, Mapping) else None
+    if not isinstance(world, Mapping):
+        return None
+    enqueued, completed = (_number(world.get(f"last_{name}_collective")) for name in ("enqueued", "completed"))
+    if enqueued is None or completed is None:
+        return None
+    return Dump(enqueued, completed, dict(_calls(document.get("entries"))), source)
+
+
+def _dumps(paste: Paste) -> Iterator[tuple[int, Dump]]:
     """Rank and dump for each JSON object of the flight recorder that has a rank in the line above."""
     for first, last, document in paste.documents:
-        status = document.get("pg_status")
-        world = status.get(_WORLD) if isinstance(status, dict) else None
         above = next(
             (paste.lines[at] for at in range(first - 1, max(-1, first - 4), -1) if paste.lines[at].strip()), ""
         )
         rank = _RANK.search(above)
-        if rank and isinstance(world, dict):
-            enqueued, completed = (_number(world.get(f"last_{name}_collective")) for name in ("enqueued", "completed"))
-            if enqueued is not None and completed is not None:
-                calls = dict(_calls(document.get("entries")))
-                yield int(rank[1]), _Dump(enqueued, completed, calls, paste.use(first, last))
+        if rank and dump_of(document, "") and (dump := dump_of(document, paste.use(first, last))):
+            yield int(rank[1]), dump
 
 
 def _number(value: object) -> int | None:
@@ -64,42 +83,57 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _calls(entries: object) -> Iterator[tuple[int, str]]:
-    """Sequence number and words of each collective in the group of all ranks: ``all_reduce of [[4096]]``."""
+def _calls(entries: object) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Sequence number, words and types of each collective in the group of all ranks: ``all_reduce of [[4096]]``."""
     for entry in entries if isinstance(entries, list) else ():
         group = entry.get("process_group") if isinstance(entry, dict) else None
         if not isinstance(group, list) or str(group[:1]) != str([_WORLD]):
             continue
         number, name = entry.get("collective_seq_id"), str(entry.get("profiling_name", "")).partition(":")[2]
         if isinstance(number, int) and name and not entry.get("is_p2p"):
-            sizes = str(entry.get("input_sizes", ""))[:60]
-            yield number, f"{name} of {sizes}" if name in _ALIKE and sizes else name
+            sizes, types = (str(entry.get(f"input_{what}", ""))[:60] for what in ("sizes", "dtypes"))
+            alike = name in _ALIKE and sizes
+            yield number, (f"{name} of {sizes}", types.strip("[]").replace("'", "")) if alike else (name, "")
 
 
-def _behind(dumps: Mapping[int, _Dump]) -> Iterator[tuple[str, Fact]]:
+def _behind(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
     """The ranks that have completed all that they called, while others wait in the very next collective."""
     ahead = max(dump.enqueued for dump in dumps.values())
     stuck = {dump.completed for dump in dumps.values() if dump.enqueued == ahead and dump.completed < ahead}
     behind = {rank: dump for rank, dump in dumps.items() if dump.enqueued == dump.completed and dump.enqueued in stuck}
-    source = ", ".join(dump.source for dump in list(dumps.values())[:4])
+    source = ", ".join(dict.fromkeys(dump.source for dump in list(dumps.values())[:4]))
     yield "nccl.ranks_behind", Known(tuple(str(rank) for rank in sorted(behind)), source)
     yield "nccl.ahead_at", Known(ahead, source)
     yield "nccl.ranks_counted", Known(len(dumps), source)
     if behind:
         yield "nccl.behind_at", Known(min(dump.enqueued for dump in behind.values()), source)
+    short = {rank: dump for rank, dump in dumps.items() if dump.enqueued == ahead and dump.completed == min(stuck)}
+    some = len({dump.completed for dump in dumps.values()}) > 1 and not behind
+    yield "nccl.ranks_short", Known(tuple(str(rank) for rank in sorted(short)) if some else (), source)
+    if some:
+        yield "nccl.short_at", Known(min(stuck), source)
 
 
-def _differing(dumps: Mapping[int, _Dump]) -> Iterator[tuple[str, Fact]]:
-    """The first number under which ranks called different collectives, or one alike on all with different sizes."""
+def _differing(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
+    """The first number under which ranks called different collectives, or one alike on all with another size."""
+    source = ", ".join(dict.fromkeys(dump.source for dump in list(dumps.values())[:4]))
     for number in sorted({number for dump in dumps.values() for number in dump.calls}):
-        by_call: dict[str, list[int]] = {}
+        by_call: dict[tuple[str, str], list[int]] = {}
         for rank, dump in sorted(dumps.items()):
             if number in dump.calls:
                 by_call.setdefault(dump.calls[number], []).append(rank)
         if len(by_call) > 1:
+            typed = len({call for call, _ in by_call}) < len(by_call)
             calls = sorted(by_call.items(), key=lambda item: len(item[1]))
-            words = [f"{call} (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))})" for call, ranks in calls]
-            source = ", ".join(dumps[ranks[0]].source for ranks in by_call.values())
-            yield "nccl.differing_calls", Known(tuple(words), source)
+            yield (
+                "nccl.differing_calls",
+                Known(tuple(_call_words(*call, ranks, typed) for call, ranks in calls), source),
+            )
             yield "nccl.differing_at", Known(number, source)
             return
+
+
+def _call_words(call: str, types: str, ranks: Sequence[int], typed: bool) -> str:
+    """``all_reduce of [[4096]] Float (ranks 0, 1)``; the types where `typed`."""
+    named = f"{call} {types}" if typed and types else call
+    return f"{named} (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))})"

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,38 +18,6 @@ from tests.sim import scenario
 from tests.sim.root import Machine
 
 EATS = "import time\nheld = []\nwhile True: held.append(bytearray(8 << 20)); time.sleep(0.02)"
-
-
-@pytest.fixture
-def small_cgroup() -> Iterator[Path]:
-    """A control group below our own that may use 250 MiB, of either version."""
-    listed = Path("/proc/self/cgroup").read_text().splitlines()
-    paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in listed}
-    places = [Path("/sys/fs/cgroup/memory" + paths["memory"])] if "memory" in paths else []
-    places += [Path("/sys/fs/cgroup" + paths.get("", "/")), Path("/sys/fs/cgroup")]
-    for place in places:
-        group = place / f"gpudoctor-test-{os.getpid()}"
-        limit = "memory.limit_in_bytes" if "memory" in str(place) else "memory.max"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            (group / limit).write_text(str(250 << 20))
-            if (group / "memory.swap.max").exists():
-                (group / "memory.swap.max").write_text("0")
-            yield group
-            return
-        except OSError:
-            continue
-        finally:
-            deadline = time.monotonic() + 600
-            while group.exists() and time.monotonic() < deadline:
-                try:
-                    group.rmdir()
-                except OSError:
-                    time.sleep(0.05)
-    needs.missing("control groups with a memory limit that can be made")
 
 
 def within(group: Path) -> list[str]:

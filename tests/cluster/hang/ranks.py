@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, Dataset  # type: ignore[import-not-foun
 
 KIND, FOLDER = sys.argv[1:3]
 RANK = int(os.environ["RANK"])
-ASTRAY = int(os.environ.get("ASTRAY", "2"))
-"""The rank that does something else."""
+ASTRAY = [int(rank) for rank in os.environ.get("ASTRAY", "2").split(",")]
+"""The ranks that do something else."""
 SAMPLE = Path(os.environ.get("SAMPLE", f"{FOLDER}/sample"))
 """A file that is never there, for one that reads or writes."""
 
@@ -34,7 +34,7 @@ class Slow(Dataset):  # type: ignore[misc,unused-ignore]
         return 64
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if index == 8 and RANK == ASTRAY:
+        if index == 8 and RANK in ASTRAY:
             return torch.tensor([float(len(SAMPLE.read_bytes()))])
         return torch.ones(1)
 
@@ -124,7 +124,7 @@ def reduce(value: torch.Tensor) -> None:
 
 def main() -> None:
     """Train; go astray where that is this rank's part."""
-    if KIND == "die" and RANK == ASTRAY:
+    if KIND == "die" and RANK in ASTRAY:
         os._exit(3)
     Path(f"{FOLDER}/began-{RANK}").touch()
     dist.init_process_group("gloo")
@@ -137,11 +137,11 @@ def main() -> None:
             time.sleep(0.2)
     if KIND == "data":
         load_data()
-    elif KIND == "all-compute" or (RANK == ASTRAY and KIND in ACTIONS):
+    elif KIND == "all-compute" or (RANK in ASTRAY and KIND in ACTIONS):
         ACTIONS[KIND.removeprefix("all-")]()
     elif KIND == "shapes":
         threading.Thread(target=dump_calls, daemon=True).start()
-        reduce(torch.ones(4 if RANK != ASTRAY else 2))
+        reduce(torch.ones(4 if RANK not in ASTRAY else 2))
     while True:
         reduce(torch.ones(4))
 

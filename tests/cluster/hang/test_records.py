@@ -9,14 +9,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.core.fact import Reason, Unread
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.running.hosts import Asked
+from gpudoctor.cluster.running.judging import diagnose
+from gpudoctor.cluster.running.recorded import dump_columns
+from gpudoctor.core.fact import Absent, Known, Reason, Unread
 from gpudoctor.probes._job.nccl_records import flight_record, plain_document, ras_address, ras_report
 from gpudoctor.readers import read_report
+from gpudoctor.readers.tools.flight_recorder import Dump, dump_of
 from gpudoctor.target.local import Local
 from tests.cluster.hang.jobs import asked, titles
 from tests.processes import free_port
@@ -188,6 +193,7 @@ DUMP = {
             "process_group": ("0", "default_pg"),
             "profiling_name": "gloo:all_reduce",
             "input_sizes": [[4]],
+            "input_dtypes": ["Float"],
             "is_p2p": False,
             "frames": [{"name": "train"}],
         }
@@ -198,26 +204,46 @@ DUMP = {
 @pytest.mark.parametrize("form", [json.dumps(DUMP).encode(), pickle.dumps(DUMP)])
 def test_a_dump_is_read_in_both_forms(form: bytes, tmp_path: Path) -> None:
     (tmp_path / "dump_1").write_bytes(form)
-    text = flight_record(Local("quick"), 1, {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_"})
-    assert isinstance(text, str)
-    name, document = text.split("\n", 1)
-    assert name == "nccl_trace_rank_1"
-    assert json.loads(document)["entries"][0]["input_sizes"] == [[4]]
-    assert "frames" not in json.loads(document)["entries"][0]
+    found = flight_record(Local("quick"), 1, {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_"})
+    assert isinstance(found, tuple)
+    path, document = found
+    assert path == f"{tmp_path}/dump_1"
+    dump = dump_of(document, path)
+    assert dump
+    assert (dump.enqueued, dump.completed, dump.calls) == (3, 2, {3: ("all_reduce of [[4]]", "Float")})
+
+
+@pytest.mark.parametrize("name", ["XDG_CACHE_HOME", "HOME"])
+def test_a_dump_is_found_where_torch_puts_it_by_default(name: str, tmp_path: Path) -> None:
+    """torch 2.13: DebugInfoWriter::getWriter."""
+    place = tmp_path / (".cache/torch" if name == "HOME" else "torch") / "comm_lib_trace_rank_3"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(pickle.dumps(DUMP))
+    assert isinstance(flight_record(Local("quick"), 3, {name: str(tmp_path)}), tuple)
+    off = flight_record(Local("quick"), 4, {name: str(tmp_path), "TORCH_FR_BUFFER_SIZE": "0"})
+    assert isinstance(off, Unread)
+    assert off.reason is Reason.NOT_STATED
 
 
 def test_dumps_that_are_not_there_or_old_are_said_to_be(tmp_path: Path) -> None:
     target, environ = Local("quick"), {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_"}
     (tmp_path / "dump_0").write_bytes(json.dumps(DUMP).encode())
     os.utime(tmp_path / "dump_0", (1000, 1000))
-    for rank, environment, since, reason in (
-        (0, environ, 2000.0, Reason.MISSING),
-        (1, environ, 0.0, Reason.MISSING),
-        (0, {}, 0.0, Reason.NOT_STATED),
-    ):
+    for rank, environment, since in ((0, environ, 2000.0), (1, environ, 0.0), (0, {"HOME": str(tmp_path)}, 0.0)):
         dump = flight_record(target, rank, environment, since=since)
         assert isinstance(dump, Unread)
-        assert dump.reason is reason
+        assert dump.reason is Reason.MISSING
+
+
+def test_what_is_no_dump_of_plain_values_is_said_to_be(tmp_path: Path) -> None:
+    """Nothing that a stranger's pickle names is looked up or run."""
+    (tmp_path / "dump_0").write_bytes(pickle.dumps(Evil()))
+    (tmp_path / "dump_1").write_bytes(b"[1, 2]")
+    for rank in (0, 1):
+        dump = flight_record(Local("quick"), rank, {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_"})
+        assert isinstance(dump, Unread)
+        assert dump.reason is Reason.MALFORMED
+    assert not Path("/tmp/evil").exists()
 
 
 def test_ranks_behind_by_dumps_as_torch_writes_them() -> None:
@@ -230,3 +256,64 @@ def test_ranks_behind_by_dumps_as_torch_writes_them() -> None:
     )
     text = f"nccl_trace_rank_0\n{ahead}\n\nnccl_trace_rank_1\n{behind}\n"
     assert read_report(text, "dumps").texts("nccl.ranks_behind") == ("1",)
+
+
+# ---- Dumps of several hosts ----
+
+
+def reply(host: str, ranks: Mapping[int, Dump], still: bool = True) -> Reply:
+    """What that host answers whose ranks wait, and have those dumps."""
+    rows = [
+        {
+            "rank": Known(rank, "test"),
+            "host": Known(host, "test"),
+            "state": Known("waits", "test"),
+            "still": Known(still, "test"),
+            "collective": Known("all_reduce", "test"),
+            **dump_columns(dump),
+        }
+        for rank, dump in ranks.items()
+    ]
+    diagnosis = diagnose("job", rows, 8.0, {"job.ras": Absent("no rank has loaded NCCL")}, ())
+    return Reply(json.dumps(diagnosis.to_json()), host)
+
+
+def ids_of(*replies: Reply) -> dict[str, str]:
+    """The titles of what is found of all these hosts, by id."""
+    asked_hosts = Asked()
+    for one in replies:
+        asked_hosts.add(one)
+    diagnosis = diagnose("job", asked_hosts.with_missing(), 8.0, asked_hosts.records, ())
+    return {finding.id: finding.title for finding in diagnosis.findings}
+
+
+def dump(enqueued: int, completed: int, types: str = "Float") -> Dump:
+    """A dump whose last call is this one."""
+    return Dump(enqueued, completed, {enqueued: ("all_reduce of [[8]]", types)}, "test")
+
+
+def test_a_rank_of_another_host_that_has_not_come() -> None:
+    waits = dump(812, 811)
+    assert "nccl.rank-behind" not in ids_of(reply("n0", {0: waits, 1: waits}))
+    found = ids_of(reply("n0", {0: waits, 1: waits}), reply("n1", {2: dump(811, 811)}))
+    assert found["nccl.rank-behind"] == (
+        "Rank 2 is behind the others: its last collective was number 811, others have called 812 (3 ranks tell)"
+    )
+
+
+def test_a_rank_of_another_host_that_has_completed_fewer() -> None:
+    ahead = reply("n0", {0: dump(815, 814), 1: dump(815, 814)})
+    found = ids_of(ahead, reply("n1", {2: dump(815, 811)}))
+    assert found["nccl.rank-behind"].startswith("Rank 2 has completed only 811 of the 815 collectives")
+    moves = ids_of(reply("n0", {0: dump(815, 814)}, still=False), reply("n1", {2: dump(815, 811)}, still=False))
+    assert "nccl.rank-behind" not in moves
+
+
+def test_types_that_differ_between_hosts() -> None:
+    found = ids_of(reply("n0", {0: dump(7, 6), 1: dump(7, 6)}), reply("n1", {2: dump(7, 6, types="BFloat16")}))
+    assert "all_reduce of [[8]] BFloat16 (rank 2), all_reduce of [[8]] Float (ranks 0, 1)" in found["workload.desync"]
+
+
+def test_ranks_of_two_hosts_that_agree_are_not_blamed() -> None:
+    found = ids_of(reply("n0", {0: dump(7, 6), 1: dump(7, 6)}), reply("n1", {2: dump(7, 6), 3: dump(7, 6)}))
+    assert set(found) == {"nccl.all-wait"}

@@ -13,6 +13,7 @@ import pytest
 
 from gpudoctor.core.shipped import own_command
 from tests import needs
+from tests.cluster.hang.jobs import titles
 from tests.cluster.net.hosts import PORT, Hosts
 
 pytestmark = pytest.mark.full
@@ -39,11 +40,16 @@ Host node*
 _HOST = """\
 {sshd} -f {folder}/sshd_config -D &
 for local in 0 1; do
-  RANK=$((FIRST + local)) LOCAL_RANK=$local {python} {ranks} sleep {folder} >{folder}/log-$((FIRST + local)) 2>&1 &
+  export RANK=$((FIRST + local)) LOCAL_RANK=$local
+  {python} {ranks} sleep {folder} >{folder}/log-$RANK 2>&1 &
+  MASTER_PORT={second} ASTRAY=2,3 {python} {ranks} shapes {folder}/shapes >{folder}/shapes/log-$RANK 2>&1 &
 done
 wait
 """
-"""What runs on a host, in a PID namespace of its own: sshd, and two ranks."""
+"""What runs on a host, in a PID namespace of its own: sshd, and two ranks of each of two jobs.
+
+Of the second job the ranks of one host reduce other shapes than those of the other; torch's flight recorder dumps that.
+"""
 
 
 class Job:
@@ -58,9 +64,12 @@ class Job:
         (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
         (folder / "ssh_config").write_text(_CLIENT.format(folder=folder))
         Path("/run/sshd").mkdir(exist_ok=True)
-        script = _HOST.format(sshd=needs.program("sshd"), folder=folder, python=needs.torch_python(), ranks=RANKS)
+        (folder / "shapes").mkdir()
+        programs = {"sshd": needs.program("sshd"), "python": needs.torch_python(), "ranks": RANKS}
+        script = _HOST.format(folder=folder, second=PORT + 1, **programs)
         own = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": hosts[0].address, "MASTER_PORT": str(PORT)}
         own |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        own |= {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/shapes/dump_"}
         apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
         for host in hosts:
             host.start(apart, {**own, "FIRST": str(2 * host.number)})
@@ -73,10 +82,10 @@ class Job:
             assert time.monotonic() < deadline, logs
             time.sleep(0.2)
 
-    def asked(self, nodes: str) -> Any:
-        """The document of ``gpudoctor job`` on these hosts, asked from the first one."""
+    def asked(self, nodes: str, port: int = PORT) -> Any:
+        """The document of ``gpudoctor job`` on these hosts of the job at that port, asked from the first one."""
         there = ["--program", shlex.join(own_command()), "--ssh-options", f"-F {self.folder}/ssh_config"]
-        words = ["job", "--match", f"MASTER_PORT={PORT}", "--hosts", nodes, *there, "--json"]
+        words = ["job", "--match", f"MASTER_PORT={port}", "--hosts", nodes, *there, "--json"]
         done = self.hosts[0].run([*own_command(), *words], timeout=LIMIT)
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
@@ -112,3 +121,13 @@ def test_ranks_of_a_host_that_is_silent_are_not_called_gone(job: Job) -> None:
     half = job.asked("node0,node7")
     assert {row["state"]["value"] for row in half["facts"]["rank"]} == {"waits"}
     assert (half["verdict"], half["findings"]) == ("unknown", [])
+
+
+def test_dumps_of_two_hosts_are_compared(job: Job) -> None:
+    """The ranks of each host agree with each other: only beside the other host's dumps they differ."""
+    deadline = time.monotonic() + LIMIT
+    while "workload.desync" not in (found := titles(job.asked("node[0-1]", PORT + 1))):
+        assert time.monotonic() < deadline, found
+    assert "all_reduce of [[4]] (ranks 0, 1)" in found["workload.desync"]
+    assert "all_reduce of [[2]] (ranks 2, 3)" in found["workload.desync"]
+    assert "workload.desync" not in titles(job.asked("node1,node7", PORT + 1))
