@@ -136,7 +136,18 @@ def unit_factor(written: str, unit: str) -> float:
 # By the first part of their names: the order in which they are listed and compared.
 
 TOPICS: Mapping[str, tuple[str, ...]] = {
-    "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "stuck"),
+    "driver": (
+        "driver",
+        "nvml",
+        "cuda_driver",
+        "cuda_device",
+        "node",
+        "kernel_log",
+        "xid",
+        "sxid",
+        "stuck",
+        "driver_event",
+    ),
     "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate", "deviation"),
     "kernels": ("measured", "memory_fault", "rung", "soak"),
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
@@ -163,7 +174,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     ),
     "run": ("run", "failure", "run_process", "run_gpu", "worker_end", "crash"),
     "host": (
-        *("host", "windows", "display", "package_change", "mce", "oom", "fitness", "space", "write_error"),
+        *("host", "windows", "display", "path_dll", "package_change", "mce", "oom", "fitness", "space", "write_error"),
         "slurm_node",
     ),
 }

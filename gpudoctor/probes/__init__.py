@@ -110,7 +110,8 @@ class Collection:
         runs = sorted(self._runs, key=lambda run: run.name)
         facts, groups = _merge(runs)
         if self.target.system != "windows" and any(run.name == "pci" for run in runs):
-            groups["display"] = Absent("only Windows has it")  # its probe is not even imported
+            for group in ("display", "path_dll", "driver_event"):  # their probe is not even imported
+                groups[group] = Absent("only Windows has it")
         timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
         target = self.target
         return Snapshot(

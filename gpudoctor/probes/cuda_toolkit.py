@@ -276,11 +276,19 @@ def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _msvc_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts of cl.exe where PATH has it; unread without, for torch also finds one that Visual Studio has installed."""
+    """Facts of cl.exe: PATH's, else that of the newest Visual Studio, which torch's extension builder finds as well."""
     path = target.which("cl")
     if not path:
-        unread = Unread("no cl.exe on PATH: the prompt of Visual Studio's tools puts it there")
-        yield from ((f"cuda.host_compiler{part}", unread) for part in ("", "_version", "_kind"))
+        found = _installed_msvc(target)
+        if isinstance(found, tuple):
+            path, toolset = found
+            source = "vswhere.exe"
+            yield "cuda.host_compiler", Known(path, source)
+            yield "cuda.host_compiler_kind", Known("msvc", source)
+            # Toolset 14.42 has the compiler 19.42 (Microsoft Learn: Overview of Microsoft C++ compiler versioning).
+            yield "cuda.host_compiler_version", Known(f"19.{toolset.partition('.')[2]}", f"toolset {toolset}")
+        else:
+            yield from ((f"cuda.host_compiler{part}", found) for part in ("", "_version", "_kind"))
         return
     yield "cuda.host_compiler", Known(path, "PATH")
     yield "cuda.host_compiler_kind", Known("msvc", path)
@@ -290,6 +298,33 @@ def _msvc_facts(target: Target) -> Iterator[tuple[str, Fact]]:
         yield "cuda.host_compiler_version", Unread(f"{path} could not be started: {error.strerror or error}")
         return
     yield "cuda.host_compiler_version", Known(match[1], path) if match else Unread(f"{path} names no version")
+
+
+def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
+    """Path of cl.exe and version of the toolset (14.42.34433) of the newest Visual Studio that has the C++ tools.
+
+    vswhere.exe, part of every installer since Visual Studio 2017, has a fixed place (github.com/microsoft/vswhere).
+    """
+    programs = places.spelled(target.environ.get("PROGRAMFILES(X86)", "C:/Program Files (x86)"))
+    vswhere = f"{programs}/Microsoft Visual Studio/Installer/vswhere.exe"
+    if not target.exists(vswhere):
+        return Absent("no cl.exe on PATH, and no Visual Studio Installer")
+    needs = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
+    words = ["-latest", "-products", "*", "-requires", needs, "-property", "installationPath", "-utf8"]
+    try:
+        answer = target.run([vswhere, *words], timeout=5.0)
+    except OSError as error:
+        return Unread(f"{vswhere} could not be started: {error.strerror or error}")
+    if not answer.ok:
+        return Unread(f"{vswhere}: {answer.how}")
+    folder = places.spelled((answer.out.strip().splitlines() or [""])[0].strip())
+    if not folder:
+        return Absent("no cl.exe on PATH, and no Visual Studio that has the C++ tools")
+    toolset = (_read_or_none(target, f"{folder}/VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt") or "").strip()
+    path = f"{folder}/VC/Tools/MSVC/{toolset}/bin/Hostx64/x64/cl.exe"
+    if not re.fullmatch(r"14\.\d+(?:\.\d+)*", toolset) or not target.exists(path):
+        return Unread(f"{folder} has no cl.exe for x64 where Visual Studio keeps it")
+    return path, toolset
 
 
 def _choose_host_compiler(target: Target) -> tuple[str, str | None]:

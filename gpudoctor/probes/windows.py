@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import struct
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
+from xml.etree import ElementTree
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value
 from gpudoctor.probes.children import script
-from gpudoctor.target import Target
+from gpudoctor.target import Target, places
 from gpudoctor.target.protocol import answers, printable
 
 ONLY = "windows"
@@ -26,13 +29,39 @@ FACTS = (
     fact("windows.page_file_mib", "int", "size of all page files now", "MiB"),
     fact("windows.long_paths", "bool", "whether programs may use paths longer than 260 characters"),
     fact("windows.tdr_delay_s", "int", "seconds after which Windows resets a GPU that does not answer (TdrDelay)", "s"),
+    fact(
+        "windows.tdr_ddi_delay_s",
+        "int",
+        "seconds that a driver may take to stop, else Windows halts (TdrDdiDelay)",
+        "s",
+    ),
     fact("windows.tdr_off", "bool", "whether that is switched off (TdrLevel 0)"),
+    fact("windows.gpu_scheduling", "bool", "whether the GPU schedules its work itself (HwSchMode); absent: not set"),
+    fact(
+        "windows.gpu_preference", "text", "GPU that the user chose for the interpreter: power saving, high performance"
+    ),
+    fact("windows.app_control", "text", "Smart App Control: off, on, evaluation; absent where Windows has none"),
+    fact("windows.controlled_folders", "text", "Defender's controlled folder access: off, on, audit"),
     fact("windows.remote_session", "bool", "whether this is a session of Remote Desktop"),
+    fact("windows.hyper_v", "bool", "whether Hyper-V's management service is installed and enabled"),
     fact("windows.wsl_installed", "bool", "whether this user has a distribution of WSL"),
+    fact("windows.wsl_version", "int", "version of WSL that the user's default distribution runs in: 1 or 2"),
+    fact(
+        "windows.store_python", "bool", "whether python on PATH is the Microsoft Store's alias, which may be no Python"
+    ),
     fact("windows.nvml_dll", "text", "version of System32\\nvml.dll; absent where there is none"),
     fact("windows.nvcuda_dll", "text", "version of System32\\nvcuda.dll; absent where there is none"),
     fact("windows.runtimes_missing", "list", "DLLs of the Visual C++ run-time that System32 lacks and torch needs"),
     fact("windows.python_machine", "text", "what the interpreter was compiled for: x86, x86_64 or aarch64"),
+    column("path_dll.name", "text", "a CUDA or cuDNN DLL in a folder of PATH: cudart64_12.dll"),
+    column("path_dll.path", "text", "where it is"),
+    column("path_dll.first", "bool", "whether it is the first of its name, which a program that searches PATH loads"),
+    column("driver_event.id", "int", "event of the last day about the GPU's driver in Windows' log, such as 153"),
+    column("driver_event.provider", "text", "who logged it: nvlddmkm (the driver), Display (Windows, for any driver)"),
+    column("driver_event.is_reset", "bool", "whether it says that a GPU that did not answer in time was reset (TDR)"),
+    column("driver_event.text", "text", "what it says"),
+    column("driver_event.time", "text", "when it was logged, in UTC, such as 2026-11-21T13:05:11Z"),
+    column("driver_event.age_s", "int", "time since then", "s"),
     column("display.name", "text", "a display or 3D device of the PCI bus, as Windows calls it"),
     column("display.vendor", "text", "nvidia, amd, intel or other"),
     column("display.device_id", "text", "vendor and device id, 10de:2684"),
@@ -61,6 +90,12 @@ _HYPERVISORS = (
 )
 _MACHINES = {0x14C: "x86", 0x8664: "x86_64", 0xAA64: "aarch64"}
 """Field Machine of a PE file."""
+_APP_CONTROL = {0: "off", 1: "on", 2: "evaluation"}
+_CONTROLLED = {0: "off", 1: "on", 2: "audit", 3: "on", 4: "audit"}
+"""1 and 3 block, 2 and 4 audit: 3 and 4 are about disk sectors alone."""
+_PREFERENCES = {"1": "power saving", "2": "high performance"}
+_EVENT = {"": "http://schemas.microsoft.com/win/2004/08/events/event"}
+_RESET = re.compile(r"TDR occurred|stopped responding and has (?:successfully )?recovered")
 _NEEDED = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 Answers = Mapping[str, Any]
 
@@ -72,9 +107,12 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     replies, why = _ask(target)
     yield from _system_facts(_part(replies, "system", why))
     yield from _memory_facts(_part(replies, "memory", why))
-    yield from _setting_facts(_part(replies, "settings", why))
+    yield from _setting_facts(_part(replies, "settings", why), target)
     yield from _file_facts(_part(replies, "files", why))
     yield from _device_facts(_part(replies, "devices", why), _part(replies, "files", why))
+    yield "windows.store_python", _store_python(target)
+    yield "path_dll", _path_dlls(_part(replies, "path_dlls", why))
+    yield "driver_event", _driver_events(_part(replies, "events", why), time.time())
 
 
 def _ask(target: Target) -> tuple[Answers, Unread]:
@@ -155,25 +193,126 @@ def _memory_facts(part: Any) -> Iterator[tuple[str, Fact]]:
     yield "windows.page_file_mib", Known(max(0, part["commit_limit"] - part["physical"]) // _MIB, source)
 
 
-def _setting_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """Secure Boot, long paths, the GPU's time limit, Remote Desktop, WSL."""
+def _setting(part: Any, name: str, source: str) -> Fact:
+    """A setting's value; unread where the child failed or the key may not be read, absent where it is not set."""
     if isinstance(part, Unread):
-        names = ("long_paths", "tdr_delay_s", "tdr_off", "remote_session", "wsl_installed")
-        yield from ((f"windows.{name}", part) for name in names)
-        yield "host.secure_boot", part
-        return
-    secure = part["secure_boot"]
-    source = "registry: SecureBoot\\State"
+        return part
+    value = part[name]
+    if isinstance(value, Mapping):
+        return Unread(f"registry: {printable(value['refused'])}", reason=Reason.DENIED)
+    return Absent(f"{source} is not set") if value is None else Known(value, f"registry: {source}")
+
+
+def _named(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -> Fact:
+    """A setting by the name of its number; `unset` is for one that is not there."""
+    if isinstance(state, Absent) and unset:
+        return unset
+    if not isinstance(state, Known):
+        return state
+    name = names.get(state.value)
+    return (
+        Unread(f"{state.source} is {state.value}, which has no name here")
+        if name is None
+        else Known(name, state.source)
+    )
+
+
+def _setting_facts(part: Any, target: Target) -> Iterator[tuple[str, Fact]]:
+    """Secure Boot, long paths, the GPU's time limit and scheduling, what guards files, Remote Desktop, Hyper-V, WSL."""
+    off = Known(False, "not set, which means off")
+    secure = _named(_setting(part, "secure_boot", "SecureBoot\\State"), {0: False, 1: True})
     yield (
         "host.secure_boot",
-        Absent("booted without UEFI, or it has no Secure Boot") if secure is None else Known(secure == 1, source),
+        Absent("booted without UEFI, or it has no Secure Boot") if isinstance(secure, Absent) else secure,
     )
-    yield "windows.long_paths", Known(part["long_paths"] == 1, "registry: LongPathsEnabled")
-    graphics = "registry: GraphicsDrivers"
-    yield "windows.tdr_delay_s", Known(2 if part["tdr_delay"] is None else part["tdr_delay"], f"{graphics}: TdrDelay")
-    yield "windows.tdr_off", Known(part["tdr_level"] == 0, f"{graphics}: TdrLevel")
-    yield "windows.remote_session", Known(part["remote"], "SM_REMOTESESSION")
-    yield "windows.wsl_installed", Known(bool(part["wsl"]), "registry: Lxss")
+    yield "windows.long_paths", _named(_setting(part, "long_paths", "LongPathsEnabled"), {0: False, 1: True}, off)
+    for name, value, default in (("tdr_delay", "TdrDelay", 2), ("tdr_ddi_delay", "TdrDdiDelay", 5)):
+        state = _setting(part, name, f"GraphicsDrivers: {value}")
+        yield f"windows.{name}_s", Known(default, f"{state.why}: the default") if isinstance(state, Absent) else state
+    level = _setting(part, "tdr_level", "GraphicsDrivers: TdrLevel")
+    yield "windows.tdr_off", _named(level, {0: True, 1: False, 2: False, 3: False}, off)
+    yield "windows.gpu_scheduling", _named(_setting(part, "gpu_scheduling", "HwSchMode"), {1: False, 2: True})
+    yield "windows.app_control", _named(_setting(part, "app_control", "VerifiedAndReputablePolicyState"), _APP_CONTROL)
+    guard = _setting(part, "controlled_folders", "Controlled Folder Access")
+    yield "windows.controlled_folders", _named(guard, _CONTROLLED, Known("off", "not set, which means off"))
+    service = _setting(part, "hyper_v", "Services\\vmms")
+    start = {0: True, 1: True, 2: True, 3: True, 4: False}
+    yield "windows.hyper_v", _named(service, start, Known(False, "there is no service vmms"))
+    remote = part if isinstance(part, Unread) else Known(part["remote"], "SM_REMOTESESSION")
+    yield "windows.remote_session", remote
+    version = _setting(part, "wsl", "Lxss")
+    none = Absent("this user has no distribution of WSL")
+    yield "windows.wsl_version", none if isinstance(version, Absent) else version
+    installed = Known(isinstance(version, Known), "registry: Lxss")
+    yield "windows.wsl_installed", version if isinstance(version, Unread) else installed
+    yield "windows.gpu_preference", part if isinstance(part, Unread) else _gpu_preference(part["preferences"], target)
+
+
+def _gpu_preference(preferences: Answers, target: Target) -> Fact:
+    """The GPU that the user chose for the interpreter; CUDA lists NVIDIA's either way, DirectX and OpenGL follow it."""
+    python = (target.python or "").replace("/", "\\").lower()
+    chosen = next((str(text) for path, text in preferences.items() if path.lower() == python), "")
+    name = _PREFERENCES.get(next(iter(re.findall(r"GpuPreference=(\d)", chosen)), ""))
+    return Known(name, "registry: UserGpuPreferences") if name else Absent("Windows chooses: no preference is set")
+
+
+def _store_python(target: Target) -> Fact:
+    """Whether the first ``python`` of PATH is the Store's alias, without a Python that the Store has installed."""
+    for folder in places.search_list(target.environ.get("PATH", ""), target.system):
+        alias = f"{folder}/python.exe"
+        names = target.listing(folder) if places.is_store_alias(alias) else []
+        if "python.exe" in names:
+            return Known(not any(name.startswith("PythonSoftwareFoundation.") for name in names), alias)
+        if any(map(target.exists, places.programs(folder, "python", target.system))):
+            return Known(False, folder)
+    return Absent("PATH has no python")
+
+
+def _path_dlls(part: Any) -> Rows:
+    """The CUDA DLLs that PATH gives, in its order."""
+    if isinstance(part, Unread):
+        return part
+    rows: list[Row] = []
+    names: set[str] = set()
+    for dll in part:
+        source = "PATH"
+        first = Known(dll["name"] not in names, source)
+        names.add(dll["name"])
+        rows.append({"name": Known(dll["name"], source), "path": Known(dll["path"], source), "first": first})
+    return tuple(rows) or Absent("no folder of PATH has a CUDA or cuDNN DLL")
+
+
+def _driver_events(part: Any, now: float) -> Rows:
+    """The events of the log about the GPU's driver, newest first; ``()`` where there are none."""
+    if isinstance(part, Unread):
+        return part
+    return tuple(row for text in part if (row := _driver_event(text, now)))
+
+
+def _driver_event(text: str, now: float) -> Row | None:
+    """The row of one event; None where it is not as Windows writes one (EvtRenderEventXml)."""
+    try:
+        event = ElementTree.fromstring(text)
+        number = int(event.findtext("System/EventID", "", _EVENT))
+        provider = next(event.iterfind("System/Provider", _EVENT)).get("Name", "")
+        logged = next(event.iterfind("System/TimeCreated", _EVENT)).get("SystemTime", "")
+        seconds = datetime.strptime(logged[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+    except (ElementTree.ParseError, ValueError, StopIteration):
+        return None
+    parts = [data.text.strip() for data in event.iterfind("EventData/Data", _EVENT) if data.text]
+    message = printable(" ".join(part for part in parts if part))
+    if provider == "Display" and "nvlddmkm" not in message:
+        return None  # Windows restarted another vendor's driver
+    source = f"event log: System, {provider} {number}"
+    is_reset = provider == "Display" or bool(_RESET.search(message))
+    return {
+        "id": Known(number, source),
+        "provider": Known(provider, source),
+        "is_reset": Known(is_reset, source),
+        "text": Known(message, source) if message else Absent("the event carries no text of its own"),
+        "time": Known(f"{logged[:19]}Z", source),
+        "age_s": Known(max(0, int(now - seconds)), source),
+    }
 
 
 def _file_facts(part: Any) -> Iterator[tuple[str, Fact]]:

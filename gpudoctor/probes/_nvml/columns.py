@@ -61,6 +61,13 @@ COLUMNS = (
         "DriverModel",
         item(0, values.named(values.DRIVER_MODELS)),
     ),
+    _column(
+        "driver_model_pending",
+        "text",
+        "the driver model after the next restart of Windows; absent on Linux",
+        "DriverModel",
+        item(1, values.named(values.DRIVER_MODELS)),
+    ),
     _column("mig", "bool", "whether MIG mode is on", "MigMode", item(0, as_bool)),
     _column("mig_pending", "bool", "whether MIG mode is on after the next reset", "MigMode", item(1, as_bool)),
     _column("mig_instances", "int", "MIG devices that this GPU is divided into"),

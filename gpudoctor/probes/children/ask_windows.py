@@ -5,7 +5,8 @@ question, then ``{"call": name, "is": answer}``, or ``"text"`` where it failed. 
 Reads only; needs no rights. Standard library only; Python 3.8.
 
 Sources: RtlGetVersion, GlobalMemoryStatusEx, SetupDiGetClassDevs and its properties (setupapi.h, devpkey.h), the driver
-key of the display class, VS_FIXEDFILEINFO of files, and the registry keys that each function names.
+key of the display class, VS_FIXEDFILEINFO of files, EvtQuery and EvtRender (winevt.h), and the registry keys that each
+function names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 from ctypes import wintypes
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -29,13 +31,38 @@ DRIVER_FILES = ("nvml.dll", "nvcuda.dll", "nvapi64.dll")
 RUN_TIMES = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.dll")
 
 
+READ = winreg.KEY_READ | winreg.KEY_WOW64_64KEY
+"""Access to the registry's 64-bit view."""
+
+
 def key_value(path: str, name: str, root: Any = winreg.HKEY_LOCAL_MACHINE) -> Any:
-    """A value of the registry's 64-bit view; None where it is not there."""
+    """A value of the registry; None where it is not there, ``{"refused": why}`` where it may not be read."""
     try:
-        with winreg.OpenKey(root, path, 0, winreg.KEY_READ | winreg.KEY_WOW64_64KEY) as key:
+        with winreg.OpenKey(root, path, 0, READ) as key:
             return winreg.QueryValueEx(key, name)[0]
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        return {"refused": "%s: %s" % (path, error.strerror or error)}
+
+
+def readable(path: str, name: str) -> Any:
+    """A value of the registry; None where it is not there or may not be read."""
+    value = key_value(path, name)
+    return None if isinstance(value, dict) else value
+
+
+def key_values(path: str, root: Any) -> Dict[str, Any]:
+    """All values of a key of the registry by name; empty where there is no such key."""
+    values: Dict[str, Any] = {}
+    try:
+        with winreg.OpenKey(root, path, 0, READ) as key:
+            for index in range(winreg.QueryInfoKey(key)[1]):
+                name, value, _ = winreg.EnumValue(key, index)
+                values[name] = value
+    except FileNotFoundError:
+        pass
+    return values
 
 
 # ---- The system ----
@@ -50,13 +77,13 @@ def system() -> Dict[str, Any]:
     kernel.GetTickCount64.restype = ctypes.c_uint64
     return {
         "version": ".".join(map(str, words[1:4])),
-        "revision": key_value(NT, "UBR"),
-        "product": key_value(NT, "ProductName"),
-        "release": key_value(NT, "DisplayVersion") or key_value(NT, "ReleaseId"),
+        "revision": readable(NT, "UBR"),
+        "product": readable(NT, "ProductName"),
+        "release": readable(NT, "DisplayVersion") or readable(NT, "ReleaseId"),
         "machine": native_machine(kernel),
-        "maker": key_value(bios, "SystemManufacturer"),
-        "model": key_value(bios, "SystemProductName"),
-        "processor": key_value(r"HARDWARE\DESCRIPTION\System\CentralProcessor\0", "VendorIdentifier"),
+        "maker": readable(bios, "SystemManufacturer"),
+        "model": readable(bios, "SystemProductName"),
+        "processor": readable(r"HARDWARE\DESCRIPTION\System\CentralProcessor\0", "VendorIdentifier"),
         "uptime": kernel.GetTickCount64() // 1000,
     }
 
@@ -76,13 +103,34 @@ def settings() -> Dict[str, Any]:
         "secure_boot": key_value(CONTROL + r"\SecureBoot\State", "UEFISecureBootEnabled"),
         "long_paths": key_value(CONTROL + r"\FileSystem", "LongPathsEnabled"),
         "tdr_delay": key_value(graphics, "TdrDelay"),
+        "tdr_ddi_delay": key_value(graphics, "TdrDdiDelay"),
         "tdr_level": key_value(graphics, "TdrLevel"),
         "gpu_scheduling": key_value(graphics, "HwSchMode"),
+        "app_control": key_value(CONTROL + r"\CI\Policy", "VerifiedAndReputablePolicyState"),
+        "controlled_folders": controlled_folders(),
+        "hyper_v": key_value(r"SYSTEM\CurrentControlSet\Services\vmms", "Start"),
         "remote": bool(ctypes.WinDLL("user32").GetSystemMetrics(0x1000)),
-        "wsl": key_value(
-            r"Software\Microsoft\Windows\CurrentVersion\Lxss", "DefaultDistribution", winreg.HKEY_CURRENT_USER
-        ),
+        "preferences": key_values(r"Software\Microsoft\DirectX\UserGpuPreferences", winreg.HKEY_CURRENT_USER),
+        "wsl": subsystem(),
     }
+
+
+def controlled_folders() -> Any:
+    """Defender's controlled folder access: 0 off, 1 on, 2 audit; a policy comes before what the user has set."""
+    guard = r"Microsoft\Windows Defender\Windows Defender Exploit Guard\Controlled Folder Access"
+    values = [
+        key_value(place + guard, "EnableControlledFolderAccess") for place in ("SOFTWARE\\Policies\\", "SOFTWARE\\")
+    ]
+    return values[0] if isinstance(values[0], int) else values[1]
+
+
+def subsystem() -> Any:
+    """The version of WSL that the user's default distribution runs in, 1 or 2; None where there is no distribution."""
+    lxss = r"Software\Microsoft\Windows\CurrentVersion\Lxss"
+    default = key_value(lxss, "DefaultDistribution", winreg.HKEY_CURRENT_USER)
+    if not isinstance(default, str):
+        return default
+    return key_value(lxss + "\\" + default, "Version", winreg.HKEY_CURRENT_USER) or 1
 
 
 class MemoryStatus(ctypes.Structure):
@@ -200,15 +248,15 @@ def describe(device: Device) -> Dict[str, Any]:
     bus, address = device.number(BUS), device.number(ADDRESS)
     return {
         "hardware": (device.texts(HARDWARE) or [""])[0],
-        "name": device.text(FRIENDLY) or (driver and key_value(key, "DriverDesc")) or device.text(DESCRIPTION),
+        "name": device.text(FRIENDLY) or (driver and readable(key, "DriverDesc")) or device.text(DESCRIPTION),
         "service": device.text(SERVICE),
         "problem": device.problem(),
         "bus": bus,
         "slot": None if address is None else [address >> 16, address & 0xFFFF],
-        "driver_version": driver and key_value(key, "DriverVersion"),
-        "driver_date": driver and key_value(key, "DriverDate"),
-        "driver_provider": driver and key_value(key, "ProviderName"),
-        "memory": driver and key_value(key, "HardwareInformation.qwMemorySize"),
+        "driver_version": driver and readable(key, "DriverVersion"),
+        "driver_date": driver and readable(key, "DriverDate"),
+        "driver_provider": driver and readable(key, "ProviderName"),
+        "memory": driver and readable(key, "HardwareInformation.qwMemorySize"),
     }
 
 
@@ -236,13 +284,75 @@ def file_version(path: str) -> Optional[str]:
     return ".".join(str(part) for number in words[2:4] for part in (number >> 16, number & 0xFFFF))
 
 
+# ---- DLLs on PATH ----
+
+CUDA_DLL = re.compile(
+    r"(?:cudart|cublas|cublaslt|cudnn|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink)(?:_\w+?)?(?:64)?_[\d_]+\.dll",
+    re.I,
+)
+
+
+def path_dlls() -> List[Dict[str, str]]:
+    """The CUDA and cuDNN DLLs in the folders of PATH, in the order in which Windows searches them."""
+    listed = []
+    for folder in dict.fromkeys(os.environ.get("PATH", "").split(";")):
+        try:
+            names = sorted(os.listdir(folder)) if os.path.isabs(folder) else []
+        except OSError:  # not there, or not ours to list: no DLL is loaded from it either
+            continue
+        listed += [
+            {"name": name.lower(), "path": folder.rstrip("\\/") + "\\" + name}
+            for name in names
+            if CUDA_DLL.fullmatch(name)
+        ]
+    return listed[:200]
+
+
+# ---- The event log ----
+
+EVENTS = (
+    "*[System[(Provider[@Name='nvlddmkm'] or (Provider[@Name='Display'] and EventID=4101))"
+    " and TimeCreated[timediff(@SystemTime) <= 86400000]]]"
+)
+"""What NVIDIA's driver logged, and Windows of a display driver that it restarted, in the last day (in milliseconds)."""
+CHANNEL_PATH, NEWEST_FIRST, AS_XML, NO_MORE_ITEMS, MOST_EVENTS = 0x1, 0x200, 1, 259, 100
+
+
+def events() -> List[str]:
+    """The newest events of the system's log that are about the GPU's driver, each as the XML that Windows gives."""
+    log = ctypes.WinDLL("wevtapi", use_last_error=True)
+    log.EvtQuery.restype = ctypes.c_void_p
+    log.EvtQuery.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR, wintypes.LPCWSTR, wintypes.DWORD)
+    handle, number = ctypes.c_void_p(), wintypes.DWORD()
+    query = log.EvtQuery(None, "System", EVENTS, CHANNEL_PATH | NEWEST_FIRST)
+    if not query:
+        code = ctypes.get_last_error()
+        raise OSError("EvtQuery: " + (ctypes.FormatError(code) if code else "no answer, and no reason"))
+    found: List[str] = []
+    while len(found) < MOST_EVENTS:
+        if not log.EvtNext(ctypes.c_void_p(query), 1, ctypes.byref(handle), 2000, 0, ctypes.byref(number)):
+            if ctypes.get_last_error() == NO_MORE_ITEMS:
+                break
+            raise ctypes.WinError(ctypes.get_last_error())
+        buffer, used, parts = ctypes.create_unicode_buffer(32768), wintypes.DWORD(), wintypes.DWORD()
+        size = ctypes.sizeof(buffer)
+        if log.EvtRender(None, handle, AS_XML, size, buffer, ctypes.byref(used), ctypes.byref(parts)):
+            found.append(buffer.value)
+        log.EvtClose(handle)
+    log.EvtClose(ctypes.c_void_p(query))
+    return found
+
+
 QUESTIONS: Dict[str, Callable[[], Any]] = {
     "system": system,
     "memory": memory,
     "settings": settings,
     "files": files,
     "devices": devices,
+    "path_dlls": path_dlls,
+    "events": events,
 }
+"""The last ones may wait: for a drive that is not there, for the service that keeps the log."""
 
 
 def answers() -> Iterator[Dict[str, Any]]:
