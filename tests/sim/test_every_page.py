@@ -41,9 +41,8 @@ def _is_shown_elsewhere(rule: Rule) -> bool:
     and tests/windows fire it.
     """
     topics = {name.partition(".")[0] for name in facts_read(rule)}
-    return (bool(topics & _RUNNING) and topics <= {*_RUNNING, "failure", "oom"}) or bool(
-        topics & {"display", "windows"}
-    )
+    of_windows = topics & {"display", "windows"} or "gpu.driver_model" in facts_read(rule)
+    return (bool(topics & _RUNNING) and topics <= {*_RUNNING, "failure", "oom"}) or bool(of_windows)
 
 
 def _pastes(folder: Path) -> Iterator[str]:
