@@ -1,8 +1,15 @@
-"""What the registry of a Windows machine says of its GPUs: text for `Windows.registry`."""
+"""What a Windows machine holds: its registry (text for `Windows.registry`), and environments with a torch."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import struct
 from typing import NamedTuple
+
+from tests.environments import CUBIN, PTX, container, entry
+from tests.sim import software
+from tests.windows.rig import Windows
 
 _CLASS = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 _BUS = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Enum\PCI"
@@ -21,6 +28,8 @@ class Card(NamedTuple):
     device: str = "2684"
     driver: str = "32.0.15.8129"
     problem: int = 0
+    service: str = ""
+    """Empty: that of the vendor's own driver."""
 
 
 RTX_4090 = Card()
@@ -45,7 +54,7 @@ def _card(number: int, card: Card) -> str:
         key = f"{_CLASS}\\{number:04}"
         lines += [
             f'"Driver"="{{4d36e968-e325-11ce-bfc1-08002be10318}}\\\\{number:04}"',
-            f'"Service"="{service}"',
+            f'"Service"="{card.service or service}"',
             "",
             f"[{key}]",
             f'"DriverDesc"="{card.name}"',
@@ -62,3 +71,55 @@ def _list(*texts: str) -> str:
     """A list of texts as a .reg file has it (REG_MULTI_SZ)."""
     raw = "".join(f"{text}\0" for text in (*texts, "")).encode("utf-16-le")
     return "hex(7):" + ",".join(f"{byte:02x}" for byte in raw)
+
+
+# ---- Environments ----
+
+
+def patient(windows: Windows, name: str, torch: str = "", **others: str) -> str:
+    """Path of a Python beside which a torch of that release lies as its wheel for Windows lays it out, DLLs included.
+
+    `others` are more distributions, each with its version and what it requires: ``0.24.0 torch==2.9.0``. Nothing of it
+    can be imported: level quick reads files.
+    """
+    folder = windows.folder / "patients" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(windows.folder / "py", folder, copy_function=os.link, ignore=shutil.ignore_patterns("*.pth"))
+    site = folder / "Lib/site-packages"
+    if torch:
+        cuda = torch.partition("+cu")[2]
+        release = f"{cuda[:-1]}.{cuda[-1]}" if cuda else ""
+        package = site / "torch"
+        (package / "lib").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        version = f"__version__ = '{torch}'\ndebug = False\ncuda = {release or None!r}\nhip = None\n"
+        (package / "version.py").write_text(version, "utf-8")
+        (package / "lib/torch_cpu.dll").write_bytes(portable_executable({".text": bytes(64)}))
+        if cuda:
+            cubins, ptx = software.BUILDS[release]
+            entries = [entry(CUBIN, arch) for arch in cubins] + [entry(PTX, arch) for arch in ptx]
+            library = portable_executable({".text": bytes(64), ".nv_fatb": container(*entries) * 40})
+            (package / "lib/torch_cuda.dll").write_bytes(library)
+    for distribution, words in {**({"torch": torch} if torch else {}), **others}.items():
+        release, _, requirement = words.partition(" ")
+        info = site / f"{distribution}-{release}.dist-info"
+        info.mkdir(parents=True)
+        requires = f"Requires-Dist: {requirement}\n" if requirement else ""
+        metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {release}\n{requires}"
+        (info / "METADATA").write_text(metadata, "utf-8")
+        (info / "INSTALLER").write_text("pip\n", "utf-8")
+    return f"D:\\patients\\{name}\\python.exe"
+
+
+def portable_executable(sections: dict[str, bytes], machine: int = 0x8664) -> bytes:
+    """A PE file of these sections, without an optional header: what is read of a DLL (Microsoft's PE specification)."""
+    head = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x40)
+    head += b"PE\0\0" + struct.pack("<HHIIIHH", machine, len(sections), 0, 0, 0, 0, 0x2022)
+    offset = len(head) + 40 * len(sections)
+    table, body = b"", b""
+    for name, data in sections.items():
+        table += struct.pack(
+            "<8sIIIIIIHHI", name.encode(), len(data), 0x1000, len(data), offset + len(body), 0, 0, 0, 0, 0
+        )
+        body += data
+    return head + table + body
