@@ -155,7 +155,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
     "environment": ("env", "container", "request", "service", "limits", "wsl", "kubernetes", "kubernetes_node"),
     "python": ("python", "package", "manifest", "requirement"),
-    "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
+    "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "link_loss", "tried"),
     "cluster": (
         *(
             "fleet",

@@ -246,6 +246,7 @@ _MCE = pattern(
 )
 _EDAC_PARTS = pattern(r"EDAC (MC\d+): \d+ ([CU])E .*on (\S+)")
 _MCE_PARTS = pattern(r"(CPU \d+): .* Bank (\d+): ([0-9a-f]+)")
+_LINK_DOWN = pattern(r"[\w.@-]{1,15}(?::| :|) (?:NIC |)(?:Link (?:is |)|link )(?:D|d)own\b")
 _MOST_ROWS = 64
 """Rows a group gets at most, the oldest: the first is the one that matters."""
 
@@ -460,6 +461,19 @@ def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
             "corrected": Known(not int(match[3], 16) >> 61 & 1, log.source),
             **event.times(log),
         }
+
+
+def link_losses(log: Log) -> tuple[Row, ...]:
+    """Network interfaces whose link went down, one row each.
+
+    ``mlx5_core 0000:1a:00.0 ens1np0: Link down``, ``ice 0000:17:00.0 eth0: NIC Link is Down``,
+    ``tg3 0000:02:00.0 eno1: Link is down``, ``igb: eth0 NIC Link is Down``.
+    """
+    text = "\n".join(log.lines_with("ink down", "ink is down", "ink is Down", "ink Down"))
+    return tuple(
+        {"interface": Known(re.split(r"[: ]", event.raw)[0], log.source), **event.times(log)}
+        for event in find_events(log, _LINK_DOWN, text, lambda raw: re.split(r"[: ]", raw)[0])
+    )
 
 
 def fallen_off(log: Log) -> Iterator[str]:

@@ -82,6 +82,9 @@ FACTS = (
     column("mce.corrected", "bool", "whether the hardware corrected it"),
     column("mce.line", "text", _LINE),
     *_time_columns("mce"),
+    column("link_loss.interface", "text", "network interface whose link the kernel reported down"),
+    column("link_loss.line", "text", _LINE),
+    *_time_columns("link_loss"),
     fact("kernel_log.sxid", "list", "SXid numbers, each once"),
     fact("kernel_log.fallen_off", "list", "PCI addresses of GPUs that the driver says have fallen off the bus"),
     fact("kernel_log.init_failures", "list", "lines in which the loaded driver says that it cannot start a GPU"),
@@ -90,7 +93,7 @@ FACTS = (
 )
 
 _DAY = 86400.0
-_GROUPS = ("xid", "sxid", "aer", "oom", "crash", "mce")
+_GROUPS = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 _SCALARS = ("sxid", "fallen_off", "init_failures", "uvm_fatal", "module_refused")
 _FAILED = re.compile(
     r"RmInitAdapter failed|rm_init_adapter failed|Cannot attach gpu|GPU does not have the necessary power cables"
@@ -151,6 +154,7 @@ def _other_events(
     yield "oom", whole_host or _log.oom_kills(today)
     yield "crash", whole_host or _log.crashes(today)
     yield "mce", _log.machine_checks(today)
+    yield "link_loss", whole_host or _log.link_losses(today)
     xid_79 = [row for row in xids if row["code"] == Known(79, log.source)]
     fallen = [
         address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.catalog import column, fact
@@ -38,6 +39,9 @@ FACTS = (
     column("rdma.receive_errors", "int", "packets that arrived damaged"),
     column("rdma.integrity_errors", "int", "times that errors on the link passed its threshold"),
     column("rdma.timeouts", "int", "times that a peer's acknowledgement did not come in time"),
+    column("rdma.errors_gained", "int", "what symbol, receive and integrity errors rose by while they were watched"),
+    column("rdma.downs_gained", "int", "times that the link recovered or went down meanwhile"),
+    column("rdma.watched_s", "float", "time between two looks at these; absent where nothing was counted before", "s"),
 )
 
 _DEVICES = "/sys/class/infiniband"
@@ -57,13 +61,50 @@ _COUNTERS = {
 }
 
 
+_ERRORS = ("symbol_errors", "receive_errors", "integrity_errors")
+_DOWNS = ("link_recoveries", "link_downed")
+_WATCHED = 1.0
+"""Seconds between two looks at counters that are not zero: a standing count says nothing of the link as it is now."""
+
+
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the ``rdma`` facts and one row per port, from sysfs."""
-    devices = names(target, _DEVICES)
-    yield "rdma", tuple(_port_rows(target, devices)) if isinstance(devices, list) else _absence(target, devices)
+    """Yields the ``rdma`` facts and one row per port, from sysfs; looks twice where a port has counted errors."""
+    devices, began = names(target, _DEVICES), time.monotonic()
+    rows = tuple(_port_rows(target, devices)) if isinstance(devices, list) else ()
+    yield "rdma", _with_gains(target, rows, began) if isinstance(devices, list) else _absence(target, devices)
     yield "rdma.verbs_loaded", _verbs_loaded(target)
     yield from _node_facts(target, devices)
     yield "rdma.may_lock", _may_lock(target)
+
+
+def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row, ...]:
+    """The rows with what their counters of errors gained since `began`, after `_WATCHED` seconds if any is not zero."""
+    counting = any(value_of(row[name]) for row in rows for name in (*_ERRORS, *_DOWNS))
+    if counting:
+        time.sleep(max(0.0, _WATCHED - (time.monotonic() - began)))
+    watched: Fact = Absent("no port had counted an error")
+    if counting:
+        watched = Known(round(time.monotonic() - began, 2), f"two looks at {_DEVICES}")
+    return tuple(
+        {
+            **row,
+            "errors_gained": _gained(target, row, _ERRORS, counting),
+            "downs_gained": _gained(target, row, _DOWNS, counting),
+            "watched_s": watched,
+        }
+        for row in rows
+    )
+
+
+def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> Fact:
+    """What the port's counters of these names rose by since the row was read, 0 if not `again`; a reset is no gain."""
+    folder = f"{_DEVICES}/{text_of(row['device'])}/ports/{text_of(row['port'])}"
+    read = {name: count for name in counters if isinstance(count := value_of(row[name]), int)}
+    if not read:
+        return row[counters[0]]
+    later = {name: value_of(number(target, f"{folder}/{_COUNTERS[name]}")) for name in (read if again else ())}
+    gains = [count - read[name] for name, count in later.items() if isinstance(count, int)]
+    return Known(sum(max(0, gain) for gain in gains), f"{folder}/counters")
 
 
 def _absence(target: Target, devices: Absent | Unread) -> Absent | Unread:

@@ -24,8 +24,8 @@ OF_THE_HOST = (
     " fitness.time_service fitness.time_synchronized stuck host.secure_boot host.shim_validation"
 )
 LOG = (
-    "aer mce oom sxid xid kernel_log.fallen_off kernel_log.init_failures kernel_log.module_refused kernel_log.sxid"
-    " kernel_log.uvm_fatal"
+    "aer link_loss mce oom sxid xid kernel_log.fallen_off kernel_log.init_failures kernel_log.module_refused"
+    " kernel_log.sxid kernel_log.uvm_fatal"
 )
 IN_CONTAINER = (
     "container.capabilities container.device_access container.driver_in_image container.driver_mounts"
@@ -168,7 +168,7 @@ def _engines(draft: Draft) -> None:
 
 
 def _log(draft: Draft) -> None:
-    for group in ("aer", "mce", "oom", "sxid", "xid"):
+    for group in ("aer", "link_loss", "mce", "oom", "sxid", "xid"):
         draft.rows(group, "/dev/kmsg", [])
     draft.tell("/dev/kmsg", {"kernel_log.fallen_off": [], "kernel_log.init_failures": [], "kernel_log.sxid": []})
     draft.lack("/dev/kmsg has no such line", "kernel_log.module_refused kernel_log.uvm_fatal")

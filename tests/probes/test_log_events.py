@@ -138,6 +138,25 @@ def test_machine_checks_and_memory_errors(tmp_path: Path) -> None:
     ]
 
 
+def test_interfaces_whose_link_went_down(tmp_path: Path) -> None:
+    tree = tree_of(
+        tmp_path,
+        record("mlx5_core 0000:1a:00.0 ens1f0np0: Link down", 90),
+        record("mlx5_core 0000:1a:00.0 ens1f0np0: Link up", 88),
+        record("mlx5_core 0000:1a:00.0 ens1f0np0: Link down", 80),
+        record("igb: eth0 NIC Link is Down", 70),
+        record("bnxt_en 0000:3b:00.0 ens2f0np0: NIC Link is Down", 60),
+        record("tg3 0000:02:00.0 eno1: Link is down", 50),
+        record("ixgbe 0000:03:00.0 eth1: NIC Link is Up 10 Gbps", 40),
+    )
+    assert rows(tree, "link_loss", "interface", "count", "age_s") == [
+        ("ens1f0np0", 2, 90),
+        ("eth0", 1, 70),
+        ("ens2f0np0", 1, 60),
+        ("eno1", 1, 50),
+    ]
+
+
 @pytest.mark.parametrize(
     "words",
     [

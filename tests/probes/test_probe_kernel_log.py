@@ -62,7 +62,7 @@ def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
 def test_a_quiet_log_is_no_xid(tmp_path: Path) -> None:
     facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 9000)).target())
     assert facts == {
-        **dict.fromkeys(("xid", "sxid", "aer", "oom", "crash", "mce"), ()),
+        **dict.fromkeys(("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss"), ()),
         **dict.fromkeys(("kernel_log.sxid", "kernel_log.fallen_off", "kernel_log.init_failures"), ()),
         "kernel_log.module_refused": Absent,
         "kernel_log.uvm_fatal": Absent,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +107,41 @@ def test_the_right_to_lock_memory(tmp_path: Path, line: str, found: bool) -> Non
     tree = Tree(tmp_path).linux().file("/proc/self/status", f"Name:\tx\nCapEff:\t{line}\n")
     assert values(rdma, tree.target())["rdma.may_lock"] is found
     assert values(rdma, Tree(tmp_path / "silent").linux().target())["rdma.may_lock"] is Unread
+
+
+def test_counters_that_rise_are_told_apart_from_those_that_stand(tmp_path: Path) -> None:
+    """A real second look: one port's counter rises all the time, one has counted before, one is reset."""
+    tree = machine(tmp_path)
+    place = tree.root / f"{FOLDER}/ports/1/counters".lstrip("/")
+    tree.file(f"{FOLDER}/ports/1/counters/symbol_error", "65535\n")
+    standing = row(tree)
+    assert (standing["errors_gained"], standing["downs_gained"]) == (0, 0)
+    assert standing["watched_s"] >= 1
+    ended = threading.Event()
+
+    def count() -> None:
+        """Let the symbol errors rise, and reset those of receiving, until the look is over."""
+        for number in itertools.count(1):
+            for name, count in (("symbol_error", number * 100), ("port_rcv_errors", max(0, 5 - number))):
+                (place / "new").write_text(f"{count}\n")  # a reader sees the old count or the new one
+                (place / "new").replace(place / name)
+            if ended.wait(0.01):
+                return
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        risen = row(tree)
+    finally:
+        ended.set()
+        counting.join()
+    assert risen["errors_gained"] > 0
+    assert risen["downs_gained"] == 0
+
+
+def test_where_nothing_was_counted_there_is_no_second_look(tmp_path: Path) -> None:
+    tree = machine(tmp_path)
+    for name in ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors"):
+        tree.file(f"{FOLDER}/ports/1/counters/{name}", "0\n")
+    found = row(tree)
+    assert (found["errors_gained"], found["downs_gained"], found["watched_s"]) == (0, 0, Absent)

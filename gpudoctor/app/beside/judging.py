@@ -43,7 +43,7 @@ _WAKING = 5.0
 """Seconds that GPUs may take to wake for the diagnosis of a command that has failed."""
 _EARLIER = 2.0
 """Seconds before the start from which on the kernel's messages count: its clock may run apart from ours."""
-_DATED = ("xid", "sxid", "aer", "oom", "crash", "mce")
+_DATED = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 
 
 def judge(

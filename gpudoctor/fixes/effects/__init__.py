@@ -33,7 +33,7 @@ SEEN_THROUGH: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("env.LD_PRELOAD",), ("libs", "lib", "cuda_driver", "libnccl")),
 )
 """Where a step makes one of the first, the second were seen as it was before."""
-OF_THIS_BOOT = ("xid", "sxid", "aer", "mce", "oom", "stuck", "kernel_log")
+OF_THIS_BOOT = ("xid", "sxid", "aer", "link_loss", "mce", "oom", "stuck", "kernel_log")
 """What the kernel's log tells: it begins anew with a reboot."""
 SERVICES = (
     "driver.fabric_manager",
