@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor.core.fact import Known
+from gpudoctor.core.fact import Fact, Known, Row
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.expect import load
 from gpudoctor.diagnosis.expect.reading import shipped_names, text_of
@@ -18,7 +18,10 @@ _GPUS = {
     "hgx-h100": "hgx-h100",
     "hgx-h200": "hgx-h200",
     "hgx-b200": "hgx-b200",
+    "hgx-b300": "hgx-b300",
     "gb200-nvl": "gb200-nvl",
+    "gb300-nvl": "gb300-nvl",
+    "dgx-spark": "dgx-spark",
     "l40s-8x": "l40s",
 }
 """Profiles of nodes, and the simulated machine of that kind."""
@@ -26,13 +29,17 @@ _CLOUD = {
     "aws-p4d.24xlarge": ("hgx-a100", 4, 100),
     "aws-p4de.24xlarge": ("hgx-a100", 4, 100),
     "aws-p5.48xlarge": ("hgx-h100", 32, 100),
+    "aws-p5e.48xlarge": ("hgx-h200", 32, 100),
     "aws-p5en.48xlarge": ("hgx-h200", 16, 200),
     "aws-p6-b200.48xlarge": ("hgx-b200", 8, 400),
+    "aws-p6-b300.48xlarge": ("hgx-b300", 0, 0),
+    "aws-p6e-gb200.36xlarge": ("gb200-nvl", 0, 0),
     "aws-g6e.48xlarge": ("l40s", 4, 100),
     "azure-nd96asr-v4": ("hgx-a100", 8, 200),
     "azure-nd96amsr-a100-v4": ("hgx-a100", 8, 200),
     "azure-nd96isr-h100-v5": ("hgx-h100", 8, 400),
     "azure-nd96isr-h200-v5": ("hgx-h200", 8, 400),
+    "azure-nd128isr-ndr-gb200-v6": ("gb200-nvl", 4, 400),
     "gcp-a2-highgpu-8g": ("hgx-a100", 0, 0),
     "gcp-a2-ultragpu-8g": ("hgx-a100", 0, 0),
     "gcp-a2-megagpu-16g": ("hgx-a100", 0, 0),
@@ -40,10 +47,15 @@ _CLOUD = {
     "gcp-a3-megagpu-8g": ("hgx-h100", 0, 0),
     "gcp-a3-ultragpu-8g": ("hgx-h200", 8, 400),
     "gcp-a4-highgpu-8g": ("hgx-b200", 8, 400),
+    "gcp-a4x-highgpu-4g": ("gb200-nvl", 4, 400),
+    "rtx-pro-6000-8x": ("l40s", 0, 0),
     "oci-bm.gpu.h100.8": ("hgx-h100", 16, 200),
 }
 """Instance types: the machine they are made of, and its ports for RDMA with their rate."""
 _FORTY = {"hgx-a100-40gb", "aws-p4d.24xlarge", "azure-nd96asr-v4", "gcp-a2-highgpu-8g", "gcp-a2-megagpu-16g"}
+_VERSIONS = "nvidia-advisories"
+"""The profile that is about versions, not about a kind of machine."""
+_KINDS = [name for name in shipped_names() if name != _VERSIONS]
 
 
 def of_kind(name: str) -> Snapshot:
@@ -58,19 +70,50 @@ def of_kind(name: str) -> Snapshot:
     if name in _FORTY:
         small = {"name": Known("NVIDIA A100-SXM4-40GB", "a test"), "memory_mib": Known(40960, "a test")}
         gpus = tuple({**row, **small} for row in gpus)
+    more: dict[str, Fact] = {"limits.cpus": Known(192, "a test")}
+    if name == "rtx-pro-6000-8x":  # of the simulated cards of that kind there is one, for a workstation
+        gpus = tuple({**row, **_server_card()} for row in gpus)
+        more.update({"driver.module_kind": Known("open", "a test"), "driver.version": Known("580.95.05", "a test")})
     if "16g" in name:
         gpus = (*gpus, *gpus)
     port = {**rdma[0], "rate_gbps": Known(float(rate), "a test")}
     memory = Known(1_990_000 if base != "hgx-a100" else 1_860_000, "a test")
-    facts = {**snapshot.facts, "gpu.count": Known(len(gpus), "a test"), "host.memory_mib": memory}
+    facts = {**snapshot.facts, **more, "gpu.count": Known(len(gpus), "a test"), "host.memory_mib": memory}
     return replace(snapshot, facts=facts, groups={**snapshot.groups, "gpu": gpus, "rdma": (port,) * ports})
 
 
+def _server_card() -> Row:
+    """The columns of an RTX PRO 6000 in which it is not as an L40S."""
+    name = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    numbers = {"memory_mib": 97887, "link_generation_max": 5, "link_generation": 5, "power_limit_w": 600}
+    return {"name": Known(name, "a test"), **{column: Known(value, "a test") for column, value in numbers.items()}}
+
+
 def test_every_one_has_a_machine_here() -> None:
-    assert {*_GPUS, *_CLOUD, "hgx-a100-40gb"} == set(shipped_names())
+    assert {*_GPUS, *_CLOUD, "hgx-a100-40gb", _VERSIONS} == set(shipped_names())
 
 
-@pytest.mark.parametrize("name", shipped_names())
+@pytest.mark.parametrize(
+    ("driver", "line"),
+    [("580.95.05", True), ("580.159.03", False), ("570.211.01", False), ("535.288.01", True), ("615.71.05", False)],
+)
+def test_published_vulnerabilities_are_information_and_newer_drivers_are_silent(driver: str, line: bool) -> None:
+    snapshot = machine("hgx-h100")
+    snapshot = replace(snapshot, facts={**snapshot.facts, "driver.version": Known(driver, "a test")})
+    found = unmet(held(snapshot, load(_VERSIONS)))
+    assert ("driver-advisories" in found) == line
+    assert all(one.severity == "info" for one in found.values())
+
+
+def test_a_container_toolkit_with_a_published_vulnerability() -> None:
+    snapshot = machine("docker")
+    for version, line in (("1.17.7", True), ("1.19.1", False)):
+        facts = {**snapshot.facts, "container.toolkit_version": Known(version, "a test")}
+        found = unmet(held(replace(snapshot, facts=facts), load(_VERSIONS)))
+        assert ("container-toolkit-advisories" in found) == line
+
+
+@pytest.mark.parametrize("name", _KINDS)
 def test_a_healthy_machine_of_the_kind_is_as_expected(name: str) -> None:
     diagnosis = held(of_kind(name), load(name))
     assert not unmet(diagnosis)
@@ -78,7 +121,7 @@ def test_a_healthy_machine_of_the_kind_is_as_expected(name: str) -> None:
     assert diagnosis.verdict == "sound"
 
 
-@pytest.mark.parametrize("name", shipped_names())
+@pytest.mark.parametrize("name", _KINDS)
 def test_a_machine_with_one_gpu_less_or_of_another_kind_is_not(name: str) -> None:
     snapshot = of_kind(name)
     gpus = snapshot.rows("gpu")
