@@ -19,7 +19,8 @@ from gpudoctor.core.measurement import Bench, bench_verdict
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.history import of_this_machine
+from gpudoctor.diagnosis.history import Shelf, of_this_machine
+from gpudoctor.diagnosis.history.best import with_best
 from gpudoctor.diagnosis.history.since import keep_with_changes
 from gpudoctor.kernels import facts
 from gpudoctor.probes import Collection, collect
@@ -174,7 +175,8 @@ def deepened(
         return snapshot
     from gpudoctor.app.bench import deepened as with_measurements
 
-    return with_measurements(collection.target, snapshot, progress, on_snapshot, stop)
+    whole = with_measurements(collection.target, snapshot, progress, on_snapshot, stop)
+    return with_best(whole, of_this_machine()) if type(collection.target) is Local else whole
 
 
 def look(
@@ -260,7 +262,8 @@ def bench(
     patient = target or Local("standard", python)
     plan = Plan(names, device)
     snapshot = looked_at(patient)
-    return benched(snapshot, run(patient, snapshot, plan, on_results, stop))
+    shelf = None if target or device == "cpu" else of_this_machine()
+    return benched(snapshot, run(patient, snapshot, plan, on_results, stop), shelf)
 
 
 def soak(
@@ -297,11 +300,15 @@ def soak(
     return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known_enough))
 
 
-def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:
-    """The measurements with their verdict, and the findings that appear only with them as facts."""
+def benched(snapshot: Snapshot, measurements: Measurements, shelf: Shelf | None = None) -> Bench:
+    """The measurements with their verdict, and the findings that appear only with them as facts.
+
+    With a `shelf` the rates are compared with the best that it holds, and kept there.
+    """
     book = rulebook.load()
     before = {_key(finding) for finding in diagnose(snapshot, book).findings}
-    diagnosis = diagnose(facts.measured(snapshot, measurements), book)
+    now = facts.measured(snapshot, measurements)
+    diagnosis = diagnose(with_best(now, shelf) if shelf else now, book)
     before |= {_key(finding) for finding in diagnosis.findings if (rule := book.find(finding.id)) and rule.sound}
     findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)
     because = "" if measurements.devices else _why_no_gpu(diagnosis)

@@ -149,7 +149,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "driver_event",
     ),
     "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate", "deviation"),
-    "kernels": ("measured", "memory_fault", "rung", "soak"),
+    "kernels": ("measured", "memory_fault", "rung", "soak", "best"),
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),

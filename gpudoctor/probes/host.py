@@ -41,6 +41,7 @@ FACTS = (
     fact("host.iommu", "list", "IOMMU units of the machine, such as dmar0, ivhd0, smmu3; empty where none is on"),
     fact("host.cpu_vendor", "text", "GenuineIntel, AuthenticAMD; absent on ARM"),
     fact("host.memory_mib", "int", "the machine's memory", "MiB"),
+    fact("host.bios", "text", "version of the machine's firmware (BIOS or UEFI)"),
     fact("host.uptime_s", "int", "time since the kernel booted", "s"),
 )
 
@@ -88,6 +89,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "host.module_signatures", _module_signatures(target)
     yield "host.iommu", _iommu_units(target)
     yield "host.memory_mib", _number_field(target, "/proc/meminfo", r"^MemTotal:\s*(\d{1,15}) kB", 1024)
+    bios = line(target, "/sys/class/dmi/id/bios_version")
+    yield "host.bios", as_unread(bios) if isinstance(bios, Absent) and path_exists(target, "/sys") is not True else bios
     yield "host.uptime_s", _number_field(target, "/proc/uptime", r"^(\d{1,15})\b", 1)
 
 

@@ -253,17 +253,17 @@ def room_for(connections: int) -> Iterator[None]:
     """Raise the soft limit of open files for so many connections, as far as allowed; restored afterwards."""
     if sys.platform == "win32":
         yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHERS
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    raised = soft != resource.RLIM_INFINITY and soft < most
-    if raised:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    try:
-        yield
-    finally:
+    else:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = connections + _OTHERS
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        raised = soft != resource.RLIM_INFINITY and soft < most
         if raised:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        try:
+            yield
+        finally:
+            if raised:
+                with contextlib.suppress(OSError, ValueError):
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

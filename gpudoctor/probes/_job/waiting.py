@@ -139,7 +139,7 @@ def exit_of(pid: int) -> str:
 def _shows_status(pid: int) -> bool:
     """Whether the kernel shows us the process's status, which is 0 for others than its user and root."""
     try:
-        return os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+        return sys.platform != "win32" and os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
     except OSError:
         return False
 

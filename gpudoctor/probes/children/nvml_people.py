@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 import sys
+from contextlib import suppress
 from typing import Callable, Dict, List, Tuple
 
 if sys.platform != "win32":
@@ -57,12 +58,9 @@ class ProcessNames:
 
     def _look_up(self, uid: int) -> None:
         """Store the user's name, if there is one."""
-        if sys.platform == "win32":
-            return
-        try:
-            self._users[uid] = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return
+        if sys.platform != "win32":
+            with suppress(KeyError):
+                self._users[uid] = pwd.getpwuid(uid).pw_name
 
 
 def command(pid: int) -> List[str]:

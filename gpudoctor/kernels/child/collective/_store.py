@@ -276,15 +276,12 @@ def _parse_address(text: str, family: int) -> str:
 def _interface_names() -> Dict[str, str]:
     """Interface names by address: the first IPv4 address of each, and all of IPv6."""
     names: Dict[str, str] = {}
-    if sys.platform == "win32":
-        return names
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # it has none
-                continue
-            names[socket.inet_ntoa(answer[20:24])] = name
+            if sys.platform != "win32":
+                with contextlib.suppress(OSError):  # it has none
+                    answer = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()[:15]))
+                    names[socket.inet_ntoa(answer[20:24])] = name
     try:
         with open("/proc/self/net/if_inet6") as file:
             for line in file:

@@ -130,7 +130,8 @@ def _wait_for_lock(turn: int) -> bool:
     until = time.monotonic() + _LOCK_LIMIT
     while time.monotonic() < until:
         try:
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sys.platform != "win32":
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.02)
         except OSError:  # a file system without locks
