@@ -1,8 +1,8 @@
 """The best rate of each GPU and kernel that was ever measured on this machine, and what falls behind it.
 
 Kept in ``best-rates.json`` beside the kept runs: by the GPU's UUID and the kernel, one entry for each driver, with its
-date and the versions that it was measured under. A rate is compared with that of the same driver where there is one, else
-with the last one; never where the GPU's clock was another one then.
+date and the versions that it was measured under. A rate is compared with that of the same driver where there is one,
+else with the last one; never where the GPU's clock was another one then.
 """
 
 from __future__ import annotations
