@@ -31,6 +31,7 @@ from textual_serve.server import Server
 from gpudoctor.app.interactive import CHANGES
 from gpudoctor.core import shipped
 from gpudoctor.core.errors import UsageError
+from gpudoctor.target.network import is_address
 
 _PATIENCE = 2.0
 """Seconds that pages still open may take to end when the server does."""
@@ -207,7 +208,7 @@ class TokenServer(Server):
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        return name in self._names or _is_address(name)
+        return name in self._names or is_address(name)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Serve a websocket as Textual does; raises a refusal beyond `MOST_PAGES` open pages."""
@@ -266,15 +267,6 @@ def _refusal(sentence: str, kind: type[web.HTTPException] = web.HTTPForbidden) -
 def _equal_secret(given: str, secret: str) -> bool:
     """True if the strings are equal, compared in constant time."""
     return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
-
-
-def _is_address(name: str) -> bool:
-    """True for an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _same_origin(request: web.Request) -> bool:

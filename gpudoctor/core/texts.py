@@ -34,9 +34,9 @@ def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(getattr(value, name), about)
 
 
-def map_texts(value: T, change: Callable[[str, str], str], key: str = "") -> T:
+def map_texts(value: T, change: Callable[[str, str], str]) -> T:
     """A copy of `value` with every text replaced by `change(text, name of what it is about)`."""
-    return _map_value(value, change, key)  # type: ignore[no-any-return]
+    return _map_value(value, change, "")  # type: ignore[no-any-return]
 
 
 def _map_value(value: Any, change: Callable[[str, str], str], key: str) -> Any:

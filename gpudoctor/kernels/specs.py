@@ -70,16 +70,14 @@ def all_kernels() -> tuple[KernelEntry, ...]:
     )
 
 
-def select_kernels(names: Iterable[str], level: str = "deep") -> tuple[KernelEntry, ...]:
-    """Kernels by id, by start of an id (``matmul``) or by family; without names all of that level.
+def select_kernels(names: Iterable[str]) -> tuple[KernelEntry, ...]:
+    """Kernels by id, by start of an id (``matmul``) or by family; without names all but soak's.
 
-    Raises `UsageError` for a name that matches none. Level ``deep`` includes ``standard``; those of level ``soak`` run
-    only where their own names are given.
+    Raises `UsageError` for a name that matches none. Kernels of level ``soak`` run only where their own names are given.
     """
     wanted = list(names)
     if not wanted:
-        levels = ("deep", "standard") if level == "deep" else (level,)
-        return tuple(entry for entry in all_kernels() if entry.spec.level in levels)
+        return tuple(entry for entry in all_kernels() if entry.spec.level != "soak")
     for name in wanted:
         if not any(_matches(entry, name) for entry in all_kernels()):
             raise UsageError(

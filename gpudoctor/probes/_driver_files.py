@@ -393,12 +393,12 @@ def last_run(target: Target, path: str) -> str | Absent | Unread:
     return log[max(0, log.rfind("\n", 0, max(0, log.rfind(" is running with the following configuration")))) :]
 
 
-def logged_errors(log: str | Absent | Unread, path: str, most: int = 20) -> Fact:
-    """The last `most` lines marked as errors, each once; absent or unread as the log is."""
+def logged_errors(log: str | Absent | Unread, path: str) -> Fact:
+    """The last 20 lines marked as errors, each once; absent or unread as the log is."""
     if not isinstance(log, str):
         return log
     found = [line.strip()[:300] for line in log.split("\n") if re.search(r"\[(?:ERROR|FATAL|CRITICAL)\]", line)]
-    return Known(tuple(dict.fromkeys(found))[-most:], path)
+    return Known(tuple(dict.fromkeys(found))[-20:], path)
 
 
 def logged_version(log: str | Absent | Unread, path: str) -> Fact:

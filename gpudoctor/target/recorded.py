@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +168,10 @@ def _is_same_command(recorded: Sequence[str], requested: Sequence[str]) -> bool:
     )
 
 
-def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] = lambda _: b"") -> None:
+def lay_out(record: Record, root: Path) -> None:
     """Write the record's files, folders, links and device nodes (as plain files with their mode) under `root`.
 
-    `program_content(path)` gives the content of a recorded command's file, so that ``which`` finds it. Raises
-    `OSError`.
+    A recorded command's program is an empty file, so that ``which`` finds it. Raises `OSError`.
     """
     created_folders: set[Path] = set()
 
@@ -184,7 +183,7 @@ def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] 
             created_folders.add(file_path.parent)
         return file_path
 
-    for path, content in _files_to_write(record, program_content):
+    for path, content in _files_to_write(record):
         file_path = place_of(path)
         file_path.write_bytes(content)
         if path.startswith(f"{_BIN}/"):
@@ -207,12 +206,12 @@ def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] 
         place_of(path).symlink_to(goal)
 
 
-def _files_to_write(record: Record, program_content: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+def _files_to_write(record: Record) -> Iterator[tuple[str, bytes]]:
     """Path and content of the recorded files, then of each recorded command's program that is not among them."""
     yield from record.files.items()
     existing = {*record.files, *record.sparse, *record.left_out, *record.links}
     for name in sorted({_program_path(command) for command in record.commands} - existing):
-        yield name, program_content(name)
+        yield name, b""
 
 
 def _program_path(command: Command) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,6 +13,7 @@ from gpudoctor.core.fact import Reason as Kind
 from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line, value
 
+VERDICT_COLOURS: Mapping[str, str] = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _VERDICTS: dict[Verdict, str] = {
     "sound": "Sound",
     "impaired": "Impaired: it works, with the warnings below",

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept
 from gpudoctor.core.rule import SEVERITIES
+from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import Style, one_line
 from gpudoctor.views.document import line
-
-_COLOURS = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 
 
 def render(runs: Sequence[Kept], folder: str, style: Style | None = None) -> str:
@@ -30,7 +29,7 @@ def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
     many_pythons = len({run.python for run in runs if run.python}) > 1
     yield style.paint(f"{'RUN':<20}{'LEVEL':<10}{'VERDICT':<10}FIRST FINDING", "bold")
     for run in runs:
-        verdict = style.paint(f"{run.verdict:<10}", _COLOURS.get(run.verdict, "dim"))
+        verdict = style.paint(f"{run.verdict:<10}", report.VERDICT_COLOURS.get(run.verdict, "dim"))
         yield f"{run.id:<20}{run.level:<10}{verdict}{one_line(_first_finding(run))}"
         if many_pythons and run.python:
             yield style.paint(f"{'':<20}{one_line(run.python)}", "dim")

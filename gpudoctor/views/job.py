@@ -10,7 +10,6 @@ from gpudoctor.views import _report as report
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, one_line, plural, seconds, wrapped
 
-_COLOURS = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _MOST_GROUPS = 12
 _MOST_HOSTS = 4
 STATES = {
@@ -41,7 +40,7 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     name = one_line(snapshot.target.name)
     head = f"gpudoctor {diagnosis.tool_version}: {name}, {plural(ranks, 'rank')} on {where}, looked at for {looked}"
     first, *rest = wrapped(summary(diagnosis), hang=2)
-    lines = [*wrapped(head, hang=2), style.paint(first, "bold", _COLOURS[diagnosis.verdict]), *rest]
+    lines = [*wrapped(head, hang=2), style.paint(first, "bold", report.VERDICT_COLOURS[diagnosis.verdict]), *rest]
     blocks = [
         "\n".join(lines),
         "\n".join([*_group_lines(diagnosis), *_network_lines(diagnosis)]),

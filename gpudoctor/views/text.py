@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.core.diagnosis import Diagnosis, Finding, Verdict
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import WIDTH, Style, command, step_text, style_of, width, wrapped
 
-_COLOURS: dict[Verdict, str] = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
 _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
@@ -50,7 +49,7 @@ def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
 
 def _head_text(diagnosis: Diagnosis, style: Style) -> str:
     """A line with gpudoctor's version and what was diagnosed, and the verdict in colour."""
-    sentence = style.paint(report.verdict(diagnosis), "bold", _COLOURS[diagnosis.verdict])
+    sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
     return f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"
 
 

@@ -98,7 +98,7 @@ class FleetFold:
         unlike, torn = find_outliers(hosts)
         facts, groups = job_facts_unread()
         snapshot = Snapshot(
-            Target("fleet", whole.name or _plural(len(hosts), "host"), None, _lowest_level(hosts)),
+            Target("fleet", whole.name or _host_count(len(hosts)), None, _lowest_level(hosts)),
             {**facts, **facts_of(hosts), **whole.facts},
             {**groups, **groups_of(hosts, unlike, torn), **whole.groups},
         )
@@ -125,7 +125,7 @@ class FleetFold:
     ) -> Fleet:
         """The table of hosts by checks, suspects and drains, for the cluster screen."""
         return Fleet(
-            name=whole.name or _plural(len(hosts), "host"),
+            name=whole.name or _host_count(len(hosts)),
             hosts=tuple(map(board_host, hosts)),
             checks=board_checks(hosts),
             results=board_results(hosts, unlike),
@@ -148,7 +148,7 @@ class FleetFold:
             notes.append(f"This is gpudoctor {__version__}; documents of other versions were read as well: {text}.")
         levels = Counter(host.level for host in hosts if host.level)
         if len(levels) > 1:
-            text = ", ".join(f"{level} ({_plural(count, 'host')})" for level, count in levels.most_common())
+            text = ", ".join(f"{level} ({_host_count(count)})" for level, count in levels.most_common())
             notes.append(f"The hosts were not asked alike: {text}.")
         return notes
 
@@ -186,9 +186,9 @@ def _drains(hosts: Sequence[Summary], whole: FleetContext) -> tuple[Drain, ...]:
     return drains(reasons, whole.scheduler)
 
 
-def _plural(count: int, word: str) -> str:
-    """``1 host``, ``3 hosts``: the count and the word, with an ``s`` unless the count is 1."""
-    return f"{count} {word}{'s' if count != 1 else ''}"
+def _host_count(count: int) -> str:
+    """``1 host``, ``3 hosts``."""
+    return f"{count} host{'s' if count != 1 else ''}"
 
 
 # ---- Summaries as tables ----

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpudoctor.diagnosis.rulebook import Rulebook
 
 _NUMBER = re.compile(r"(\d+)")
-_SHORT = 48
-"""Characters of a word that stands for many, in a sentence."""
+_MOST_NAMES, _SHORT = 6, 48
+"""Names that a sentence lists, and characters of a word that stands for many."""
 _LAST = re.compile(r"(.*?)(\d+)(\D*)\Z")
 
 
@@ -45,16 +45,16 @@ def node_set(names: Iterable[str]) -> str:
     return ",".join(_folded_groups(ordered(names)))
 
 
-def names_phrase(names: Iterable[str], most: int = 6) -> str:
-    """Names for a sentence: ``n1, n7 and n9``; more than `most` as a short node set, else the first and ``N more``."""
+def names_phrase(names: Iterable[str]) -> str:
+    """Names for a sentence: ``n1, n7 and n9``; more than six as a short node set, else the first and ``N more``."""
     several = ordered(names)
-    if len(several) <= most:
+    if len(several) <= _MOST_NAMES:
         *first, last = several or [""]
         return f"{', '.join(first)} and {last}" if first else last
     word = ",".join(_folded_groups(several))
     if len(word) <= _SHORT:
         return word
-    return f"{', '.join(several[:most])} and {len(several) - most} more"
+    return f"{', '.join(several[:_MOST_NAMES])} and {len(several) - _MOST_NAMES} more"
 
 
 def _folded_groups(names: Sequence[str]) -> Iterator[str]:

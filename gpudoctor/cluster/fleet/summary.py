@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from gpudoctor.core.diagnosis import Verdict
 from gpudoctor.core.errors import DocumentError
@@ -202,7 +202,6 @@ _MOST_SUBJECTS = 16
 """Subjects of one finding that are kept."""
 MOST_WORDS = 300
 """Characters of a title that are kept."""
-Level = Literal["quick", "standard", "deep"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ class Judgement:
             if detail.of != of:
                 continue
             before, self.facts.touched = self.facts.touched, {}
-            words = self._fill(detail.says, None) if self._holds(detail.when) is True else NOT_KNOWN
+            words = fill(detail.says, self.evaluator, None) if self._holds(detail.when) is True else NOT_KNOWN
             touched = {} if NOT_KNOWN in words else self.facts.touched
             self.facts.touched = {**before, **touched}
             said += "" if NOT_KNOWN in words else words
@@ -300,12 +300,8 @@ class Judgement:
         """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""
         if self.rule.scope == "machine":
             return self.rule.confirm
-        confirm = self._fill(self.rule.confirm, None)
+        confirm = fill(self.rule.confirm, self.evaluator, None)
         return "" if NOT_KNOWN in confirm else confirm
-
-    def _fill(self, template: str, groups: Mapping[str, str] | None) -> str:
-        """The template with its holes filled."""
-        return fill(template, self.evaluator, groups)
 
     def _subjects(self, captures: Sequence[Mapping[str, str]]) -> tuple[Subject, ...]:
         """The judged row; else what the page lists as far as known, else what its signs name."""

@@ -86,7 +86,7 @@ def _is_beyond(value: str, newest: Sequence[int]) -> bool:
     return numbers > tuple(newest) and max(numbers) < 10**4
 
 
-def _version_numbers(text: str) -> Numbers:
+def version_numbers(text: str) -> Numbers:
     """A dotted version as integers; raises `ValueError`."""
     return tuple(int(part) for part in text.split("."))
 
@@ -102,15 +102,15 @@ def reach_of(folder: Path) -> dict[str, Any]:
     series = (_SERIES.search(row["name"]) for row in raw["gpus"]["gpu"])
     return {
         "checked": {name: content["checked"] for name, content in raw.items()},
-        "torch": max(_version_numbers(row["version"]) for row in releases),
+        "torch": max(version_numbers(row["version"]) for row in releases),
         "python": max((int(tag[0]), int(tag[1:])) for tag in tags),
         "branch": max((int(row["branch"]),) for row in drivers["branch"]),
         "cuda": max(
-            _version_numbers(row["cuda"])[:2] for row in drivers["branch"] + drivers["toolkit"] if "cuda" in row
+            version_numbers(row["cuda"])[:2] for row in drivers["branch"] + drivers["toolkit"] if "cuda" in row
         ),
-        "nvcc": max(_version_numbers(row["cuda"]) for row in nvcc),
+        "nvcc": max(version_numbers(row["cuda"]) for row in nvcc),
         "series": max(int(match[1]) for match in series if match),
-        "generations": sorted(_version_numbers(row["cc"]) for row in raw["gpus"]["generation"]),
+        "generations": sorted(version_numbers(row["cc"]) for row in raw["gpus"]["generation"]),
     }
 
 

@@ -15,6 +15,7 @@ from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.diagnosis.knowledge.archs import capability
 from gpudoctor.diagnosis.knowledge.entries.words import PAIRED, SECTIONS, TABLES, Section
 from gpudoctor.diagnosis.knowledge.gpus import plain_name
+from gpudoctor.diagnosis.knowledge.table_reach import version_numbers
 
 
 class Hit(NamedTuple):
@@ -138,16 +139,11 @@ def _releases_with_torch(package: str) -> Iterator[Hit]:
 def _is_in_range(row: TableRow, version: str) -> bool:
     """Whether the version is in the row's range first to last; False where a part is not a number."""
     try:
-        return _version_numbers(row["first"]) <= _version_numbers(version) <= _version_numbers(
+        return version_numbers(row["first"]) <= version_numbers(version) <= version_numbers(
             row["last"]
         ) or has_version_prefix(row["first"], version)
     except ValueError:
         return False
-
-
-def _version_numbers(text: str) -> tuple[int, ...]:
-    """A dotted version as integers; raises `ValueError` where a part is not a number."""
-    return tuple(int(part) for part in text.split("."))
 
 
 def find_symbols(key: str) -> Matches:
