@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.catalog import fact
@@ -41,6 +42,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """The ranks that have called fewer collectives than others, and the collectives that met and differ."""
     yield from _ranks_behind(paste)
     yield from _differing_calls(paste)
+
+
+def _global_rank(line: str, report: re.Match[str]) -> str:
+    """The rank in the job by the line's prefix, else the number in its group, which the report names."""
+    prefix = _GLOBAL.search(line[: report.start()])
+    return prefix[1] if prefix else report["rank"]
 
 
 def _ranks_behind(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -87,8 +94,7 @@ def _progress_by_group(paste: Paste) -> Iterator[Mapping[int, _RankProgress]]:
     for index, line in paste.having("last enqueued"):
         if report := _COUNTS.search(line[:1000]):
             group, local = report["group"].strip(), report["rank"]
-            prefix = _GLOBAL.search(line[: report.start()])
-            rank = prefix.group(1) if prefix else local
+            rank = _global_rank(line, report)
             if global_ranks.setdefault((group, local), rank) != rank:
                 ambiguous_groups.add(group)
             progress = _RankProgress(int(report["called"]), int(report["done"]), index)
@@ -102,8 +108,6 @@ _WAITS = Pattern(
     r"\bRank (?P<rank>\d+)\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+),"
     r" OpType=(?P<op>\w+)(?:, TensorShape=\[(?P<shape>[\d, ]*)\]|, NumelIn=(?P<size>\d+))?"
 )
-_GLOBAL_RANK = Pattern(r".*\[rank(\d+)\]", 2)
-"""The last: a logger may have put one of its own before it."""
 _ALIKE = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
 """Collectives that every rank calls with as many elements as the others."""
 _MOST = 8
@@ -161,8 +165,7 @@ def _calls_by_number(paste: Paste) -> Mapping[int, Mapping[int, _PendingCall]]:
     ambiguous_numbers: set[int] = set()
     for index, line in paste.having("watchdog caught collective"):
         if timeout := _WAITS.search(line[:1000]):
-            prefix = _GLOBAL_RANK.search(line[: timeout.start()])
-            rank, number = int(prefix.group(1) if prefix else timeout["rank"]), int(timeout["number"])
+            rank, number = int(_global_rank(line, timeout)), int(timeout["number"])
             if rank in ranks_read:
                 continue
             ranks_read.add(rank)
