@@ -1,4 +1,4 @@
-"""From files to findings, through the whole rulebook: what peers cry wolf at, and a sound container, draw none."""
+"""From files, damaged or whole, to findings through the whole rulebook: what peers cry wolf at draws none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Known
+from gpudoctor.core.fact import Known, Unread
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge
 from gpudoctor.diagnosis.knowledge import complete
@@ -20,7 +20,7 @@ from tests.probes.test_probe_container import LIB, VERSION, handed
 from tests.probes.test_probe_fabric import NOTHING, START, hgx, running, stamped
 from tests.probes.test_probe_kernel_log import record, tree_of
 from tests.probes.test_probe_wsl import KERNEL
-from tests.probes.trees import Tree
+from tests.probes.trees import Tree, spoilt
 
 QUIET: dict[str, Callable[[Path], Tree]] = {
     "a reset that was asked for and done": lambda root: tree_of(
@@ -87,3 +87,21 @@ def test_a_container_with_its_gpu_in_wsl_gives_neither_error_nor_warning(tmp_pat
     read = collect(target, [container, driver, environment, host, limits, told, pci, wsl])
     found = judge(complete(read), rulebook.load()).findings
     assert [finding.id for finding in found if finding.severity != "info"] == []
+
+
+@pytest.mark.full
+def test_a_damaged_file_never_ends_a_probe(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05").file("/usr/bin/nv-fabricmanager")
+    tree.file("/proc/self/limits", "Max open files  1024  1024  files\n").file("/sys/fs/cgroup/memory.max", "max\n")
+    tree.file("/dev/kmsg", "3,1,5,-;NVRM: Xid (PCI:0000:1a:00): 79, x\n").file(
+        "/etc/modprobe.d/x.conf", "blacklist a\n"
+    )
+    tree.file("/usr/share/misc/pci.ids", "10de  NVIDIA\n\t2330  GH100\n").file("/var/lib/dpkg/status", "Package: a\n")
+    target = tree.target()
+    for place in sorted(path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()):
+        for kind in spoilt(place):
+            snapshot = collect(target, [driver, environment, fabric, host, kernel_log, limits, pci])
+            died = [
+                state.why for state in snapshot.facts.values() if isinstance(state, Unread) and " died" in state.why
+            ]
+            assert not died, f"{place.relative_to(tmp_path)} {kind}: {died[0]}"

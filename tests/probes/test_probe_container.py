@@ -10,8 +10,7 @@ import pytest
 
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.probes import container
-from tests.probes.test_hosts import spoilt
-from tests.probes.trees import Tree, refused, said, values
+from tests.probes.trees import Tree, refused, said, spoilt, values
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 VERSION = "550.54.15"

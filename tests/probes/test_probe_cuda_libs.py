@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from gpudoctor.probes._loader import parse_cache
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.environments import Machine, Venv, column, compiled, ld_cache, rows, value
+from tests.processes import finished
 
 LIB64 = "/usr/lib/x86_64-linux-gnu"
 
@@ -51,15 +51,9 @@ class Stack:
             "for path in sys.argv[1:]: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)\n"
             "print(json.dumps(sorted({line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line})))"
         )
-        done = subprocess.run(
-            [os.path.realpath(sys.executable), "-c", code, str(self.deps), str(self.module)],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "LD_LIBRARY_PATH": library_path},
-            timeout=600,
-        )
-        paths = [path for path in json.loads(done.stdout) if "/libcu" in path]
+        argv = [os.path.realpath(sys.executable), "-c", code, str(self.deps), str(self.module)]
+        done = finished(argv, env={**os.environ, "LD_LIBRARY_PATH": library_path})
+        paths = [path for path in done.document if "/libcu" in path]
         return {path.rpartition("/")[2]: path for path in paths}
 
 

@@ -1,4 +1,4 @@
-"""libnccl asked in a child: a library of our own that answers, refuses, hangs or crashes as told."""
+"""libnccl asked in a child, whatever it does; NCCL's settings: which file wins, which plugins the loader finds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpudoctor.core.fact import Absent, Fact, Rows, Unread
-from gpudoctor.probes import nccl
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.core.values import NOTHING
+from gpudoctor.diagnosis.knowledge import LOOKUPS
+from gpudoctor.diagnosis.knowledge._tables import table
+from gpudoctor.probes import nccl, nccl_settings, network
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.probes.buses import shown
 from tests.probes.nvml_machine import known as value
 from tests.probes.nvml_machine import rows
+from tests.probes.trees import Tree, refused, values
 from tests.sim import build
 
 Facts = dict[str, "Fact | Rows"]
@@ -119,3 +125,120 @@ def test_the_children_run_on_python_3_8(name: str, imports: set[str]) -> None:
     child = Path(nccl.__file__).parent / "children" / name
     tree = ast.parse(child.read_text("utf-8"), feature_version=(3, 8))
     assert {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} == imports
+
+
+def named(rows: tuple[Row, ...]) -> dict[str, tuple[Any, Any]]:
+    """Value and origin by name."""
+    return {row["name"]: (row["value"], row["origin"]) for row in shown(rows)}
+
+
+def test_the_environment_wins_then_the_own_file_then_the_machines(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).file("/etc/nccl.conf", "NCCL_DEBUG=WARN\nNCCL_ALGO=Ring\nNCCL_PROTO=Simple\n")
+    tree.file("/home/ada/.nccl.conf", "# NCCL_NET=IB\nNCCL_ALGO=Tree\nno line\nNCCL_PROTO=LL\r\n")
+    facts = values(nccl_settings, tree.target(HOME="/home/ada", NCCL_PROTO="^LL128", PATH="/bin", LANG="C"))
+    assert named(facts["setting"]) == {
+        "NCCL_DEBUG": ("WARN", "/etc/nccl.conf"),
+        "NCCL_ALGO": ("Tree", "/home/ada/.nccl.conf"),
+        "NCCL_PROTO": ("^LL128", "environment"),
+    }
+    assert facts["net.settings_unread"] is Absent
+
+
+def test_a_file_named_by_the_environment_stands_for_the_own_one(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).file("/site.conf", "NCCL_ALGO=Ring\n").file("/home/ada/.nccl.conf", "NCCL_ALGO=Tree\n")
+    facts = values(nccl_settings, tree.target(HOME="/home/ada", NCCL_CONF_FILE="/site.conf"))
+    assert named(facts["setting"])["NCCL_ALGO"] == ("Ring", "/site.conf")
+
+
+def test_a_file_that_is_refused_is_said() -> None:
+    with refused("/locked") as tree:
+        tree.file("/locked/.nccl.conf", "NCCL_ALGO=Ring\n")
+        tree.close()
+        facts = values(nccl_settings, tree.target(HOME="/locked"))
+        assert facts["net.settings_unread"] == "/locked/.nccl.conf: Permission denied"
+
+
+def test_an_interface_that_a_file_names_is_judged_as_one_of_the_environment(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).folder("/sys/class/net/eth0").file("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=eno1\n")
+    assert values(network, tree.target())["net.unmatched"] == ("NCCL_SOCKET_IFNAME=eno1",)
+
+
+def test_a_topology_file_that_is_not_there(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).file("/opt/there.xml")
+    row = values(nccl_settings, tree.target(NCCL_TOPO_FILE="/opt/gone.xml"))["setting"][0]
+    assert row["missing"] == Known("/opt/gone.xml", "/opt/gone.xml")
+    other = values(nccl_settings, tree.target(NCCL_TOPO_FILE="/opt/there.xml"))["setting"][0]
+    assert isinstance(other["missing"], Absent)
+
+
+LIBRARY = b"\x7fELF\x02\x01\x01" + b"\0" * 11 + b"\x3e\0" + b"\0" * 44
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing", "used"),
+    [
+        ({}, (), Absent),
+        ({"LD_LIBRARY_PATH": "/ofi"}, (), "/ofi/libnccl-net.so"),
+        ({"LD_LIBRARY_PATH": "/ofi", "NCCL_NET_PLUGIN": "mine"}, (), "/ofi/libnccl-net-mine.so"),
+        ({"LD_LIBRARY_PATH": "/ofi", "NCCL_NET_PLUGIN": "none"}, (), Absent),
+        ({"LD_LIBRARY_PATH": "/ofi", "NCCL_NET_PLUGIN": "yours"}, ("NCCL_NET_PLUGIN=yours",), Absent),
+        ({"NCCL_NET_PLUGIN": "/ofi/libnccl-net-mine.so"}, (), "/ofi/libnccl-net-mine.so"),
+        ({"NCCL_TUNER_PLUGIN": "/gone/libt.so"}, ("NCCL_TUNER_PLUGIN=/gone/libt.so",), Absent),
+    ],
+)
+def test_plugins_are_sought_as_nccl_seeks_them(
+    tmp_path: Path, environ: dict[str, str], missing: tuple[str, ...], used: object
+) -> None:
+    tree = Tree(tmp_path).linux().file("/etc/ld.so.cache", b"glibc-ld.so.cache1.1" + b"\0" * 28)
+    tree.file("/ofi/libnccl-net.so", LIBRARY).file("/ofi/libnccl-net-mine.so", LIBRARY)
+    facts = values(nccl_settings, tree.target(**environ))
+    assert facts["net.plugins_missing"] == missing
+    assert facts["net.plugin"] == used
+
+
+def test_amazons_devices(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for name, vendor in (("rdmap16s27", "0x1d0f"), ("mlx5_0", "0x15b3")):
+        tree.file(f"/sys/class/infiniband/{name}/device/vendor", f"{vendor}\n")
+    assert values(nccl_settings, tree.target())["net.efa"] == ("rdmap16s27",)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NCCL_SOCKET_IFACE", "NCCL_SOCKET_IFNAME"),
+        ("NCCL_P2P_LEVELS", "NCCL_P2P_LEVEL"),
+        ("NCCL_IBHCA", "NCCL_IB_HCA"),
+        ("GLOO_SOCKET_IFNAMES", "GLOO_SOCKET_IFNAME"),
+        ("TORCH_NCCL_BLOCKING_WAITS", "TORCH_NCCL_BLOCKING_WAIT"),
+    ],
+)
+def test_a_name_that_nobody_reads_is_near_the_one_meant(name: str, meant: str) -> None:
+    assert LOOKUPS["nccl_like"](name) == meant
+
+
+@pytest.mark.parametrize("name", ["NCCL_NETS", "UCX_TLS", "FI_X"])
+def test_other_names_are_left_alone(name: str) -> None:
+    assert LOOKUPS["nccl_like"](name) is NOTHING
+
+
+def test_every_name_in_the_tables_is_known_by_itself() -> None:
+    rows = table("nccl")
+    names = [*rows["known"], *rows["others"], *(row["name"] for row in rows["variable"])]
+    assert [name for name in names if LOOKUPS["nccl_like"](name) is not NOTHING] == []
+    assert {row["now"] for row in rows["renamed"]} <= set(names)
+    assert {row["name"] for row in rows["risk"] if row["name"].startswith("NCCL_")} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "risky"),
+    [
+        ("NCCL_IB_DISABLE", "1", True),
+        ("NCCL_IB_DISABLE", "0", False),
+        ("NCCL_IB_TIMEOUT", "22", False),
+        ("NCCL_IB_TIMEOUT", "12", True),
+        ("NCCL_NET", "socket", True),
+    ],
+)
+def test_only_some_values_are_a_risk(name: str, value: str, risky: bool) -> None:
+    assert (LOOKUPS["nccl_risk"](name, value) is not NOTHING) is risky

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from gpudoctor.probes import python_env
 from gpudoctor.probes._site import Site, once_per_target, site_of
 from gpudoctor.target.local import Local
 from tests.environments import Machine, Venv, column, rows, value
+from tests.processes import finished
 
 CUDNN = {"nvidia/cudnn/lib/libcudnn.so.9": b"x" * 100, "nvidia/cudnn/__init__.py": b""}
 
@@ -217,12 +217,8 @@ def test_an_interpreter_without_files_of_its_own_is_asked(tmp_path: Path) -> Non
 def test_the_interpreters_own_account_matches_this_one() -> None:
     """A real child: this interpreter's base, which has no files that would settle it."""
     base = Path(sys.base_prefix) / "bin/python3"
-    told = subprocess.run(
-        [str(base), "-c", "import site, sys; print(sys.version.split()[0]); print(site.getsitepackages()[0])"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
+    code = "import site, sys; print(sys.version.split()[0]); print(site.getsitepackages()[0])"
+    told = finished([base, "-c", code]).out.split()
     site = site_of(Local("quick", str(base)))
     assert isinstance(site, Site)
     assert site.version == told[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.probes.nvml_machine import known, rows
+from tests.processes import finished
 from tests.sim import build, scenario
 
 Facts = dict[str, "Fact | Rows"]
@@ -367,11 +367,6 @@ def test_the_real_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_kernel_agrees_with_the_real_torch() -> None:
     children = Path(torch_live.__file__).with_name("children")
     code = "import ask_torch, torch; ask_torch.send(kernel=ask_torch.check_kernel(torch, torch.device('cpu')))"
-    done = subprocess.run(
-        [needs.torch_python(), "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(children), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert '{"kernel": "ok"}' in done.stdout
+    environ = {**os.environ, "PYTHONPATH": str(children), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = finished([needs.torch_python(), "-c", code], env=environ)
+    assert '{"kernel": "ok"}' in done.out, done.err

@@ -254,3 +254,25 @@ def elf_module(version: str) -> bytes:
     for label, offset, size in ((1, 64, len(info)), (10, 64 + len(info), len(labels))):
         sections += struct.pack("<IIQQQQIIQQ", label, 1, 0, 0, offset, size, 0, 0, 1, 0)
     return header + info + labels + sections
+
+
+def spoilt(place: Path) -> Iterator[str]:
+    """The file at `place` made, one after another, into things that no kernel writes; then put back."""
+    content = place.read_bytes()
+    for name, bad in {
+        "empty": b"",
+        "bytes": b"\xff\0\xfe" * 99,
+        "digits": b"9" * 9000,
+        "lines": b":\n=\n-\n" * 9,
+    }.items():
+        place.write_bytes(bad)
+        yield name
+    place.unlink()
+    place.mkdir()
+    yield "a folder"
+    place.rmdir()
+    place.symlink_to(place.name)
+    yield "a link to itself"
+    place.unlink()
+    yield "gone"
+    place.write_bytes(content)
