@@ -1,4 +1,4 @@
-"""Snapshots and diagnoses go to JSON and back, whatever they hold."""
+"""Snapshots, samples, diagnoses and checks of many hosts go to JSON and back, whatever they hold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.core import diagnosis as diagnoses
+from gpudoctor.core import sample as samples
 from gpudoctor.core import snapshot as snapshots
 from gpudoctor.core import versions
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fact import Absent, Fact, Known, Unread
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Host, Pairwise, Result, Suspect, from_json
 from gpudoctor.core.rule import Fix, Step
+from gpudoctor.core.sample import GPU, NUMBERS, Instance, Process, Sample, sample_of
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.probes.children import nvml_people
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 values = st.recursive(
@@ -93,3 +97,178 @@ def test_a_fact_is_read_by_one_typed_call() -> None:
     for name in ("a.none", "a.dark", "a.gone"):
         empty = (snapshot.known(name), snapshot.value(name), snapshot.text(name), snapshot.texts(name))
         assert empty == (None, None, "", ())
+
+
+HOSTS = (Host("node01", "leaf1", 8, "H100"), Host("node02", "leaf1", 8, "H100"), Host("node03", because="timed out"))
+CHECKS = (Check("driver", "driver version", "drv"), Check("nccl", "NCCL all-reduce", "nccl"))
+PAIRS = Pairwise(
+    "NCCL send and receive",
+    "GB/s",
+    48.0,
+    ("node01", "node02"),
+    ((None, 46.5), (19.2, None)),
+    frozenset({("node02", "node01")}),
+    {("node02", "node01"): "2 of 4194304 bytes differ"},
+)
+FLEET = Fleet(
+    "rack a",
+    HOSTS,
+    CHECKS,
+    {"node01": {"driver": OK, "nccl": Result("warning", "41 %", "nccl.slow", 0.41)}, "node02": {"driver": OK}},
+    "no-go",
+    PAIRS,
+    (Suspect("host", ("node01",), "warning", "likely", "node01 is slow", ("every pair at 40 %",), "nccl.slow", "see"),),
+    (Drain(("node02",), "slow", ("scontrol", "update", "NodeName=node02")),),
+    "2026-11-21T03:02:11Z",
+    31.0,
+)
+
+
+def test_what_no_result_speaks_of_was_not_judged() -> None:
+    assert FLEET.result("node02", "nccl") == Result("unjudged", "not asked")
+    assert FLEET.result("node03", "driver") == Result("unjudged", "timed out")
+    assert FLEET.counts == {"ok": 2, "error": 0, "warning": 1, "info": 0, "unjudged": 3}
+
+
+def test_sound_is_who_answered_and_is_not_taken_out() -> None:
+    assert FLEET.sound == ["node01"]
+
+
+def test_a_host_with_an_error_is_not_sound_though_nobody_drains_it() -> None:
+    fleet = Fleet("", HOSTS[:1], CHECKS, {"node01": {"driver": Result("error")}}, "no-go")
+    assert fleet.sound == []
+
+
+def test_a_pair_knows_its_share_and_its_words() -> None:
+    pair = PAIRS.pair("node02", "node01")
+    assert pair.ratio == pytest.approx(0.4)
+    assert (pair.wrong, pair.words) == (True, "2 of 4194304 bytes differ")
+    assert PAIRS.pair("node01", "node01").ratio is None
+
+
+def test_the_document_loses_nothing() -> None:
+    assert from_json(json.loads(json.dumps(FLEET.to_json()))) == FLEET
+
+
+PAIR = {"unit": "GB/s", "expected": 48, "names": [], "measured": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema": "gpudoctor/1"}, "schema 'gpudoctor/1' is not gpudoctor-fleet/1"),
+        ({"verdict": "maybe"}, "verdict is not one of go, no-go, unknown"),
+        ({"hosts": [{"name": 3}]}, "hosts.0.name is not a text"),
+        ({"hosts": [{"name": "a"}] * 16385}, "16385 hosts"),
+        ({"results": {"node01": {"driver": "fine"}}}, "results.node01.driver is not one of ok"),
+        ({"results": {"node01": {"driver": 3}}}, "results.node01.driver is no object"),
+        ({"pairwise": {**PAIR, "names": ["a", "b"]}}, "pairwise.measured is no square of 2"),
+        ({"pairwise": {**PAIR, "wrong": [["a"]]}}, "pairwise.wrong is no list of 2 texts each"),
+        ({"suspects": [{"kind": "moon"}]}, "suspects.0.kind is not one of host, gpu, link, switch"),
+        ({"drain": [{"hosts": "node01"}]}, "drain.0.hosts is not a list of texts"),
+    ],
+)
+def test_what_is_wrong_with_a_document_is_named(change: dict[str, object], words: str) -> None:
+    with pytest.raises(DocumentError, match=f"^{words}"):
+        from_json({**FLEET.to_json(), **change})
+
+
+texts = st.text(min_size=1, max_size=8)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+processes = st.builds(Process, st.integers(1, 1 << 22), st.text(), st.text(), st.none() | st.integers(0, 1 << 20))
+instances = st.builds(Instance, st.integers(0, 7), st.text(), st.text(), st.none() | st.integers(0, 1 << 20))
+gpus = st.builds(
+    GPU,
+    index=st.integers(0, 127),
+    name=st.text(),
+    uuid=st.text(),
+    utilization=st.none() | numbers,
+    power_w=st.none() | numbers,
+    throttle_reasons=st.none() | st.lists(texts, max_size=3).map(tuple),
+    instances=st.lists(instances, max_size=2).map(tuple),
+    processes=st.none() | st.lists(processes, max_size=2).map(tuple),
+    error=st.text(),
+    unanswered=st.dictionaries(st.sampled_from(NUMBERS), texts, max_size=3),
+)
+told = st.builds(
+    Sample, st.none() | numbers, st.lists(gpus, max_size=3).map(tuple), st.text(), st.text(), st.booleans()
+)
+
+
+@settings(max_examples=40)
+@given(told)
+def test_a_sample_survives_json(sample: Sample) -> None:
+    assert samples.from_json(json.loads(json.dumps(sample.to_json()))) == sample
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], {}, {"seconds": 1}, {"seconds": "x", "gpus": [], "source": "", "trouble": "", "live": True}]
+)
+def test_what_is_no_sample_is_refused(raw: object) -> None:
+    with pytest.raises(DocumentError):
+        samples.from_json(raw)
+
+
+def test_a_gpu_that_is_no_gpu_is_refused() -> None:
+    for gpu in ({}, {"index": 0, "power_w": "hot"}, {"index": 0, "processes": [{"nobody": 1}]}, 5):
+        with pytest.raises(DocumentError):
+            samples.from_json({"seconds": 1, "gpus": [gpu], "source": "", "trouble": "", "live": True})
+
+
+def test_a_snapshot_shows_what_its_facts_say_and_why_the_rest_is_not_there() -> None:
+    row: Row = {
+        "index": Known(3, "NVML"),
+        "name": Known("NVIDIA H100 80GB HBM3", "NVML"),
+        "power_w": Known(412, "NVML"),
+        "temperature_c": Unread("NVML: Unknown Error (code 999)"),
+        "retired_double_bit": Absent("this GPU does not report it"),
+        "throttle_reasons": Known(("sw_power_cap",), "NVML"),
+        "links": Known(18, "NVML"),
+        "links_down": Known((4, 5), "NVML"),
+    }
+    process = {"gpu": Known(3, "NVML"), "pid": Known(41207, "NVML"), "name": Known("python", "NVML")}
+    groups: dict[str, Rows] = {"gpu": (row,), "gpu_process": (process, {**process, "kind": Known("graphics", "NVML")})}
+    sample = sample_of(Snapshot(Target("report", "x"), {}, groups))
+    gpu = sample.gpus[0]
+    assert not sample.live
+    assert (gpu.index, gpu.power_w, gpu.throttle_reasons, gpu.links_up) == (3, 412, ("sw_power_cap",), 16)
+    assert (gpu.temperature_c, gpu.why("temperature_c")) == (None, "NVML: Unknown Error (code 999)")
+    assert gpu.why("retired_double_bit") == samples.NOT_REPORTED
+    assert gpu.processes == (Process(41207, "python"),)
+
+
+def test_a_snapshot_without_gpus_says_why() -> None:
+    sample = sample_of(Snapshot(Target("local", "x"), {}, {"gpu": Absent("NVML lists no GPU")}))
+    assert (sample.gpus, sample.trouble) == ((), "NVML lists no GPU")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["/usr/bin/python3.11", "-u", "/home/a/train.py", "--key", "secret"], "train.py"),
+        (["python", "-m", "torch.distributed.run", "train.py"], "-m torch.distributed.run"),
+        (["python", "-X", "dev", "-c", "import secrets"], "python"),
+        (["/opt/vllm/bin/vllm", "serve"], "vllm"),
+        (["ray::worker: idle"], "ray::worker"),
+        ([], ""),
+    ],
+)
+def test_a_process_is_named_by_its_program_script_or_module_and_nothing_else(words: list[str], name: str) -> None:
+    assert nvml_people.display_name(words) == name
+
+
+def test_who_is_gone_from_all_gpus_is_forgotten() -> None:
+    asked: list[int] = []
+
+    def name(pid: int) -> str:
+        asked.append(pid)
+        return "job"
+
+    people = nvml_people.ProcessNames()
+    for _ in range(2):
+        people.name_and_user(-5, lambda: name(-5))
+        people.forget_ended(0, [-5])
+    assert asked == [-5]
+    people.forget_ended(0, [])
+    people.name_and_user(-5, lambda: name(-5))
+    assert asked == [-5, -5]
