@@ -35,7 +35,11 @@ def findings(text: str) -> list[Finding]:
 
 
 def pairs() -> list[dict[str, Any]]:
-    """Each sound output, with what makes it a sick one; see ``tests/readers/test_pairs.py``."""
+    """Each sound output, with what makes it a sick one.
+
+    A file has `name`, `source` (where the format is from), `sound` (the text) and `sick`, each with `change` (old and
+    new text), `finds` (the rule) and `says` (words of the finding's title).
+    """
     return [
         {**pair, "name": f"{path.stem}: {pair['name']}"}
         for path in sorted((REPOSITORY / "tests/readers/pairs").glob("*.toml"))
