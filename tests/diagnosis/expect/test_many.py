@@ -8,14 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import gpudoctor
 from gpudoctor.app import pipeline
 from gpudoctor.core.diagnosis import from_json
 from gpudoctor.diagnosis.expect import held_to, load
-from gpudoctor.views import schema
 from tests.conftest import Program
 from tests.diagnosis.expect.machines import (
     BOOK,
@@ -42,7 +40,6 @@ def test_every_host_of_a_fleet_is_held_to_it(gpudoctor: Program, tmp_path: Path)
     assert gpudoctor("fleet", str(tmp_path), "--json").code == 0
     ran = gpudoctor("fleet", str(tmp_path), "--expect", "hgx-h100", "--json")
     assert ran.code == 1
-    jsonschema.validate(ran.document, json.loads(schema.text()))
     assert "expect.gpu-name" in [finding["id"] for finding in ran.document["findings"]]
     assert [one["hosts"] for one in ran.document["fleet"]["drain"]] == [["hgx-a100"]]
 
@@ -65,7 +62,6 @@ def test_every_rank_of_a_job_checks_its_machine_against_it(tmp_path: Path) -> No
     said = [rank.communicate(timeout=240)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     document = json.loads("".join(said))
-    jsonschema.validate(document, json.loads(schema.text()))
     titles = [finding["title"] for finding in document["findings"] if finding["id"] == "expect.host-arch"]
     assert len(titles) == 1
     assert "expected sparc (ours)" in titles[0]

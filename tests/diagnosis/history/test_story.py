@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from gpudoctor.views import schema
 from tests.sim import scenario
 from tests.sim.root import HOST, Machine
 
@@ -106,10 +104,9 @@ def test_the_finding_says_what_changed_since_it_was_in_order(story: tuple[Machin
         assert "by unattended-upgrades" in said
 
 
-def test_the_document_has_it_and_is_valid(story: tuple[Machine, Path]) -> None:
+def test_the_document_has_it(story: tuple[Machine, Path]) -> None:
     node, _ = story
     document: Any = node.gpudoctor("check", "--level", "quick", "--json").document
-    jsonschema.validate(document, json.loads(schema.text()))
     (first,) = document["findings"][0]["since"]
     assert (first["what"], first["before"], first["after"]) == ("driver", "580.95.05", "580.105.08")
     assert (first["by"], first["source"]) == ("unattended-upgrades", APT)
