@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.core.errors import UsageError
-from tests.app.packaging.pythons import bare
+from tests.app.packaging.shelf import bare
 
 
 @pytest.fixture

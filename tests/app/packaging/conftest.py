@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app import pyz
-from tests.app.packaging.pythons import PYTHONS
-from tests.app.packaging.shelf import install, stock
+from tests.app.packaging.shelf import PYTHONS, install, stock
 
 Once = Callable[[str, Callable[[Path], object]], Path]
 

@@ -20,8 +20,7 @@ import pytest
 from gpudoctor.app.commands.supplies import COMPLETIONS
 from gpudoctor.core.about import __version__
 from tests import completion, needs
-from tests.app.packaging.pythons import OWN, PYTHONS, bare
-from tests.app.packaging.shelf import build
+from tests.app.packaging.shelf import OWN, PYTHONS, bare, build
 from tests.conftest import Program
 from tests.processes import finished
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.app.packaging.pythons import bare
+from tests.app.packaging.shelf import bare
 from tests.conftest import Program
 
 if TYPE_CHECKING:

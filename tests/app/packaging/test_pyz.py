@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor.app import pyz
 from gpudoctor.core.errors import UsageError
-from tests.app.packaging.pythons import PYTHONS, bare
+from tests.app.packaging.shelf import PYTHONS, bare
 from tests.conftest import Program
 from tests.needs import REPOSITORY
 from tests.probes.nvml_machine import h100, simulated
