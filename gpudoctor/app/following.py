@@ -30,7 +30,7 @@ _STACKS = 10.0
 _SEARCH = 3.0
 _HOSTS = 30.0
 OnLook = Callable[[JobLook], None]
-NO_JOB = "no process of this machine is a rank that a launcher has numbered, or a Python program that uses a GPU"
+NO_JOB = "none here: no ranks of a launcher, no Python program on a GPU"
 
 
 class Source:

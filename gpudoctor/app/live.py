@@ -54,7 +54,8 @@ def watch(on_sample: OnSample, target: Local | None = None, interval: float = IN
 class Shared:
     """One child for all who want samples: started for the first of them, ended with the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Local | None = None) -> None:
+        self._target = target
         self._lock = threading.Lock()
         self._listeners: list[OnSample] = []
         self._end: Callable[[], None] = lambda: None
@@ -65,7 +66,7 @@ class Shared:
         with self._lock:
             self._listeners.append(on_sample)
             if len(self._listeners) == 1:
-                self._last, self._end = None, watch(self._tell)
+                self._last, self._end = None, watch(self._tell, self._target)
             last = self._last
         if last:
             on_sample(last)

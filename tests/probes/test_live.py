@@ -209,3 +209,23 @@ def test_the_child_ends_with_the_one_who_listens(tmp_path: Path) -> None:
     started.kill()
     started.communicate()
     assert gone(pid), "it outlived its parent"
+
+
+def test_all_who_want_samples_share_one_child_and_the_last_to_leave_ends_it(tmp_path: Path) -> None:
+    shared = live.Shared(Local(environ=clients.environ(tmp_path, clients.hgx(GPUS))))
+    first, second = Heard(), Heard()
+    leave_first = shared.watch(first.hear)
+    first.until(lambda sample: len(sample.gpus) == GPUS)
+    leave_second = shared.watch(second.hear)
+    assert len(second.samples[0].gpus) == GPUS, "what is known is told at once"
+    leave_first()
+    count = len(first.samples)
+    heard = len(second.samples)
+    second.until(lambda _: len(second.samples) > heard + 1)
+    assert len(first.samples) <= count + 1, "one may have been on its way"
+    leave_second()
+    leave_second()
+    third = Heard()
+    leave_third = shared.watch(third.hear)
+    assert third.until(lambda sample: len(sample.gpus) == GPUS).seconds != second.samples[-1].seconds
+    leave_third()
