@@ -1,6 +1,7 @@
 """The program's entry: answers ``--version`` at once, hands everything else to the front door."""
 
 import gc
+import io
 import sys
 
 from gpudoctor.core.about import __version__
@@ -12,6 +13,8 @@ _GARBAGE = 200_000
 def main() -> int:
     """Run the command line and return the exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(newline="\n")  # on Windows, too, as all that is printed
         print(f"gpudoctor {__version__}")
         return 0
     gc.set_threshold(_GARBAGE, 20, 20)

@@ -152,6 +152,7 @@ _POSIX_ONLY = {
     "run": "start the command itself, and give its log to gpudoctor read",
     "preflight": "NCCL, which it tests, is not made for Windows: gpudoctor check looks at this machine",
     "job": "it reads /proc and NCCL, which Windows does not have",
+    "record": "a record's paths are those of POSIX; gpudoctor snapshot -o FILE saves what was found",
     "fleet": "it reaches nodes by ssh from a machine with Linux",
 }
 """Commands that need processes, signals and sockets as POSIX has them, and what to do without."""

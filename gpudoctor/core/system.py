@@ -331,6 +331,19 @@ def is_root() -> bool:
     return user_id() == 0
 
 
+_SIGNALS = """
+HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ
+VTALRM PROF WINCH IO PWR SYS
+"""
+"""The signals of Linux on x86 and Arm, from number 1 on (signal(7))."""
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal of Linux, ``SIGKILL``, whatever system this runs on; ``signal 40`` for one without a name."""
+    names = _SIGNALS.split()
+    return f"SIG{names[number - 1]}" if 0 < number <= len(names) else f"signal {number}"
+
+
 # ---- A command as one line to type ----
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -339,17 +352,23 @@ _PLAIN = re.compile(r"[\w%+=:./\\~-][\w@%+=:./\\~-]*")
 
 
 def shell_line(argv: Sequence[str]) -> str:
-    """The words quoted and joined; of Windows where one of them is a path of a drive.
+    """The words quoted and joined; as PowerShell takes them where the command is one of Windows.
 
     ``& "C:\\Program Files\\py\\python.exe" -m pip install "torch>=2"``: a quoted program is called by ``&``.
     """
-    if not any(_DRIVE.match(word) for word in argv):
+    if not is_of_windows(argv):
         return shlex.join(argv)
     line = " ".join(word if _PLAIN.fullmatch(word) else _quoted(word) for word in argv)
     return f"& {line}" if line.startswith('"') else line
 
 
 _WINDOWS_PROGRAM = re.compile(r"(?:[A-Za-z]:)?(?:.*[\\/])?([^\\/]+)\.(?:exe|bat|cmd)", re.I)
+
+
+def is_of_windows(argv: Sequence[str]) -> bool:
+    """Whether the command is one of Windows, by its program or by a path of a drive."""
+    known = any(_DRIVE.match(word) or _WINDOWS_PROGRAM.fullmatch(word) for word in argv)
+    return known or any(program_name(word) in ("winget", "wsl") for word in argv[:1])
 
 
 def program_name(word: str) -> str:
@@ -359,8 +378,8 @@ def program_name(word: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """The word in double quotes, with what PowerShell would expand in them escaped."""
-    return '"' + re.sub(r'([`$"])', r"`\1", word) + '"'
+    """The word in double quotes, with what PowerShell would expand in them escaped; it knows typographic ones, too."""
+    return '"' + re.sub(r'([`$"\u201c-\u201e])', r"`\1", word) + '"'
 
 
 # ---- Standard streams: what they lead to, made fit to write to; and the end of the process ----

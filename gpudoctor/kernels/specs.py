@@ -73,7 +73,7 @@ def all_kernels() -> tuple[KernelEntry, ...]:
 def select_kernels(names: Iterable[str]) -> tuple[KernelEntry, ...]:
     """Kernels by id, by start of an id (``matmul``) or by family; without names all but soak's.
 
-    Raises `UsageError` for a name that matches none. Kernels of level ``soak`` run only where their own names are given.
+    Raises `UsageError` for a name that matches none. Kernels of level ``soak`` run only where they are named.
     """
     wanted = list(names)
     if not wanted:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.system import signal_name
 
 Watch = Callable[["str | None"], bool]
 """Told each line that a child prints, and None while it prints none; False ends the child."""
@@ -32,10 +32,7 @@ def crash(status: int) -> str:
     """What a negative exit status says: ``killed by SIGSEGV``, on Windows ``crashed (access violation 0xC0000005)``."""
     if status < -0xFF:  # an NTSTATUS of Windows
         return f"crashed ({_CRASHES.get(status & 0xFFFFFFFF, 'status')} 0x{status & 0xFFFFFFFF:08X})"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
+    return f"killed by {signal_name(-status)}"
 
 
 @frozen

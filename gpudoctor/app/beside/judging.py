@@ -20,6 +20,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.system import signal_name
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import of_this_machine
 from gpudoctor.probes import Collection, host, kernel_log, limits
@@ -123,14 +124,6 @@ def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
             tuple(received_text(one) for one in ended.received if one.number not in _ROUTINE), _SOURCE
         ),
     }
-
-
-def signal_name(number: int) -> str:
-    """Its name, such as SIGKILL."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def received_text(received: Received) -> str:

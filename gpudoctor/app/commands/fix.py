@@ -71,6 +71,10 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError("--json gives the plan with --dry-run, or the run with --yes")
     if options.ids and (options.runs or options.undo):
         raise UsageError(f"{options.ids[0]}: a run is taken back whole; leave the ids out")
+    if options.only and sys.platform == "win32":
+        raise UsageError(
+            f"--only {options.only}: no user of Windows is root; what needs an administrator is left to you"
+        )
     if options.only == "root" and not system.is_root():
         raise UsageError("--only root runs what needs root, which this is not: sudo gpudoctor fix --only root")
 

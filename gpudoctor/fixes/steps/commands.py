@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -73,9 +74,9 @@ def run_command(
     more harm.
     """
     began = time.monotonic()
-    program = argv[0]
-    if not places.is_path(program):
-        program = places.find_program(program, places.search_list(environ.get("PATH", os.defpath))) or program
+    program = places.locate(argv[0], environ)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, "no such program", argv[0])
     command = [program, *argv[1:]]
     if leash and not Process.DIES_WITH_US:
         command = _with_leash(command)

@@ -189,18 +189,15 @@ def unmet(step: PlanStep, environ: Mapping[str, str], root: bool) -> str:
     """Reason why the step cannot be run now; ``""`` if it can."""
     if "root" in step.needs and not root:
         return "needs root, which this is not"
-    folders = places.search_list(environ.get("PATH", os.defpath))
-    if step.argv and (why := _unstartable(step.argv, folders)):
+    if step.argv and (why := _unstartable(step.argv, environ)):
         return why
-    return next(filter(None, (_unmet_requirement(item, folders) for item in step.requires)), "")
+    return next(filter(None, (_unmet_requirement(item, environ) for item in step.requires)), "")
 
 
-def _unstartable(argv: Sequence[str], folders: Sequence[str]) -> str:
+def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """Reason why the command cannot be started; ``""`` if it can."""
-    program: str | None = argv[0]
-    if not places.is_path(argv[0]):
-        program = places.find_program(argv[0], folders)
-    if not program or not places.is_program(program):
+    program = places.locate(argv[0], environ)
+    if not program:
         return f"{argv[0]}: no such program"
     spoilt = next((word for word in argv[1:] if _CMD.search(word)), "") if _BATCH.search(program) else ""
     return (
@@ -223,10 +220,10 @@ def changed_since_plan(plan: Plan, installed: Lock) -> str:
     return ""
 
 
-def _unmet_requirement(item: Requirement, folders: Sequence[str]) -> str:
+def _unmet_requirement(item: Requirement, environ: Mapping[str, str]) -> str:
     """Reason why a requirement does not hold; ``""`` if it does."""
     if item.kind == "program":
-        return _unstartable((item.subject,), folders)
+        return _unstartable((item.subject,), environ)
     if item.kind == "unchanged":  # `changed_since_plan` looks at what the plan knows of it
         return ""
     place = nearest_existing(item.subject)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.system import signal_name
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -251,12 +251,7 @@ def _by_mpirun(paste: Paste) -> _First | None:
 
 def _end(code: int) -> str:
     """``exit code 1``, or a signal's name where the code is negative."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+    return f"exit code {code}" if code >= 0 else signal_name(-code)
 
 
 def _worker_ends(paste: Paste) -> Iterator[tuple[str, Rows]]:

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, StepRun
-from gpudoctor.core.system import shell_line
+from gpudoctor.core.system import is_of_windows, shell_line
 from gpudoctor.views._terminal import few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
@@ -20,8 +20,9 @@ SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "n
 
 
 def command_line(step: PlanStep) -> str:
-    """The step's command as typed in a shell, with sudo where root is needed and this is not root."""
+    """The step's command as typed in a shell, with sudo where root is needed and this is not root; Windows has none."""
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
+    sudo = sudo and not is_of_windows(step.argv)
     return safe(shell_line((*(("sudo",) if sudo else ()), *step.argv)))
 
 
