@@ -170,7 +170,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
             "barrier",
             "suspect",
         ),
-        *("link", "flow", "collective"),
+        *("link", "flow", "collective", "canary"),
     ),
     "run": ("run", "failure", "run_process", "run_gpu", "worker_end", "crash"),
     "host": (

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from gpudoctor.core.fact import Absent, Fact, Json, Known, Row, Unread, Value
+from gpudoctor.kernels.canary import Trained
 from gpudoctor.kernels.child._ranks import End, faults, is_secondary, watchdog_message
 from gpudoctor.kernels.child.collective import _nccl
 from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
@@ -57,6 +58,7 @@ def run(
     tell: Callable[[str], None] = lambda _: None,
     listening: Callable[[int], None] = lambda _: None,
     halt: Callable[[], str] = str,
+    canary: bool = False,
 ) -> Across:
     """Run this rank's part of the job's collectives in a child of the target's Python; failures are in `Across.why`.
 
@@ -64,7 +66,8 @@ def run(
     little of Gloo beside it. What rank 0 is given of `backend`, `level` and `legs` (groups of ranks by name, instead of
     ``node``, ``network`` and ``all``) holds for all. `tell` is called with each step as it begins; `listening` with the
     port of rank 0's store, before torch is imported; `halt` is asked a few times a second and returns why to end now,
-    empty to go on.
+    empty to go on. With `canary` all ranks train some steps of a small transformer at the end; level ``quick`` is that
+    alone.
     """
     ask = {
         "entry": "collective._across",
@@ -77,6 +80,7 @@ def run(
         "level": level,
         "legs": {name: [list(ranks) for ranks in groups] for name, groups in (legs or {}).items()},
         "seconds": seconds,
+        "canary": canary,
     }
     return _CollectiveChild(me, tell, listening, halt).run(target, ask, seconds)
 
@@ -153,6 +157,7 @@ class _CollectiveChild:
             local_rank=self._me.local_rank,
             found=parse_records(Found, self._values_of("found")),
             ended=parse_records(Ended, self._values_of("ended")),
+            trained=parse_records(Trained, self._values_of("trained")),
             via=parse_records(Via, [*self._values_of("via"), *log.get("via", ())]),
             why=printable(why, 600),
             cannot=cannot,
@@ -249,6 +254,8 @@ class Across:
     """The leg of its last step, and that one's backend; empty before the first."""
     backend: str = ""
     via: tuple[Via, ...] = ()
+    trained: tuple[Trained, ...] = ()
+    """What its steps of the canary took: one, or none."""
     warned: str = ""
     """NCCL's first warning."""
     network: str = ""
@@ -268,6 +275,7 @@ class Across:
             **{"rank": -1, "host": "", "local_rank": -1, **known},
             found=parse_records(Found, raw.get("found")),
             ended=parse_records(Ended, raw.get("ended")),
+            trained=parse_records(Trained, raw.get("trained")),
             via=parse_records(Via, raw.get("via")),
         )
 

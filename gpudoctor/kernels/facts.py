@@ -142,6 +142,23 @@ FACTS = (
     ),
     column("collective.words", "text", "who failed or has wrong values, and how"),
     column("collective.advice", "text", "what to do about what NCCL says"),
+    column("canary.rank", "int", "a rank of the job that trained some steps of a small transformer"),
+    column("canary.host", "text", "its host"),
+    column("canary.hosts", "list", "the same, as what a finding is about"),
+    column("canary.device", "text", "cpu or cuda:N of that rank"),
+    column("canary.backend", "text", "gloo or nccl"),
+    column("canary.dtype", "text", "in what its products were computed: bfloat16, float16 or float32"),
+    column("canary.own_ms", "float", "a step without exchange; on a CPU in processor time", "ms"),
+    column("canary.usual_ms", "float", "the median of the other ranks' own steps", "ms"),
+    column("canary.ratio", "float", "how many times as long as theirs its own step takes"),
+    column("canary.step_ms", "float", "a step with exchange of all gradients", "ms"),
+    column("canary.exchange_ms", "float", "an all-reduce of all gradients by itself", "ms"),
+    column(
+        "canary.products_ms", "float", "what the operations of a step take at the measured rate of its products", "ms"
+    ),
+    column("canary.reach", "float", "products and exchange one after the other, as a share of the step"),
+    column("canary.samples", "int", "sequences that it trains in a step"),
+    column("canary.loss", "float", "the loss of its last step"),
 )
 
 _MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"}

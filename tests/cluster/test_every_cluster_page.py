@@ -11,6 +11,8 @@ from gpudoctor.cluster.job.pairs import Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.kernels.across import Across
+from gpudoctor.kernels.canary import Trained, canary_rows
 from tests.cluster.fleet_documents import document, hosts
 from tests.conftest import Program
 
@@ -64,6 +66,7 @@ def jobs() -> list[MeetingResults]:
         *(job(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
         job(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         job(collective=(collective(slowest=5, ratio=3.1),)),
+        job(canary=canary_rows([trained(rank, own) for rank, own in enumerate((0.011, 0.011, 0.022, 0.011))])),
     ]
 
 
@@ -73,6 +76,12 @@ def job(**more: Any) -> MeetingResults:
     for name, value in more.items():
         setattr(found, name, value)
     return found
+
+
+def trained(rank: int, own: float) -> Across:
+    """A rank that trained the canary, in so many seconds a step by itself."""
+    steps = Trained("nccl", own, 0.024, 0.002, 0.006, 32, "bfloat16", 6.3, "NVIDIA H100 80GB HBM3")
+    return Across(rank, f"n{rank}", 0, device="cuda:0", trained=(steps,))
 
 
 def failed(outcome: str) -> LinkSeen:

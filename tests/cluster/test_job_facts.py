@@ -11,7 +11,11 @@ from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core import fleet
+from gpudoctor.core.fact import number_of
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.kernels.across import Across
+from gpudoctor.kernels.canary import Trained, canary_rows
+from gpudoctor.kernels.facts import FACTS
 from tests.cluster.fleet_documents import document
 
 PLACE = Place("torchrun", 0, 2, host="n0", master="n0", port=29500, job="j")
@@ -52,6 +56,24 @@ def test_each_column_is_declared_and_each_declared_one_is_there() -> None:
         assert rows
         for row in rows:
             assert {f"{group}.{column}" for column in row} == declared(group)
+
+
+def test_the_columns_of_the_canary_are_declared_and_ranks_of_one_gpu_are_compared() -> None:
+    steps = {0: ("A100", 0.02), 1: ("A100", 0.02), 2: ("A100", 0.04), 3: ("H100", 0.01), 4: ("H100", 0.02)}
+    answers = [
+        Across(
+            rank, "n0", rank, device=f"cuda:{rank}", trained=(Trained("nccl", own, 0.05, 0.01, 0.01, 8, "", 6.0, gpu),)
+        )
+        for rank, (gpu, own) in steps.items()
+    ]
+    rows = canary_rows(answers)
+    assert isinstance(rows, tuple)
+    for told in rows:
+        assert {f"canary.{column}" for column in told} == {one.name for one in FACTS if one.name.startswith("canary.")}
+    assert [number_of(told["ratio"]) for told in rows] == [0.67, 0.67, 2.0, None, None]
+    titles = ids(found(canary=rows, documents=DOCUMENTS))
+    assert list(titles) == ["fleet.slow-rank"]
+    assert titles["fleet.slow-rank"].startswith("Rank 2 on n0 (cuda:2) takes 40 ms")
 
 
 def test_a_fault_that_was_found_before_it_was_cut_short_is_a_no_go() -> None:

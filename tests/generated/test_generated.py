@@ -128,7 +128,7 @@ pytestmark = pytest.mark.full
 MEASURED = ("measured.", "memory_fault.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = (
-    *("run.", "run_gpu.", "job.", "rank.", "rank_group.", "display.", "windows."),
+    *("run.", "run_gpu.", "job.", "rank.", "canary.", "rank_group.", "display.", "windows."),
     *("path_dll.", "driver_event.", "gpu.driver_model"),
     *("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.", "request.", "failure."),
     *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing", "p2p.direct_gbps"),

@@ -131,6 +131,11 @@ def add_preflight(commands: Any) -> None:
         "--network", action="store_true", help="only the network between the ranks counts: needs no GPU"
     )
     preflight.add_argument(
+        "--canary",
+        action="store_true",
+        help="also train some steps of a small transformer by DDP over all ranks, 60 s at most (at level deep always)",
+    )
+    preflight.add_argument(
         "--budget", type=seconds, metavar="SECONDS", help="for the whole check (default: by the level)"
     )
     add_out(preflight, "the JSON document of the whole job, beside the report")

@@ -38,7 +38,15 @@ def preflight(options: argparse.Namespace) -> int:
     command: Sequence[str] = options.command
     output.check(options.out)
     pipeline.expected(options.expect)  # what is wrong with it is misuse, said before anybody is met
-    wanted = JobOptions(options.level, options.python, options.rules, options.budget, options.network, options.expect)
+    wanted = JobOptions(
+        options.level,
+        options.python,
+        options.rules,
+        options.budget,
+        options.network,
+        options.expect,
+        options.canary,
+    )
     with saying_on(sys.stderr) as tell:
         checked = run(wanted, pipeline.of_rank, on_progress=tell)
     with holding_sigterm():

@@ -30,20 +30,24 @@ class Limits:
     waking: float = 35.0
     """What sleeping GPUs may need beyond `check`; a short budget gives this up first."""
     collective: float = 0.0
-    """0: nobody imports torch."""
+    """0: nobody imports torch, unless for the canary."""
+    canary: float = 0.0
+    """Of the training of a few steps; 0: none."""
 
     @property
     def whole(self) -> float:
         """Maximum seconds of all stages, with time for messages."""
         measuring = ROUNDS * (self.flow + 1)
-        return self.come + self.connect + measuring + self.check + self.waking + self.collective + 5
+        return self.come + self.connect + measuring + self.check + self.waking + self.collective + self.canary + 5
 
 
 LIMITS: Mapping[str, Limits] = {
     "quick": Limits(),
     "standard": Limits(come=20, check=40, waking=110, collective=30),
-    "deep": Limits(come=30, check=180, waking=120, collective=150),
+    "deep": Limits(come=30, check=180, waking=120, collective=150, canary=60),
 }
+_CANARY = 60.0
+"""Seconds of the canary, with the import of torch, at a level that has none by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,15 @@ class JobOptions:
     network: bool = False
     expect: str | None = None
     """What each machine must be: a profile's file or name, which each machine reads for itself."""
+    canary: bool = False
+    """Whether all ranks train some steps of a small transformer, as they do at level deep."""
 
     @property
     def limits(self) -> Limits:
         """Limits of the level, fitted to the budget: spare time goes to waiting for ranks.
         If time is short, first waking of GPUs is reduced, then every stage in proportion.
         """
-        limits = LIMITS[self.level]
+        limits = self._usual_limits
         if self.budget is None:
             return limits
         if self.budget >= limits.whole:
@@ -77,4 +83,10 @@ class JobOptions:
     @property
     def seconds(self) -> float:
         """Maximum seconds of the whole check."""
-        return self.budget or LIMITS[self.level].whole
+        return self.budget or self._usual_limits.whole
+
+    @property
+    def _usual_limits(self) -> Limits:
+        """Limits of the level, with a canary where one is asked for."""
+        limits = LIMITS[self.level]
+        return replace(limits, canary=_CANARY) if self.canary else limits

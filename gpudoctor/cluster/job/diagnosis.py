@@ -15,9 +15,10 @@ from gpudoctor.cluster.fleet.reading import Reply, order
 from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
-from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of
 from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Pairwise, Result
+from gpudoctor.kernels.canary import summary
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.rulebook import Rulebook
@@ -48,7 +49,10 @@ def diagnose_job(results: MeetingResults, book: Rulebook) -> Diagnosis:
     )
     diagnosis = folding.diagnosis(whole)
     fleet = diagnosis.fleet and _with_network(diagnosis.fleet, diagnosis.findings, results)
-    return replace(diagnosis, fleet=fleet)
+    notes = diagnosis.notes
+    if isinstance(results.canary, tuple):
+        notes += (Note(("canary.step_ms", "canary.ratio"), summary(results.canary)),)
+    return replace(diagnosis, fleet=fleet, notes=notes)
 
 
 def scheduler(place: Place) -> Scheduler:
@@ -172,6 +176,7 @@ def groups(results: MeetingResults) -> dict[str, Rows]:
         "flow": tuple(row for pair in results.pairs for row in _flow_rows(pair, results)),
         "suspect": tuple(map(_suspect_row, results.suspects)),
         "collective": results.collective,
+        **({} if results.canary is None else {"canary": results.canary}),
     }
 
 

@@ -287,16 +287,19 @@ _IMPORT = 15.0
 _SLACK = 3.0
 
 
-def run_collective(meeting: Meeting, level: str, seconds: float, unreachable: bool) -> list[Across] | str:
+def run_collective(
+    meeting: Meeting, level: str, seconds: float, unreachable: bool, canary: bool = False
+) -> list[Across] | str:
     """Result of a collective for each rank, or as text the reason why none was run.
-    Not run unless every rank is connected and, by `unreachable`, all machines reach each other. `seconds` limits it.
+    Not run unless every rank is connected and, by `unreachable`, all machines reach each other. `seconds` limits it;
+    with `canary` some steps of training follow.
     """
     here = meeting.here
     if [guest.rank for guest in here] != list(range(meeting.place.world)):
         return "not every rank is here: a collective would wait for the others"
     if unreachable:
         return "some machines do not reach each other: a collective would hang"
-    task: Message = {"task": "collective", "level": level, "seconds": seconds}
+    task: Message = {"task": "collective", "level": level, "seconds": seconds, "canary": canary}
     first = here[0]
     address = _rendezvous_address(meeting, first)
     began = meeting.give({first.rank: {**task, "store": [address, 0]}})
@@ -354,6 +357,7 @@ def rank_task(rank: int, world: int, local_rank: int, host: str, python: str | N
             across.Member(rank, world, local_rank, host, (str(address), int(port))),
             level=level,
             seconds=float(message["seconds"]),
+            canary=message.get("canary") is True,
             tell=lambda step: set_step(f"collective: {step}"),
             listening=lambda port: tell(store=port),
         )

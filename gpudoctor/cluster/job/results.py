@@ -70,6 +70,8 @@ class MeetingResults:
     """The check of each machine, by its name."""
     collective: Rows = field(default_factory=lambda: Unread("asked from level standard on"))
     """What torch.distributed measured over all ranks."""
+    canary: Rows | None = None
+    """What the ranks' training of a few steps took; None where it was not asked for."""
     backend: str = ""
     switches: Mapping[str, str] = field(default_factory=dict)
     """The leaf switch of each machine, where the launcher tells."""

@@ -15,6 +15,8 @@ from gpudoctor.cluster.job.pairs import CONFIRMED, CONNECTED, Direction, Pair
 from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.job.wire import Message
 from gpudoctor.core.about import __version__
+from gpudoctor.core.fact import Unread
+from gpudoctor.kernels.canary import canary_rows
 
 Tell = Callable[[str], None]
 """Hears what is done now."""
@@ -44,7 +46,7 @@ class Stages:
         if len(leaders) > 1 and self._goes_on:
             self._measure(leaders)
         self._await_own_checks(leaders)
-        if self._limits.collective and self._goes_on:
+        if (self._limits.collective or self._limits.canary) and self._goes_on:
             self._measure_collectives()
 
     def record_ranks(self) -> None:
@@ -100,11 +102,17 @@ class Stages:
             self.found.backend = "nccl" if any(isinstance(rows, list) and rows for rows in gpus) else "gloo"
 
     def _measure_collectives(self) -> None:
-        """Run collectives over all ranks and record the results."""
-        self._tell("collectives over all ranks")
+        """Run collectives, the canary's training, or both over all ranks and record the results."""
+        limits = self._limits
+        self._tell("collectives over all ranks" if limits.collective else "some steps of training over all ranks")
         shut = any(not link.works for link in self.found.links)
-        found = local.run_collective(self.meeting, self._level, self._limits.collective, shut)
-        self.found.collective = local.rows(found)
+        seconds = limits.collective + limits.canary
+        found = local.run_collective(self.meeting, self._level, seconds, shut, bool(limits.canary))
+        rows = local.rows(found)
+        if limits.collective or isinstance(rows, tuple):  # of the canary alone: that it failed
+            self.found.collective = rows
+        if limits.canary:
+            self.found.canary = Unread(found) if isinstance(found, str) else canary_rows(found)
 
 
 # ---- Whose clock is away from the others', by comparisons of two at a time ----

@@ -453,6 +453,13 @@ WORDS: dict[str, str] = {
     "To take them out of service:": "让它们停止服务：",
     "To take out of service, by your scheduler:": "请用你的调度器让它们停止服务：",
     "Worth knowing": "值得了解",
+    "Training canary: {ranks} ranks train {rate} sequences/s together, a step of {step} ms; products and exchange alone"
+    " would take {reach} % of it.": (
+        "训练试跑：{ranks} 个 rank 合计每秒训练 {rate} 条序列，每步 {step} 毫秒；单算矩阵乘和通信要用其中的 {reach} %。"
+    ),
+    " The slowest by itself is rank {rank} on {host}: {ratio} times the median of the others.": (
+        "单独计算最慢的是 {host} 上的 rank {rank}：是其他 rank 中位数的 {ratio} 倍。"
+    ),
     "Worked hard for {seconds} s; rounds of kernels: {rounds}.": "满负荷运行 {seconds} 秒；CUDA 内核轮数：{rounds}。",
     "{signal} ended it after {seconds} of {planned} s: what was measured until then is judged.": (
         "{signal} 在 {planned} 秒中的第 {seconds} 秒结束了它：判断的是到那时为止测到的。"

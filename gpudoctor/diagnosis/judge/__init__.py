@@ -20,8 +20,8 @@ from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.compiled import word_index
 
-_JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_group", "memory_fault"})
-"""What ``gpudoctor run``, ``job`` and ``soak`` tell of."""
+_JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_group", "memory_fault", "canary"})
+"""What ``gpudoctor run``, ``job``, ``soak`` and the canary of ``preflight`` tell of."""
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:

@@ -103,6 +103,41 @@ def test_the_document_is_one_for_all_ranks(hosts: Hosts) -> None:
     assert len(document["facts"]["rank"]) == 4
 
 
+_SLOW = """
+import runpy, sys, torch
+layer = torch.nn.TransformerEncoderLayer
+once = layer.forward
+layer.forward = lambda *given, **more: (once(*given, **more) + once(*given, **more)) / 2
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""An interpreter's program whose transformers take twice as long."""
+
+
+@pytest.mark.parametrize("slow", [None, 3])
+def test_a_rank_that_trains_at_half_of_its_speed_is_named_and_no_other(hosts: Hosts, slow: int | None) -> None:
+    (hosts.folder / "slow.py").write_text(_SLOW)
+    real = os.path.realpath(Path(needs.torch_python()).parent) + "/python"
+    python = hosts.folder / "python"
+    twice = f'case "$RANK$1" in {slow}*__main__.py) set -- {hosts.folder}/slow.py "$@";; esac'
+    python.write_text(f'#!/bin/sh\n{twice}\nexec {HOST}{needs.program("chroot")} {HOST} {real} "$@"\n')
+    python.chmod(0o755)
+    script = hosts.folder / "canary.sh"
+    words = f"--network --canary --json --python {HOST}{python}"
+    script.write_text(RECIPE.read_text().replace('--level quick -- "$@"', words))
+    ended = _torchrun(hosts, script)
+    assert [ran.code for ran in ended] == [0, 0], ended
+    document = json.loads("".join(ran.out for ran in ended))
+    assert document["fleet"]["verdict"] == "go"
+    rows = {row["rank"]["value"]: row for row in document["facts"]["canary"]}
+    assert sorted(rows) == [0, 1, 2, 3]
+    named = [finding for finding in document["findings"] if finding["id"] == "fleet.slow-rank"]
+    hosts_of = {rank: row["host"]["value"] for rank, row in rows.items()}
+    assert [finding["subject"]["hosts"] for finding in named] == ([] if slow is None else [[hosts_of[slow]]])
+    assert all(f"Rank {slow} on {hosts_of[slow or 0]} (cpu) takes " in finding["title"] for finding in named)
+    assert any(note["text"].startswith("Training canary: 4 ranks train") for note in document["notes"])
+
+
 def test_within_a_training_whose_process_group_is_made_the_port_is_its_own(hosts: Hosts) -> None:
     """As in the workers of Ray Train: RANK and MASTER_PORT are set, and rank 0 itself listens there."""
     found = os.pathsep.join([str(needs.REPOSITORY), sysconfig.get_path("purelib")])

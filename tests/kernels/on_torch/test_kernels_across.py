@@ -41,6 +41,15 @@ def _fails(me, what, *rest, **more):
         raise RuntimeError("bad link")
     if {what!r} == "flip":
         _flip()
+    if {what!r} == "slow":
+        _slow()
+
+
+def _slow():
+    import torch
+    layer = torch.nn.TransformerEncoderLayer
+    once = layer.forward
+    layer.forward = lambda *given, **more: (once(*given, **more) + once(*given, **more)) / 2
 
 
 def _flip():
@@ -65,7 +74,9 @@ MemberRank.step = _fails
 
 @contextmanager
 def planted(folder: Path, rank: int, what: str, when: str) -> Iterator[None]:
-    """Have that rank's child ``die``, ``hang``, ``raise`` or ``flip`` a bit of what it gets, when it says that step."""
+    """Have that rank's child ``die``, ``hang``, ``raise``, ``flip`` a bit of what it gets, or train at half of its
+    speed (``slow``), when it says that step.
+    """
     child = folder / "child"
     shutil.copytree(Path(across.program()).parent, child)
     with (child / "collective" / "_across.py").open("a") as file:

@@ -1,17 +1,17 @@
 """One rank of a job whose other ranks are on other hosts, each started there by a gpudoctor of its own.
 
 Asked with ``{"rank", "world", "local_rank", "host", "store": [address, port], "backend": "auto" | "gloo" | "nccl",
-"level": "standard" | "deep", "legs": {name: [[ranks]]} or {}, "seconds"}``; what rank 0 is asked for holds for all.
-Rank 0 listens at the store's port, any where that is 0, of its address alone where that is one of this host. Lines:
-``{"listening": port}``; ``{"step": what, "seconds": limit, "leg", "backend"}`` before each step; ``{"note": {...}}``;
-``{"via": {"leg", "backend", "ways"}}``; ``{"found": {...}}`` for each operation and size; ``{"ended": {"leg",
-"backend", "operation", "why", "cannot"}}`` for what was not measured; and at the end ``{"answer": {}}`` or ``{"why":
-..., "cannot": bool}``.
+"level": "quick" (no collectives) | "standard" | "deep", "legs": {name: [[ranks]]} or {}, "canary": bool, "seconds"}``;
+what rank 0 is asked for holds for all. Rank 0 listens at the store's port, any where that is 0, of its address alone
+where that is one of this host. Lines: ``{"listening": port}``; ``{"step": what, "seconds": limit, "leg", "backend"}``
+before each step; ``{"note": {...}}``; ``{"via": {"leg", "backend", "ways"}}``; ``{"found": {...}}`` for each operation
+and size; ``{"trained": {...}}`` for the canary's training; ``{"ended": {"leg", "backend", "operation", "why",
+"cannot"}}`` for what was not measured; and at the end ``{"answer": {}}`` or ``{"why": ..., "cannot": bool}``.
 
 What the ranks do together are legs, one after the other, each in groups side by side. A leg is a part of the way that
-data take. ``node``: the ranks of each host among themselves (NVLink, PCIe, shared memory). ``network``: one rank of
-each host, those of equal local rank together, as the rails of a fabric are wired. ``all``: everyone. The slow fabric is
-the one whose leg is slow.
+data take; the canary's training is one more, ``training``. ``node``: the ranks of each host among themselves (NVLink,
+PCIe, shared memory). ``network``: one rank of each host, those of equal local rank together, as the rails of a fabric
+are wired. ``all``: everyone. The slow fabric is the one whose leg is slow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 from .. import _ranks
 from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
-from . import _nccl
+from ..training import _model
+from . import _canary, _nccl
 from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
 from ._store import Store, listening_addresses, listening_socket
 
@@ -40,7 +41,7 @@ PLAN = 10.0
 """Seconds that rank 0 has to tell its plan."""
 _STORE_GRACE = 3.0
 """Seconds that rank 0 stays for the others once it is done."""
-_SIZES = {
+_SIZES: Dict[Tuple[str, str], Tuple[int, ...]] = {
     ("gloo", "standard"): (4 << 10, 1 << 20),
     ("gloo", "deep"): (4 << 10, 256 << 10, 16 << 20),
     ("nccl", "standard"): (64 << 10, 64 << 20),
@@ -55,6 +56,10 @@ _CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 40.0}
 """Seconds until a group is connected: Gloo takes five times its wait, and names nobody."""
 _WAITS = 4
 """How many such waits an operation may take."""
+TRAINING = "training"
+"""The leg that is the canary's training."""
+_TRAINING_LIMIT = 45.0
+"""Seconds for its steps."""
 
 
 class MemberRank:
@@ -216,14 +221,31 @@ def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
     if ask["backend"] == "nccl" and not on_gpus:
         return []
     planned_legs = []
-    if ask["backend"] == "auto" and on_gpus and not given and len(places) > 1:
+    if ask["backend"] == "auto" and on_gpus and not given and len(places) > 1 and ask["level"] != "quick":
         planned_legs.append(_tcp_leg(places, ask["level"]))
     backend = "nccl" if on_gpus else "gloo"
-    sizes = [size for size in _SIZES[backend, ask["level"]] if _ROOM * size <= _bytes_per_rank(places, on_gpus)]
+    sizes = [
+        size for size in _SIZES.get((backend, ask["level"]), ()) if _ROOM * size <= _bytes_per_rank(places, on_gpus)
+    ]
     for name, ranks in groups.items():
         operations = [operation for operation in OPERATIONS if max(map(len, ranks)) >= OPERATIONS[operation].least]
         planned_legs.append(Leg(name, backend, ranks, operations, sizes))
+    if ask.get("canary"):
+        planned_legs += _training_leg(places, backend)
     return [leg for leg in planned_legs if leg.sizes]
+
+
+def _training_leg(places: Sequence[Place], backend: str) -> List[Leg]:
+    """The canary over all ranks; its one size is the sequences of a step, as many as fit on every rank."""
+    on_gpus = backend == "nccl"
+    try:
+        size = _model.fit_samples(
+            _model.TIMED if on_gpus else _model.TIMED_CPU, _bytes_per_rank(places, on_gpus) // _ROOM
+        )
+    except CannotRun as error:
+        report_unmeasured(Leg(TRAINING, backend, (), (), ()), "", str(error), cannot=True)
+        return []
+    return [Leg(TRAINING, backend, [[place.rank for place in places]], [_canary.OPERATION], [size.samples])]
 
 
 def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
@@ -294,7 +316,7 @@ class LegRunner:
 
     def run_legs(self, legs: Sequence[Leg]) -> None:
         """Run all legs in order, in step with the other ranks; a failed leg is reported and the next is tried."""
-        largest_size = max((size for leg in legs for size in leg.sizes), default=0)
+        largest_size = max((size for leg in legs if leg.name != TRAINING for size in leg.sizes), default=0)
         self._numbers = base_values(self._torch, largest_size // 4 + EVEN * self._me.world)
         patience = self._me.left() / 2
         for at, leg in enumerate(legs):
@@ -326,10 +348,20 @@ class LegRunner:
         )
         try:
             device = self._torch.device(self._device if leg.backend == "nccl" else "cpu")
-            self._run_operations(leg, Group(self._torch, dist, rank, len(ranks), device), ranks[0], until)
+            group = Group(self._torch, dist, rank, len(ranks), device)
+            if leg.name == TRAINING:
+                self._train(leg, group)
+            else:
+                self._run_operations(leg, group, ranks[0], until)
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
+
+    def _train(self, leg: Leg, group: Group) -> None:
+        """This rank's part in the canary's training, reported at once."""
+        self._me.step("%s %s" % (_canary.OPERATION, _leg_label(leg)), _CONNECT[leg.backend] + _TRAINING_LIMIT, leg)
+        gpu = "" if group.device.type == "cpu" else self._torch.cuda.get_device_name(group.device)
+        say(trained=dict(_canary.train(group, leg.sizes[0]), backend=leg.backend, gpu=gpu))
 
     def _run_operations(self, leg: Leg, group: Group, first: int, until: float) -> None:
         """Measure and report every operation, all of them at the smallest size first, until `until` has passed."""
