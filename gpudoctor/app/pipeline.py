@@ -295,8 +295,7 @@ def soak(
         known = {_key(finding) for finding in diagnose(before, book).findings}
         sound = {rule.id for rule in book.rules if rule.sound}
         findings = tuple(one for one in findings if _key(one) not in known and one.id not in sound)
-    ran = any(run.status == "ran" for run in soaked.measurements.runs)
-    known_enough = ran and (device == "cpu" or diagnosis.verdict != "unknown")
+    known_enough = soaked.whole and (device == "cpu" or diagnosis.verdict != "unknown")
     return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known_enough))
 
 

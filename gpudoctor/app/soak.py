@@ -42,6 +42,14 @@ class Soaked:
     seconds: float
     planned: float
 
+    @property
+    def whole(self) -> bool:
+        """Whether every device that nobody uses was heated and had its memory tested, in one round at least."""
+        free = [gpu.index for gpu in self.measurements.devices if not gpu.held]
+        wanted = [(name, index) for name in _ALONE for index in free]
+        ran = {(run.kernel, run.gpu) for run in self.measurements.runs if run.status in ("ran", "failed")}
+        return bool(wanted) and ran.issuperset(wanted)
+
     def facts(self, ended_by: str) -> dict[str, Fact]:
         """The facts ``soak.*``; `ended_by` is the signal that cut it short, or empty."""
         return {
@@ -62,8 +70,8 @@ def run(
 ) -> Soaked:
     """Work in rounds for `seconds`, on every GPU that nobody uses or on `device` alone; setting `stop` ends it at once.
 
-    A GPU that somebody has begun to use is left alone from the next round on. Where nothing runs at all there is no
-    second round. Raises `UsageError` for an unknown device.
+    A GPU that somebody has begun to use is left alone from the next round on. Where neither heat nor memory tests run,
+    without torch for example, there is no second round. Raises `UsageError` for an unknown device.
     """
     stop = stop or threading.Event()
     began, rounds = time.monotonic(), 0
@@ -78,7 +86,7 @@ def run(
             latest = ladder.climb()
             so_far = latest if so_far is None else _merged(so_far, latest)
             over = stop.is_set() or time.monotonic() - began >= seconds
-            if over or not any(run.status == "ran" for run in latest.runs):
+            if over or not any(run.status == "ran" and run.kernel in _ALONE for run in latest.runs):
                 break
             snapshot = _with_present_use(target, snapshot, device)
     found = so_far if device == CPU else ExpectedRates(snapshot).filled(so_far)
@@ -123,7 +131,9 @@ def _merged_run(before: Run, latest: Run) -> Run:
     """The worse of both, or the latest; what was compared and counted in both is added."""
     run = max(latest, before, key=_badness)
     if "ran" not in (before.status, latest.status):
-        return run
+        return (
+            before if run is latest and _badness(before) == _badness(latest) else run
+        )  # its reason is the telling one
     ended = [one for one in (before, latest) if one.status == "ran"]
     rounds = sum(_rounds(one) for one in ended)
     return replace(

@@ -97,6 +97,23 @@ def test_a_bit_that_is_stuck_in_one_gpus_memory_is_named(bench: Bench) -> None:
     assert {run["right"] for (name, gpu), run in found.items() if gpu == 0 and name != "driver.launch"} == {True}
 
 
+@pytest.mark.parametrize("sick", [False, True])
+def test_a_soak_names_the_gpu_whose_memory_is_stuck_and_calls_nothing_sound_without_torch(
+    tmp_path: Path, sick: bool
+) -> None:
+    stuck = {"cuMemAlloc": 16 << 20, "stuck": [6 << 20, 5, 1]}
+    ran = machine(tmp_path, gpus=({}, stuck if sick else {})).gpudoctor("soak", "--minutes", "60", "--json")
+    assert left(lambda: list(map(command_line, within(tmp_path)))) == []
+    assert (ran.code, ran.err) == (1 if sick else 3, "")
+    rows = {(row["kernel"]["value"], row["gpu"].get("value")): row for row in ran.document["facts"]["measured"]}
+    assert rows["driver.memory.all", 0]["right"]["value"] is True
+    assert rows["driver.memory.all", 1]["right"]["value"] is not sick
+    assert rows["soak.memory", 0]["status"]["value"] == "not-run"
+    named = [one["subject"]["gpu"] for one in ran.document["findings"] if one["id"] == "gpu.wrong-results"]
+    assert named == ([1] if sick else [])
+    assert ran.document["facts"]["soak.rounds"]["value"] == 1
+
+
 def test_a_kernel_that_hangs_costs_itself(bench: Bench) -> None:
     code, found = bench(faults=({"call": "add_u32", "gpu": 1, "do": "hang"},))
     assert code == 3
