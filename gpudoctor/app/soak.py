@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gpudoctor.app.bench import CPU, ExpectedRates, devices_of, meters
 from gpudoctor.core.fact import Absent, Fact, Known
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.core.measurement import COUNTERS, Device, Meanwhile, Measurements, Run
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.kernels import specs
 from gpudoctor.kernels.ladder import Ladder, OnChange
@@ -167,15 +167,16 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _merged_meanwhile(before: Meanwhile | None, latest: Meanwhile | None) -> Meanwhile | None:
-    """What NVML said in the latest run; the greatest heat and power, and all errors, of both."""
+    """What NVML said in the latest run; the greatest heat and power of both, and all errors that were counted."""
     if before is None or latest is None:
         return latest or before
+    gains = {name: _of_both(operator.add, getattr(before, name), getattr(latest, name)) for name in COUNTERS}
     return replace(
         latest,
         power_w=_of_both(max, before.power_w, latest.power_w),
         temperature_c=_of_both(max, before.temperature_c, latest.temperature_c),
-        ecc_corrected=_of_both(operator.add, before.ecc_corrected, latest.ecc_corrected),
-        ecc_uncorrected=_of_both(operator.add, before.ecc_uncorrected, latest.ecc_uncorrected),
+        seconds=_of_both(operator.add, before.seconds, latest.seconds),
+        **gains,  # type: ignore[arg-type] # each of them is a number
     )
 
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -17,10 +18,11 @@ import pytest
 from gpudoctor.app import soak
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.measurement import Measurements
+from gpudoctor.core.measurement import Meanwhile, Measurements
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.snapshot import Target as Subject
 from gpudoctor.kernels import runner
+from gpudoctor.kernels.ladder import Meter
 from gpudoctor.target.local import Local
 from gpudoctor.views import schema
 from tests import rates
@@ -60,6 +62,33 @@ def test_of_all_rounds_the_worst_counts_and_what_was_compared_is_added(sick: Sic
     assert product
     assert (memory.right, memory.differ, memory.compared, memory.details["rounds"]) == (False, 3, 48, 3)
     assert (product.right, product.value, product.details["rounds"]) == (True, 7.5, 3)
+
+
+def test_errors_of_all_rounds_are_added_and_the_greatest_heat_is_kept(
+    sick: Sick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick.family("eager", "right", "right_too", ids={"right": "soak.matmul", "right_too": "soak.memory"})
+    heats, stop = iter((61.0, 83.0, 79.0)), threading.Event()
+
+    @contextmanager
+    def meters(*_: object) -> Iterator[Meter]:
+        def meter(kernel: str, _: int) -> Callable[[], Meanwhile | None]:
+            if kernel != "soak.memory":
+                return lambda: None
+            counted = Meanwhile(temperature_c=next(heats), pcie_replays=40, seconds=2.5)
+            return lambda: counted
+
+        yield meter
+
+    def hear(measurements: Measurements) -> None:
+        run = measurements.run("soak.memory", 0)
+        if run and run.meanwhile and run.meanwhile.temperature_c == 79.0:
+            stop.set()
+
+    monkeypatch.setattr(soak, "meters", meters)
+    run = soak.run(target(sick), EMPTY, 3600, "cpu", hear, stop).measurements.run("soak.memory", 0)
+    assert run
+    assert run.meanwhile == Meanwhile(temperature_c=83.0, pcie_replays=120, seconds=7.5)
 
 
 def test_there_is_no_second_round_where_nothing_runs(sick: Sick) -> None:
