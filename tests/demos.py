@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.demos import LIVE_SCHEMA
+from gpudoctor.app.demos import LIVE_SCHEMA, Demo
 from gpudoctor.core.sample import GPU, Sample, sample_of
 from gpudoctor.target.record import to_json
 from gpudoctor.target.recorded import Recorded
-from tests import demo_runs
+from tests import demo_jobs, demo_runs
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -230,6 +230,10 @@ def made() -> Iterator[tuple[Path, bytes]]:
         if any(gpu.error or at_work(gpu) for gpu in gpus.gpus):
             watched = json.dumps(document(gpus, len(index)), separators=(",", ":"))
             yield HOME / told.name / "live.json.gz", watched.encode()
+    for one in demo_jobs.RECORDED:
+        about = {"title": one.title, "meets": one.meets, "machine": one.machine}
+        demo = Demo(one.name, "unknown", one.title, one.meets, one.machine)
+        index.insert(-1, {"name": one.name, "verdict": demo.diagnosis().verdict, **about})  # the sound machine is last
     yield HOME / "index.json", f"{json.dumps(index, ensure_ascii=False, indent=1)}\n".encode()
 
 

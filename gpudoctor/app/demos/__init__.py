@@ -2,6 +2,8 @@
 
 A folder a machine: ``machine.json.gz`` is its record; the others are what else there is of it: its GPUs at work, what
 kernels measured, its fleet, the run that cured it. ``python -m tests.demos`` and ``python -m tests.measured`` make it.
+A job or a run is ``document.json.gz`` instead: the facts that ``gpudoctor job`` or ``run`` saw of one, judged anew each
+time. ``python -m tests.demo_jobs`` records it.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpudoctor.app import interactive, pipeline
 from gpudoctor.core import fleet, measurement, sample, shipped
-from gpudoctor.core.diagnosis import Diagnosis, Verdict
+from gpudoctor.core.diagnosis import Diagnosis, Verdict, verdict_of
+from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.fact import Reason
 from gpudoctor.core.plan import Change, Plan, PlanStep
 from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State, Stop
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Progress
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record, from_json
 from gpudoctor.target.recorded import Recorded
@@ -57,7 +62,9 @@ class Demo:
         return from_json(self._document("machine.json.gz"))
 
     def diagnosis(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
-        """Diagnose the recorded machine without delays, with a site's own pages and a profile, if given."""
+        """Diagnose the recorded machine, job or run without delays, with a site's own pages and a profile, if given."""
+        if self._is_document:
+            return self._of_document(rules, expect)
         with Recorded(self.record()) as target:
             return _as_snapshot(pipeline.check(target.level, rules=rules, target=target, expect=expect))
 
@@ -66,11 +73,29 @@ class Demo:
 
         def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
             """Yield a diagnosis whenever a probe has answered."""
+            if self._is_document:
+                yield self._of_document()
+                return
             with _PacedRecord(self.record(), self.pace) as target:
                 for diagnosis in pipeline.watch(progress=progress, target=target):
                     yield _as_snapshot(diagnosis)
 
         return self._with_recordings(replace(interactive.work_on(f"recording: {self.title}", diagnoses), recorded=True))
+
+    @property
+    def _is_document(self) -> bool:
+        """Whether it is a job or a run, and not a machine."""
+        return (self._folder / "document.json.gz").exists()
+
+    def _of_document(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
+        """What the pages of today find of the recorded job or run; the verdict counts no page that it did not ask."""
+        if expect:
+            raise UsageError(f"demo {self.name}: a job or a run is not held to a profile")
+        recorded = diagnosis_from_json(self._document("document.json.gz"))
+        judged = pipeline.diagnose(recorded.snapshot, rulebook.load(rules))
+        unjudged = tuple(entry for entry in judged.unjudged if entry.reason is not Reason.NOT_ASKED)
+        verdict = verdict_of(judged.findings, known=recorded.verdict != "unknown")
+        return _as_snapshot(replace(judged, unjudged=unjudged, verdict=verdict))
 
     def _with_recordings(self, work: Work) -> Work:
         """The work with the live samples, measurements, fleet and fix run that were recorded, if any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -26,7 +27,7 @@ from gpudoctor.probes import torch_live
 from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
-from tests import demo_runs
+from tests import demo_jobs, demo_runs
 from tests import demos as written
 from tests.conftest import Program
 from tests.sim import scenario
@@ -57,6 +58,35 @@ def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.
     expected = scenario.load(folder / f"{told.scenario}.json").expect
     assert code == expected["exit"]
     assert all(f"[{name}]" in said for name in expected["ids"])
+
+
+@pytest.mark.parametrize("one", demo_jobs.RECORDED, ids=lambda one: one.name)
+def test_what_a_recorded_job_or_run_met_is_found_and_it_names_no_machine(one: demo_jobs.Recorded) -> None:
+    diagnosis = demos.named(one.name).diagnosis()
+    assert tuple(finding.id for finding in diagnosis.findings) == one.rules
+    document = written.kept(written.HOME / one.name / demo_jobs.FILE).decode()
+    assert not re.findall(r'/(?:home|root|work|srv|tmp|Users)/[^"]{0,40}', document)
+    assert set(re.findall(r'"name":"(node\d+)"', document)) <= {"node07"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("stuck-loader", "Ranks 0-1, 3 wait in all_reduce, for rank 2"),
+        ("oom-killed", "gpudoctor: killed by SIGKILL after "),
+        ("starved", "gpudoctor: exit 0 after "),
+    ],
+)
+def test_a_recorded_job_or_run_is_printed_as_its_command_prints_it(
+    name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["demo", name, "--format", "text"])
+    assert words in capsys.readouterr().out
+
+
+async def test_a_recorded_job_opens_in_the_interface(opened: Opened) -> None:
+    async with opened(demo("stuck-loader").work(), WIDE) as pilot:
+        assert "waits for a file" in text(pilot) or "DataLoader" in text(pilot)
 
 
 @pytest.mark.parametrize(
