@@ -56,6 +56,19 @@ def first() -> str:
     return f"{head}{begins}{finding}\n\n...\n{counts}\n```"
 
 
+def running() -> str:
+    """What a recorded run and a recorded job are told of, as far as the sentence of what was found."""
+    from gpudoctor.app import demos
+
+    shown = []
+    for command, name in (("run -- python train.py grow", "oom-killed"), ("job 4711", "stuck-loader")):
+        said = demos.own_report(demos.named(name).diagnosis())
+        head, _, rest = said.partition(f"\n\n{language.say('WARNING')}  ")
+        finding = re.split(r"\n  (?=\S)", rest)[0]
+        shown.append(f"$ gpudoctor {command}\n{head}\n\n{language.say('WARNING')}  {finding}\n...")
+    return f"```console\n{chr(10).join(shown)}\n```"
+
+
 def chinese(part: Callable[[], str]) -> Callable[[], str]:
     """That part as it is in Chinese."""
 
@@ -174,6 +187,7 @@ def generated(current: str) -> str:
     parts = {
         "first": first,
         "first_zh": chinese(first),
+        "running": running,
         "rules_zh": chinese(translated),
         "stack_zh": chinese(stack),
         "site": site,

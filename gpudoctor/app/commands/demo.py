@@ -10,7 +10,6 @@ from gpudoctor.app.commands.screens import demand_interface
 from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
-from gpudoctor.views import account, job
 from gpudoctor.views._terminal import style_of
 
 if TYPE_CHECKING:
@@ -37,12 +36,7 @@ def _report(options: argparse.Namespace) -> int:
     """Print or write the report of the recorded machine; the exit code of its verdict."""
     output.check(options.out)
     diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)
-    snapshot, style = diagnosis.snapshot, style_of(stream_of(options.out))
-    if options.format in (None, "text") and snapshot.known("job.ranks"):
-        text = job.render(diagnosis, style)
-    elif options.format in (None, "text") and snapshot.known("run.command"):
-        text = account.render(diagnosis, style)
-    else:
-        text = rendered(diagnosis, options.format, stream_of(options.out), options.strict)
-    output.put(text, options.out)
+    stream = stream_of(options.out)
+    text = demos.own_report(diagnosis, style_of(stream)) if options.format in (None, "text") else ""
+    output.put(text or rendered(diagnosis, options.format, stream, options.strict), options.out)
     return exit_code(diagnosis, options.strict)

@@ -36,6 +36,7 @@ from gpudoctor.target.recorded import Recorded
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpudoctor.views._terminal import Style
     from gpudoctor.views.tui.work import Work
 
 
@@ -144,6 +145,15 @@ def named(name: str) -> Demo:
     near = difflib.get_close_matches(name.lower(), demos, cutoff=0.5) or [key for key in demos if name.lower() in key]
     there = f"the nearest: {', '.join(near)}" if near else f"there are: {', '.join(demos)}"
     raise UsageError(f"no demo is named {name!r}; {there}")
+
+
+def own_report(diagnosis: Diagnosis, style: Style | None = None) -> str:
+    """The report of a recorded job or run, as its command prints it; empty for a machine's."""
+    from gpudoctor.views import account, job
+
+    if diagnosis.snapshot.known("job.ranks"):
+        return job.render(diagnosis, style)
+    return account.render(diagnosis, style) if diagnosis.snapshot.known("run.command") else ""
 
 
 def show(name: str = "") -> None:
