@@ -21,6 +21,8 @@ WORDS, WHICH = 4096, 2
 STUCK, STUCK_BIT = 1234, 17
 LEAKING, LEAKING_BIT = 77, 63
 VICTIM, AGGRESSOR, VICTIM_BIT = 2048 + 5, 9, 3
+SECOND = 3000
+"""Another word that disturbs the same one."""
 DEAF, DEAF_BIT = 4095, 0
 
 
@@ -35,7 +37,7 @@ class Faults(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         self.first = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = self.read(AGGRESSOR)
+        before = [self.read(word) for word in self.aggressors]
         result = func(*args, **(kwargs or {}))
         made = isinstance(result, torch.Tensor) and result.dtype is torch.int64 and result.numel() == WORDS
         if made and func is torch.ops.aten.zeros.default:
@@ -61,12 +63,20 @@ class Faults(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """A word of the faulty memory."""
         return int(self.cells[word]) if self.cells is not None else 0
 
-    def act(self, before: int, written: Any) -> None:
+    @property
+    def aggressors(self) -> tuple[int, ...]:
+        """The words that disturb the victim."""
+        return {"disturbed": (AGGRESSOR,), "disturbed twice": (AGGRESSOR, SECOND)}.get(self.kind, ())
+
+    def act(self, before: list[int], written: Any) -> None:
         """What the faults do to what has been written."""
         if self.kind == "stuck":
             self.cells[STUCK] |= 1 << STUCK_BIT
             self.cells[DEAF] &= ~(1 << DEAF_BIT) & ((1 << 64) - 1)
-        if self.kind == "disturbed" and self.read(AGGRESSOR) & ~before & 1 << VICTIM_BIT and not self.after(written):
+        rise = any(
+            self.read(word) & ~bits & 1 << VICTIM_BIT for word, bits in zip(self.aggressors, before, strict=True)
+        )
+        if rise and not self.after(written):
             self.cells[VICTIM] ^= 1 << VICTIM_BIT
 
     def after(self, written: Any) -> bool:
@@ -82,8 +92,8 @@ class Faults(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def say(self) -> None:
         """Tell where the faults are."""
-        places = {"stuck": (STUCK, DEAF), "leaking": (LEAKING,), "disturbed": (VICTIM, AGGRESSOR), "sound": ()}
-        addresses = [hex(self.first + 8 * word) for word in places[self.kind]]
+        places = {"stuck": (STUCK, DEAF), "leaking": (LEAKING,), "sound": ()}
+        addresses = [hex(self.first + 8 * word) for word in places.get(self.kind, (VICTIM, *self.aggressors))]
         sys.stderr.write("planted " + json.dumps(addresses) + "\n")
 
 

@@ -11,7 +11,8 @@ Semiconductor Memories, 1991; backgrounds: van de Goor and Tlili, March tests fo
    are the difference between its number and that of the word that disturbs it.
 
 A wrong word is then written and read alone, with other memory read in between so that no cache answers for it: wrong at
-once it is stuck, wrong after a wait it leaks, else it was disturbed. Addresses are those of this process.
+once it is stuck, wrong after a wait it leaks, else it was disturbed; whether the word that was reckoned disturbs it is
+tried, too. Addresses are those of this process.
 """
 
 from __future__ import annotations
@@ -276,9 +277,20 @@ class _MarchTest:
         text = "%s bit%s %s" % (self._address(place), "" if len(bits) == 1 else "s", ", ".join(bits))
         if kind != DISTURBED:
             return text
-        other = (place[0] * self.words + place[1]) ^ self.disturbed[place]
-        block, number = divmod(other, self.words)
-        return text + (" by %s" % self._address((block, number)) if block < len(self.blocks) else "")
+        block, number = divmod((place[0] * self.words + place[1]) ^ self.disturbed[place], self.words)
+        if block >= len(self.blocks) or not self._disturbs((block, number), place):
+            return text  # several words disturb it
+        return "%s by %s" % (text, self._address((block, number)))
+
+    def _disturbs(self, other: Place, place: Place) -> bool:
+        """Whether the word at `place` changes when the other one alone is turned over."""
+        for word in (0, -1):
+            for (block, number), written in ((other, word), (place, word), (other, ~word)):
+                self.blocks[block][number : number + 1].fill_(written)
+                self._read_others({other[0], place[0]})
+            if int(self.blocks[place[0]][place[1]]) != word:
+                return True
+        return False
 
     def _address(self, place: Place) -> str:
         """Address of a word in this process."""
