@@ -23,7 +23,7 @@ from gpudoctor.core import fleet, measurement, sample, shipped
 from gpudoctor.core.diagnosis import Diagnosis, Verdict, verdict_of
 from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.errors import DocumentError, UsageError
-from gpudoctor.core.fact import Reason
+from gpudoctor.core.fact import Reason, text_of, texts_of
 from gpudoctor.core.plan import Change, Plan, PlanStep
 from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State, Stop
 from gpudoctor.core.sample import GPU, Sample
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpudoctor.views._terminal import Style
-    from gpudoctor.views.tui.work import Work
+    from gpudoctor.views.tui.work import JobLook, JobWatch, Work
 
 
 LONGEST = 1.5
@@ -83,6 +83,19 @@ class Demo:
 
         return self._with_recordings(replace(interactive.work_on(f"recording: {self.title}", diagnoses), recorded=True))
 
+    def _follow(self, on_look: Callable[[JobLook], None]) -> JobWatch:
+        """The recorded job as one look at it, for the Job screen."""
+        from gpudoctor.views.tui.work import JobLook, JobWatch
+
+        on_look(JobLook(self._of_document(), read_at=time.time(), local=False))
+        return JobWatch(
+            read=lambda: None,
+            turn=lambda: None,
+            rest=lambda _: None,
+            stacks=lambda row: [(text_of(row.get("place")), texts_of(row.get("stack")))],
+            stop=lambda: None,
+        )
+
     @property
     def _is_document(self) -> bool:
         """Whether it is a job or a run, and not a machine."""
@@ -101,6 +114,8 @@ class Demo:
     def _with_recordings(self, work: Work) -> Work:
         """The work with the live samples, measurements, fleet and fix run that were recorded, if any."""
         files = {entry.name for entry in self._folder.iterdir()}
+        if self._is_document and self._of_document().snapshot.known("job.ranks"):
+            work = replace(work, job=self._follow, first="job", stack=None)
         if "live.json.gz" in files:
             work = replace(work, live=lambda hear: live_from_json(self._document("live.json.gz")).play(hear))
         if "kernels.json.gz" in files:

@@ -86,7 +86,7 @@ def test_a_recorded_job_or_run_is_printed_as_its_command_prints_it(
 
 async def test_a_recorded_job_opens_in_the_interface(opened: Opened) -> None:
     async with opened(demo("stuck-loader").work(), WIDE) as pilot:
-        assert "waits for a file" in text(pilot) or "DataLoader" in text(pilot)
+        await until(pilot, lambda: "DataLoader" in text(pilot) and "all_reduce" in text(pilot))
 
 
 @pytest.mark.parametrize(
