@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpudoctor.core import system
 from gpudoctor.probes._job.processes import first_bytes, stat_fields
 from gpudoctor.probes._reading import CGROUPS, folders
 
@@ -139,7 +140,7 @@ def exit_of(pid: int) -> str:
 def _shows_status(pid: int) -> bool:
     """Whether the kernel shows us the process's status, which is 0 for others than its user and root."""
     try:
-        return sys.platform != "win32" and os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+        return system.is_root() or os.stat("/proc/self").st_uid == os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
     except OSError:
         return False
 

@@ -24,6 +24,7 @@ from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, calm, settled,
 from tests.views.tui.jobs import NAME, Watched, look_at, recorded, work_of
 from tests.views.tui.machines import told_of
 from tests.views.tui.test_gpus import Live, gpu
+from tests.views.tui.test_hostile import check
 
 Snap = Callable[..., bool]
 BOTH = pytest.mark.parametrize("size", SIZES)
@@ -278,6 +279,9 @@ async def test_the_gpus_of_the_job_have_their_curves_and_those_of_others_are_lef
         assert "█" in whole
         assert sum("1980/1980" in line for line in shown(pilot)) == 4
         assert re.match(r"│ ▸!◂ +2 +node3 +\d+ +2 .* 100 +40 ", ranks(pilot)[0])
+        await pilot.press("down")
+        await pilot.pause()
+        assert [line.count("▸") for line in shown(pilot) if "1980/1980" in line] == [1, 0, 0, 0]
 
 
 async def test_in_80_columns_one_key_shows_the_gpus(opened: Opened) -> None:
@@ -288,6 +292,7 @@ async def test_in_80_columns_one_key_shows_the_gpus(opened: Opened) -> None:
         await pilot.press("v", "v")
         await pilot.pause()
         assert "GPUs of the job" in text(pilot)
+        assert "util 60 s" in text(pilot)
         assert "v view" in shown(pilot)[-1]
         await pilot.press("v")
         await pilot.pause()
@@ -316,6 +321,38 @@ async def test_without_a_gpu_there_are_no_columns_of_gpus(opened: Opened) -> Non
         await ready(pilot)
         assert "GPU %" not in text(pilot)
         assert "no GPU was seen" in text(pilot)
+
+
+# ---- Foreign words ----
+
+
+@BOTH
+async def test_what_programs_are_called_is_never_markup(opened: Opened, size: tuple[int, int]) -> None:
+    evil = "a [/foo] [red]\x1b[2J\u202e" + "x" * 300
+
+    def renamed(row: Row) -> Row:
+        names = ("host", "process", "place", "what", "collective", "exit", "kernel_function", "worker_place")
+        return {**row, **{name: Known(evil, "/proc") for name in names}, "stack": Known((evil, evil), "py-spy")}
+
+    look = JobLook(changed(recorded("data"), renamed), read_at=time.time(), exit=evil, also=(evil,))
+    work, watched = work_of(look)
+    watched.entries = [(evil, [evil])]
+    async with opened(work, size) as pilot:
+        await ready(pilot)
+        for key in ("v", "v", "down", "n", "o", "J", "enter"):
+            await pilot.press(key)
+            await pilot.pause()
+            check(pilot)
+        await tell_trouble(pilot, watched, evil)
+        check(pilot)
+
+
+async def tell_trouble(pilot: Pilot[None], watched: Watched, trouble: str) -> None:
+    """Go back to the job's screen, and tell of a look that failed."""
+    await pilot.press("escape")
+    await pilot.pause()
+    watched.tell(JobLook(trouble=trouble))
+    await until(pilot, lambda: screen(pilot).job.trouble == trouble)
 
 
 # ---- Keys ----

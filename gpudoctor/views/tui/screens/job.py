@@ -151,14 +151,17 @@ class JobScreen(FramedScreen):
         """Show the job as it is now; what was seen of it stays where a look fails."""
         if not self.is_attached:
             return
-        if look.diagnosis is None and self.job.diagnosis is not None:
-            self.job = replace(self.job, trouble=look.trouble, reading=False)
+        before = self.job
+        if look.diagnosis is None and before.diagnosis is not None:
+            self.job = replace(before, trouble=look.trouble, reading=False)
         else:
             self.job = look
         if look.read_at > self._asked_at:
             self._asked_at = -1.0
         if look.read_at and look.diagnosis and self.doctor.work.first == self.NAME:
-            self.doctor.diagnosis = look.diagnosis  # it is what all screens are about
+            known = self.doctor.diagnosis
+            if look.read_at != before.read_at or known is None or known.findings != look.diagnosis.findings:
+                self.doctor.diagnosis = look.diagnosis  # it is what all screens are about
         self._draw()
 
     def _tick(self) -> None:
@@ -227,11 +230,20 @@ class JobScreen(FramedScreen):
             return
         lines = sum(1 + len(gpu.instances) for gpu in chosen.values()) + 3
         self.gpus.styles.height = "1fr" if self.has_class("-narrow") else min(lines, max(self.size.height // 4, 5))
+        self.gpus.left_out = ("memory",) if self.has_class("-narrow") else ()  # the curve is worth more than its bar
         self.gpus.border_title = Content(
             "GPUs of the job" if used else "GPUs of this machine; NVML names no process of the job"
         )
         self.gpus.border_subtitle = one_line(self._samples.trouble)
         self.gpus.put(GpuState(chosen, shown.health, shown.histories, shown.moment, shown.struck))
+        self._go_to_gpu()
+
+    def _go_to_gpu(self) -> None:
+        """Put the cursor of the GPUs on the first that the rank under the cursor uses, unless the user is there."""
+        row = self.ranks.rank
+        if row is not None and not self.gpus.has_focus:
+            for index in _gpus_of(row)[:1]:
+                self.gpus.go(index)
 
     def band(self) -> Band:
         """For whom the ranks wait; that there is none, or that it has ended."""
@@ -262,9 +274,11 @@ class JobScreen(FramedScreen):
         return (left,)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the rank under the cursor."""
-        if event.rows is self.ranks:
+        """Show the rank under the cursor, and go to its GPU."""
+        row = self.ranks.rank
+        if event.rows is self.ranks and row is not None:
             self._draw_panes()
+            self._go_to_gpu()
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
         """Open the stacks of that rank."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -168,11 +168,15 @@ GAP = 2
 """Blanks behind each column."""
 
 
-def place_columns(state: GpuState, width: int) -> list[PlacedColumn]:
-    """The columns that fit in `width`, the most important first; what is left goes to those that can grow."""
+def place_columns(state: GpuState, width: int, left_out: Container[str] = ()) -> list[PlacedColumn]:
+    """The columns that fit in `width`, the most important first; what is left goes to those that can grow.
+
+    Those whose names are `left_out` make room for others.
+    """
     widths: dict[str, int] = {}
     room = width
-    for column in sorted(_columns_with_data(state), key=lambda column: column.rank):
+    columns = (column for column in _columns_with_data(state) if column.name not in left_out)
+    for column in sorted(columns, key=lambda column: column.rank):
         if column.width + GAP > room and column.rank:
             break
         widths[column.name] = column.width
@@ -306,6 +310,8 @@ class GPUTable(Rows):
         super().__init__(id="gpus", classes="pane")
         self.shown = GpuState()
         self.found_first = False
+        self.left_out: tuple[str, ...] = ()
+        """Columns that make room for others."""
         self._keys: list[Key] = []
         self._places: list[PlacedColumn] = []
         self._layout: object = None
@@ -361,10 +367,10 @@ class GPUTable(Rows):
     def _update_layout(self) -> None:
         """Place the columns anew if the width or what there is to show has changed."""
         width = max((self.scrollable_content_region.width or self.size.width) - 1, 0)
-        layout = (width, len(self.shown.gpus), bool(len(self.shown.histories)), len(self.shown.struck))
+        layout = (width, len(self.shown.gpus), bool(len(self.shown.histories)), len(self.shown.struck), self.left_out)
         if layout != self._layout or not self._places:
             self._layout = layout
-            self._places = place_columns(self.shown, width)
+            self._places = place_columns(self.shown, width, self.left_out)
             self.heading = column_headings(self._places) if self.shown.gpus else ()
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - Textual's signature
