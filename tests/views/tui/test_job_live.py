@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,11 +10,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
-from gpudoctor.app.following import Follower, OfThisMachine
+from gpudoctor.app import interactive, live
+from gpudoctor.app.following import Follower, OfManyMachines, OfThisMachine
+from gpudoctor.app.interactive import shared
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import listed
 from gpudoctor.probes._job.members import read_job
 from gpudoctor.views.tui.work import JobLook
 from tests import needs
@@ -21,6 +27,7 @@ from tests.cluster.hang.jobs import running
 from tests.cluster.hang.test_bad_input import SLEEP, Ranks
 from tests.conftest import Program
 from tests.views.tui.conftest import NARROW, WIDE
+from tests.views.tui.jobs import recorded
 from tests.views.tui.terminal import Terminal
 from tests.views.tui.test_tmux import Opens, Window
 from tests.views.tui.test_tmux import window as window
@@ -84,6 +91,43 @@ def test_a_reading_waits_for_stacks_that_are_newer_than_it(sleepers: Ranks) -> N
         assert diagnosis.snapshot.number("job.ranks") == 4
     assert events == ["started", "done"] * 2
     assert len({look.read_at for look in looks if look.read_at}) >= 2
+    watch.stop()
+
+
+def test_hosts_that_cannot_be_asked_are_trouble_and_asked_again_later() -> None:
+    asked: list[int] = []
+
+    def ask() -> Diagnosis:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise UsageError("job: --hosts needs ClusterShell")
+        return recorded("data")
+
+    looks: SimpleQueue[JobLook] = SimpleQueue()
+    watch = Follower(OfManyMachines(ask)).watch(looks.put)
+    look = looks.get(timeout=600)
+    assert (look.trouble, look.diagnosis) == ("job: --hosts needs ClusterShell", None)
+    watch.read()
+    look = looks.get(timeout=600)
+    assert (look.trouble, look.local, look.every) == ("", False, 30.0)
+    assert look.diagnosis
+    watch.stop()
+
+
+def test_what_is_shared_names_no_host(sleepers: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "trainer-a17")
+    looks: SimpleQueue[JobLook] = SimpleQueue()
+    pids = [rank.pid for rank in sleepers.ranks]
+    source = OfThisMachine(lambda known: read_job([*pids, *known]))
+    work = shared(interactive.of_job("job", source, (), live.Shared()))
+    assert work.job
+    watch = work.job(looks.put)
+    diagnosis = looks.get(timeout=600).diagnosis
+    assert diagnosis
+    rows = listed(diagnosis.snapshot.rows("rank"))
+    assert len(rows) == 4
+    assert "trainer-a17" not in json.dumps(diagnosis.to_json())
+    assert watch.stacks(rows[0])
     watch.stop()
 
 

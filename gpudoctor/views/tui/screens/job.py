@@ -96,7 +96,7 @@ class JobScreen(FramedScreen):
             self._receive(JobLook(trouble=_NOT_HERE))
             return
         follow, live = work.job, work.live
-        self._receive(JobLook(trouble="looking for its processes …"))
+        self._receive(JobLook(trouble="looking for its processes", reading=True))
         hear = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
         run_in_thread(app, "job", lambda: follow(hear), self._receive_watch)
         if live:
@@ -175,7 +175,8 @@ class JobScreen(FramedScreen):
         look, diagnosis = self.job, self.job.diagnosis
         self.set_class(diagnosis is None, "-none")
         if diagnosis is None:
-            self.found.put("Job", list(words.nothing_blocks(look.trouble)), keep=True)
+            blocks = [Block(plain(f"{look.trouble} …"))] if look.reading else list(words.nothing_blocks(look.trouble))
+            self.found.put("Job", blocks, keep=True)
             if self.focused in (None, self.ranks):
                 self.found.focus()
         else:
@@ -249,7 +250,8 @@ class JobScreen(FramedScreen):
         """For whom the ranks wait; that there is none, or that it has ended."""
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
-            return Band("unknown", f"{marks.UNREAD} NO JOB", look.trouble)
+            look_and_word = ("reading", "… READING") if look.reading else ("unknown", f"{marks.UNREAD} NO JOB")
+            return Band(*look_and_word, look.trouble)
         rights = tuple(words.places(diagnosis))
         if look.ended_at:
             return Band("unknown", f"{marks.ABSENT} ENDED", words.headline(look), rights)
