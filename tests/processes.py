@@ -7,7 +7,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,10 +60,10 @@ def gone(pid: int) -> bool:
     return not is_alive(pid)
 
 
-def left(look: Callable[[], list[str]]) -> list[str]:
+def left(look: Callable[[], Iterable[Any]]) -> list[Any]:
     """What is still found of processes that were killed: each is there until its turn comes to end."""
     deadline = time.monotonic() + 600
-    while (found := look()) and time.monotonic() < deadline:
+    while (found := list(look())) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
 

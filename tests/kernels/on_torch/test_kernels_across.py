@@ -127,11 +127,6 @@ HOSTS = ("alpha", "alpha", "beta", "beta")
 
 
 @pytest.fixture(scope="module")
-def python() -> str:
-    return needs.torch_python()
-
-
-@pytest.fixture(scope="module")
 def sound(python: str) -> list[Across]:
     return job(python, HOSTS)
 

@@ -47,11 +47,6 @@ print(json.dumps(told))
 
 
 @pytest.fixture(scope="module")
-def python() -> str:
-    return needs.torch_python()
-
-
-@pytest.fixture(scope="module")
 def heard(python: str) -> runner.RungResult:
     target = Local("deep", python)
     return runner.ask(

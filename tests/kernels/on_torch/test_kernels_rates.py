@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gpudoctor.kernels import child, facts
 from gpudoctor.target.record import to_json
 from tests import needs
 from tests.conftest import Program
+from tests.processes import finished
 from tests.sim import scenario
 
 KERNELS = ("copy.device", "copy.to", "copy.from", "peer.copy", "launch", "allocator")
@@ -81,10 +81,8 @@ def test_ordinary_memory_is_measured_beside_page_locked_and_two_buffers_stand_in
 def test_one_flipped_bit_of_a_million_is_one_wrong_word(bit: int) -> None:
     folder = str(Path(child.__file__).parent.parent)
     program = PLANT.format(folder=folder, bit=bit)
-    done = subprocess.run(
-        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=600
-    )
-    assert done.stdout.split() == ["1", "131072", "4711", "0"]
+    done = finished([needs.torch_python(), "-c", program])
+    assert done.out.split() == ["1", "131072", "4711", "0"]
 
 
 @pytest.mark.full
@@ -112,8 +110,6 @@ print(*(copies.run(context, spec).value for spec in copies.KERNELS))
 
 def test_a_copy_in_gpu_memory_counts_what_is_read_and_written_and_one_to_the_host_what_is_sent() -> None:
     program = TIMED.format(folder=str(Path(child.__file__).parent.parent))
-    done = subprocess.run(
-        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=600
-    )
+    done = finished([needs.torch_python(), "-c", program])
     block = 2 << 20
-    assert [float(word) * 1e9 * 0.5 for word in done.stdout.split()] == pytest.approx([4 * block, block, block])
+    assert [float(word) * 1e9 * 0.5 for word in done.out.split()] == pytest.approx([4 * block, block, block])

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,15 +19,13 @@ from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.specs import program
 from gpudoctor.target.local import Local
 from tests import needs
-from tests.processes import marked
+from tests.processes import left, marked
 
 pytestmark = pytest.mark.full
 
 HERE = Path(__file__).parent
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Threads that spin while they wait for each other make a machine with other work crawl."""
-LEFT = 5.0
-"""Seconds after which nothing may be left of a child that was killed."""
 
 
 class Child:
@@ -71,10 +68,7 @@ class Child:
 
     def left(self) -> list[object]:
         """What is there of it, once it has had time to go."""
-        until = time.monotonic() + LEFT
-        while (found := [*self.processes(), *self.folder.iterdir()]) and time.monotonic() < until:
-            time.sleep(0.05)
-        return found
+        return left(lambda: [*self.processes(), *self.folder.iterdir()])
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.kernels.specs import program
-from tests import needs
-from tests.processes import command_line, marked
+from tests.processes import command_line, left, marked, until
 
 pytestmark = pytest.mark.full
 
@@ -24,11 +22,6 @@ KERNELS = ("accumulation", "amp", "clipping", "parallel", "split", "utilization"
 WHOLE = 2 * (256 * 256 + 256)
 """Gradients of the network of whole numbers."""
 WAIT = 120
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    return needs.torch_python()
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +129,8 @@ def test_end(bench: list[str], tmp_path: Path, sign: signal.Signals) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    ranks = _until(lambda: [pid for pid in marked(mark) if '"rank": 1' in command_line(pid)], 1)
-    assert len(ranks) == 1
+    assert until(lambda: len([pid for pid in marked(mark) if '"rank": 1' in command_line(pid)]) == 1)
     parent.send_signal(sign)
     parent.wait(10)
-    assert _until(lambda: marked(mark), 0) == []
-    assert _until(lambda: list(tmp_path.iterdir()), 0) == []
-
-
-def _until(look: Callable[[], list[Any]], count: int) -> list[Any]:
-    until = time.monotonic() + 600
-    while len(found := look()) != count and time.monotonic() < until:
-        time.sleep(0.02)
-    return found
+    assert left(lambda: marked(mark)) == []
+    assert left(tmp_path.iterdir) == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import needs
+from tests.processes import finished
 
 _NETWORK = """
 mount -t sysfs none /sys
@@ -62,18 +62,11 @@ def printed(network: str, argv: list[str], **environ: str) -> Any:
     needs.program("ip")
     own = ["--user", "--map-root-user", "--net", "--mount", "--uts", "/bin/sh", "-euc", f'{network}\nexec "$@"', "sh"]
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [needs.program("unshare"), *own, *argv],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**kept, **environ},
-    )
-    if done.returncode and "Operation not permitted" in done.stderr:
+    code, out, err = finished([needs.program("unshare"), *own, *argv], env={**kept, **environ})
+    if code and "Operation not permitted" in err:
         needs.missing("the right to make network namespaces")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    assert code == 0, err
+    return json.loads(out.splitlines()[-1])
 
 
 def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:

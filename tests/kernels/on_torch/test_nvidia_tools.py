@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from gpudoctor.kernels.child.driver import _ptx
 from gpudoctor.probes._binaries import architectures
 from tests import needs
+from tests.processes import finished
 
 LIBRARY_WHEEL = "nvidia-nvjpeg-cu12"  # 5 MB with fifteen architectures in eleven fat binaries
 TOOL_WHEEL = "nvidia-cuda-cuobjdump"
@@ -51,15 +51,8 @@ def runnable(tool: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize(("option", "ours"), [("--list-elf", "sm_"), ("--list-ptx", "compute_")])
 def test_the_architectures_are_those_cuobjdump_lists(library: Path, cuobjdump: Path, option: str, ours: str) -> None:
-    done = subprocess.run(
-        [str(cuobjdump), option, str(library)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ},
-        timeout=600,
-    )
-    theirs = Counter(f"{ours}{arch}" for arch in re.findall(r"\.sm_(\d+[af]?)\.", done.stdout))
+    done = finished([cuobjdump, option, library])
+    theirs = Counter(f"{ours}{arch}" for arch in re.findall(r"\.sm_(\d+[af]?)\.", done.out))
     counts = architectures(library).counts
     assert {name: count for name, count in counts.items() if name.startswith(ours)} == theirs
     assert theirs

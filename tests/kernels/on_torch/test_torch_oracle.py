@@ -14,7 +14,6 @@ from gpudoctor.core.fact import Absent, Fact, Rows
 from gpudoctor.probes import cuda_libs, python_env, torch_build
 from gpudoctor.probes._binaries import DefinedSymbols, opened, undefined_symbols
 from gpudoctor.target.local import Local
-from tests import needs
 from tests.environments import column, value
 
 pytestmark = pytest.mark.full
@@ -26,11 +25,6 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "git
     "path": torch.__path__[0], "python": platform.python_version(), "prefix": sys.prefix, "loaded": sorted(maps),
     "archs": torch._C._cuda_getArchFlags() if torch.version.cuda else None}))
 """
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    return needs.torch_python()
 
 
 @pytest.fixture(scope="module")
