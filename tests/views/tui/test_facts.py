@@ -1,20 +1,41 @@
-"""Every fact on the third screen: found by what one types, and told apart by what is not known of it."""
+"""The third screen: facts found by what one types, however long, beside those of another machine and of findings."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
+from gpudoctor.app.interactive import work_on
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Row
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.views import document
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.work import Work
+from gpudoctor.views.tui.screens.facts import FactsScreen
+from gpudoctor.views.tui.screens.help import ExplainScreen
+from gpudoctor.views.tui.words.facts import Facts
+from gpudoctor.views.tui.work import FactInfo, Work
 from tests.views.tui.conftest import WIDE, Opened, shown, text, until
-from tests.views.tui.facts_of_a_machine import BOTH, diagnosis, known, names, to_facts, typed, work_with
+from tests.views.tui.facts_of_a_machine import (
+    BOTH,
+    TOLD,
+    diagnosis,
+    known,
+    names,
+    says,
+    snapshot,
+    to_facts,
+    typed,
+    work_with,
+)
+from tests.views.tui.machines import diagnosis_of
 
 
 @BOTH
@@ -177,3 +198,275 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
         await pilot.press("n", "n")
 
     assert snap_compare(DoctorApp(work_with(diagnosis())), terminal_size=size, run_before=there)
+
+
+@BOTH
+async def test_a_huge_value_is_cut_in_the_list_and_bounded_below(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work_with(diagnosis()), size) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.go("env.HUGE")
+        await pilot.pause()
+        assert all(len(line) <= size[0] for line in shown(pilot))
+        prose = screen.detail.prose.text
+        assert "100,000 characters; these are the first 4,000 of them" in prose
+        assert len(prose) < 5_000
+        await pilot.press("c")
+        assert len(pilot.app.clipboard) == 50_000
+        assert "copied the first 50,000 of 100,0" in text(pilot)
+
+
+async def test_nested_and_empty_values_are_whole_and_c_copies_a_fact_with_its_source(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        await pilot.press("u", "t")  # from a rule that was not judged to what it reads
+        screen = await to_facts(pilot, opened=True)
+        assert names(screen) == ["driver.module_log"]
+        await pilot.press("c")
+        assert pilot.app.clipboard == "driver.module_log = (not read) (dmesg: needs root)"
+        await pilot.press("a", "n", "c")
+        assert pilot.app.clipboard == "driver.version = 535.183.06 (/proc/driver/nvidia/version)"
+        assert "copied: driver.version = 535.183.06" in shown(pilot)[1]
+        for name, said in [
+            ("env.NESTED", 'env.NESTED = {"a": [{"b": 1}], "c": null}'),
+            ("torch.archs", "torch.archs = sm_80, sm_90"),
+            ("torch.elsewhere", "torch.elsewhere = none"),
+            ("xid", "xid = 0 rows"),
+            ("gpu", "gpu = 4 rows"),
+        ]:
+            assert screen.go(name)
+            await pilot.pause()
+            assert said in text(pilot)
+        assert not screen.go("gpu.9.name")
+
+
+@pytest.mark.full
+async def test_a_log_of_a_hundred_thousand_lines_is_searched_beside_the_interface(opened: Opened) -> None:
+    lines: tuple[Row, ...] = tuple({"line": known(f"line {number} of it", "the log")} for number in range(100_000))
+    long = replace(snapshot(), groups={"text": lines})
+    async with opened(work_with(diagnosis(long))) as pilot:
+        screen = await to_facts(pilot)
+        await pilot.press("end")
+        assert screen.table.item
+        assert screen.table.item.name == "text.99999.line"
+        await typed(pilot, "line 77777")
+        await until(pilot, lambda: names(screen) == ["text.77777.line"])
+        await pilot.press("escape")
+        assert len(names(screen)) == len(screen.table.listing)
+
+
+async def test_the_cursor_stays_on_its_fact_when_more_is_read(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        screen = await to_facts(pilot)
+        await pilot.press("n", "n")
+        more = snapshot(**{f"driver.a{number}": known(number) for number in range(40)})
+        screen.doctor.diagnosis = diagnosis(more)
+        await pilot.pause()
+        assert screen.table.item
+        assert screen.table.item.name == "gpu.2.clock_mhz"
+
+
+async def test_from_a_finding_to_its_facts_and_back(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        await pilot.press("t")
+        screen = await to_facts(pilot, opened=True)
+        assert names(screen) == ["driver.version", "gpu.2.clock_mhz"]
+        assert "of gpu.throttled" in text(pilot)
+        await pilot.press("escape")
+        assert pilot.app.current_mode == "diagnosis"
+        screen = await to_facts(pilot)
+        assert len(names(screen)) == len(screen.table.listing)
+        await pilot.press("escape")
+        assert pilot.app.current_mode == "facts"  # one came here by its number: there is nowhere to go back to
+
+
+async def test_from_a_fact_to_its_finding_and_back(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.go("gpu.2.clock_mhz")
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.current_mode == "diagnosis")
+        assert "GPU 2 [x] is held back" in text(pilot)
+        await pilot.press("escape")
+        assert pilot.app.current_mode == "facts"
+        assert screen.go("driver.module_log")
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.current_mode == "diagnosis")
+        await until(pilot, lambda: "NOT JUDGED" in text(pilot))
+
+
+async def test_a_fact_whose_rules_passed_opens_the_page_of_one(opened: Opened) -> None:
+    told = {**TOLD, "torch.archs": FactInfo("what it was built for", rules=("gpu.ecc",))}
+    async with opened(replace(work_with(diagnosis()), used_by=lambda: told)) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.go("torch.archs")
+        await pilot.pause()
+        assert "passed gpu.ecc (enter explains the first)" in text(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
+        await pilot.press("escape")
+        await pilot.press("e")
+        await until(pilot, lambda: says(pilot, "torch.archs"))
+        await pilot.press("escape")
+        assert screen.go("torch.elsewhere")
+        await pilot.press("enter")
+        await until(pilot, lambda: "no rule reads torch.elsewhere" in shown(pilot)[1])
+
+
+def test_driver_and_gpus_come_first_and_text_last() -> None:
+    listed = [item.name for item in Facts(snapshot())]
+    assert listed[:3] == ["driver.module_log", "driver.version", "xid"]
+    assert listed.index("gpu.0.name") < listed.index("torch.archs") < listed.index("text.0.line")
+    assert listed[-1] == "text.2.line"
+
+
+def test_a_hundred_thousand_lines_cost_no_row_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: tuple[Row, ...] = tuple({"line": known(f"line {number}", "the log")} for number in range(100_000))
+    many = replace(snapshot(), groups={"text": lines})
+    made = 0
+    make = Facts._at
+
+    def counted(self: Facts, place: int) -> Any:
+        nonlocal made
+        made += 1
+        return make(self, place)
+
+    monkeypatch.setattr(Facts, "_at", counted)
+    facts = Facts(many)
+    assert facts[len(facts) - 1].name == "text.99999.line"
+    assert facts.search("line 4242 log", range(len(facts)))[0] == facts.position_of("text.line", 4242)
+    assert made == 1
+
+
+async def compared(pilot: Pilot[None], name: str) -> FactsScreen:
+    screen = await to_facts(pilot)
+    await pilot.press("d")
+    pilot.app.screen.query_one(Input).value = name
+    await pilot.press("enter")
+    await until(pilot, lambda: pilot.app.screen is screen and screen.beside.listing is not None)
+    await pilot.pause()
+    return screen
+
+
+@BOTH
+async def test_two_machines_differ_in_what_makes_one_of_them_sick(
+    opened: Opened, size: tuple[int, int], tmp_path: Path
+) -> None:
+    other = tmp_path / "sound.json"
+    other.write_text(document.render(diagnosis_of("hgx-h100")), "utf-8")
+    sick = diagnosis_of("two-gpus-two-causes")
+    async with opened(work_on("sick", lambda _: iter([sick])), size) as pilot:
+        screen = await compared(pilot, str(other))
+        assert screen.table.item
+        assert screen.table.item.name == "gpu[3].ecc_uncorrected"
+        line = next(line for line in shown(pilot) if "▸✗ gpu[3].ecc_uncorrected" in line)
+        assert line.split()[3:5] == ["1", "0"]
+        assert "Facts that differ" in text(pilot)
+        assert "beside sound.json" in text(pilot)
+        assert all("temperature" not in name for name in names(screen))
+        before = len(names(screen))
+        await pilot.press("D")
+        assert len(names(screen)) >= before
+        await pilot.press("D")
+        await typed(pilot, "zzz")
+        assert 'no differing fact has "zzz"' in text(pilot)
+        await pilot.press("escape", "escape")
+        assert screen.beside.listing is None
+        assert len(names(screen)) == len(screen.table.listing) > 1000
+
+
+async def test_what_always_differs_is_left_out_unless_asked_for(opened: Opened) -> None:
+    rows = snapshot().groups["gpu"]
+    assert isinstance(rows, tuple)
+    later = replace(snapshot(), groups={"gpu": tuple({**row, "serial": known("T")} for row in rows)})
+    other = replace(diagnosis(), snapshot=later)
+    async with opened(work_with(diagnosis(), open=lambda _: other)) as pilot:
+        screen = await compared(pilot, "x")
+        assert not [name for name in names(screen) if "serial" in name]
+        await pilot.press("D")
+        assert [name for name in names(screen) if "serial" in name] == [f"gpu[{place}].serial" for place in range(4)]
+        assert "D leaves out what always differs" in text(pilot)
+
+
+async def test_what_was_found_on_the_other_machine_only_says_so(opened: Opened) -> None:
+    sound = Diagnosis(snapshot(**{"driver.version": known("580.95.05")}), "sound", (), (), ("gpu.throttled",), "1")
+    async with opened(work_with(sound, open=lambda _: diagnosis())) as pilot:
+        await compared(pilot, "x")
+        assert says(pilot, "gpu.throttled → found (enter opens it): on the other machine: GPU 2 [x] is held back")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
+
+
+async def test_two_machines_alike_have_nothing_to_show(opened: Opened) -> None:
+    async with opened(work_with(diagnosis(), open=lambda _: diagnosis())) as pilot:
+        await compared(pilot, "x")
+        assert "nothing differs" in text(pilot)
+        await pilot.press("c")
+        assert "no fact to copy here" in text(pilot)
+
+
+@BOTH
+async def test_what_cannot_be_opened_is_said_where_one_can_name_another(
+    opened: Opened, size: tuple[int, int], tmp_path: Path
+) -> None:
+    work = replace(work_on("x", lambda _: iter([diagnosis()])), used_by=lambda: TOLD)
+    (tmp_path / "b").write_bytes(b"\x00\x01\x02" * 100)
+    async with opened(work, size) as pilot:
+        screen = await to_facts(pilot)
+        await pilot.press("d")
+        for name, said in [
+            (f"{tmp_path}/[no]", "No such file"),
+            (f"{tmp_path}/b", "binary, not text"),
+            ("-", "this terminal"),
+        ]:
+            field = pilot.app.screen.query_one("Input")
+            field.value = name  # type: ignore[attr-defined]
+            await pilot.press("enter")
+            await until(pilot, lambda said=said: said in " ".join(text(pilot).split()))  # type: ignore[misc]
+        await pilot.press("escape")
+        assert pilot.app.screen is screen
+
+
+async def test_a_comparison_that_fails_is_said(opened: Opened) -> None:
+    def fails(a: Diagnosis, b: Diagnosis) -> Any:
+        raise DocumentError("these [cannot] be compared")
+
+    async with opened(replace(work_with(diagnosis(), open=lambda _: diagnosis()), compare=fails)) as pilot:
+        await to_facts(pilot)
+        await pilot.press("d", "x", "enter")
+        await until(pilot, lambda: "cannot compare: these [cannot] be compared" in text(pilot))
+
+
+def test_every_fact_is_told_with_its_meaning_its_probe_and_its_rules() -> None:
+    used_by = work_on("x", lambda _: iter([diagnosis()])).used_by
+    assert used_by
+    told = used_by()
+    assert "driver.too-old-for-gpu" in told["driver.version"].rules
+    assert told["driver.version"].source == "driver"
+    assert told["gpu.temperature_c"].about
+    assert told["env.NCCL_P2P_DISABLE"].rules
+    assert told["env.NCCL_P2P_DISABLE"].about == told["env.*"].about
+
+
+def test_a_file_is_judged_as_the_command_does(tmp_path: Path) -> None:
+    work = work_on("x", lambda _: iter([diagnosis()]))
+    file = tmp_path / "paste.txt"
+    file.write_text("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", "utf-8")
+    assert work.open
+    assert [finding.id for finding in work.open(str(file)).findings][:1] == ["gpu.fell-off-bus"]
+
+
+async def test_a_name_is_completed_from_its_folder(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "node17.json").write_text(document.render(diagnosis(replace(snapshot(), facts={}))), "utf-8")
+    (tmp_path / "old").mkdir()
+    async with opened(work_on("x", lambda _: iter([diagnosis()]))) as pilot:
+        screen = await to_facts(pilot)
+        await pilot.press("d")
+        field = pilot.app.screen.query_one(Input)
+        for begin, whole in [("no", "node17.json"), ("o", "old/")]:
+            field.value = f"{tmp_path}/{begin}"
+            field.action_end()
+            await until(pilot, lambda: bool(field._suggestion))
+            await pilot.press("right")
+            assert field.value == f"{tmp_path}/{whole}"
+        field.value = f"{tmp_path}/node17.json"
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.screen is screen and screen.beside.name == "node17.json")
