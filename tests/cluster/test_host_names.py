@@ -1,4 +1,4 @@
-"""Host names in one word, as Slurm and ClusterShell read them back, and the words of Slurm written out."""
+"""Host names in one word, as Slurm and ClusterShell read them back; what Slurm says of a partition's nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.cluster.fleet import remote
 from gpudoctor.cluster.fleet.reading import names_phrase, node_set, ordered
 from gpudoctor.cluster.job import launcher
 from tests.needs import program
@@ -93,3 +94,32 @@ def test_slurm_says_the_same_of_what_it_takes(
 def test_what_is_no_list_names_nobody(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert not [name for name in launcher.expanded(broken) if "[" in name]
+
+
+SINFO = """#!/bin/sh
+cat <<END
+node2 idle
+node1 mixed
+node3 idle*
+node4 drained
+node10 allocated
+node11 down*
+END
+"""
+"""Slurm marks nodes that do not respond by an asterisk."""
+
+
+def test_nodes_that_do_not_respond_or_are_taken_out_are_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "sinfo"
+    program.write_text(SINFO)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    nodes = remote.slurm_nodes("all")
+    assert nodes.names == ("node1", "node2", "node10")
+    assert nodes.out == {
+        "node3": "Slurm calls it idle*",
+        "node4": "Slurm calls it drained",
+        "node11": "Slurm calls it down*",
+    }

@@ -1,4 +1,4 @@
-"""Which hosts measure each other in which round."""
+"""Which hosts measure each other in which round, and who is to blame by what the pairs measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from gpudoctor.cluster.job import ROUNDS, rounds
-from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Pair
+from gpudoctor.cluster.job.culprits import suspects
+from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Measure, Pair, Way
 from tests.cluster.fabric.fabric import Fabric, Fault, hosts
 
 GOOD = Direction(CONNECTED, 90.0, 10_000, 2)
@@ -142,3 +143,177 @@ def test_a_dead_host_is_nobodys_partner_once_it_is_known() -> None:
     slow = [replace(pair, there=SLOW, back=GOOD) if "n0001" not in (pair.a, pair.b) else pair for pair in measured]
     (fourth,) = rounds.pairs_of_round(4, fabric.hosts, slow)
     assert set(fourth) == {"n0000", "n0002"}
+
+
+SOUND = Direction(CONNECTED, 9.0, 10_000, 2)
+BAD: dict[Measure, Direction] = {
+    "reach": Direction("filtered"),
+    "mtu": Direction(CONNECTED, 0.0, 30, 29, stalled_above=1472),
+    "loss": replace(SOUND, resent=500),
+    "bandwidth": replace(SOUND, gbps=0.9),
+}
+HOSTS = "abcdef"
+
+Said = list[tuple[str, tuple[str, ...], Way, Measure]]
+
+
+def said(*pairs: Pair, switches: dict[str, str] | None = None) -> Said:
+    return [(one.kind, one.names, one.way, one.measure) for one in suspects(pairs, switches)]
+
+
+def every_pair(hosts: str = HOSTS, **bad: Direction) -> list[Pair]:
+    """All pairs of hosts of one letter each, one a round. ``ab=`` is what a sends to b, ``a_=`` to all, ``_b=`` all."""
+    return [
+        Pair(number, a, b, _way(bad, a, b), _way(bad, b, a), 0.1)
+        for number, (a, b) in enumerate(combinations(hosts, 2), 1)
+    ]
+
+
+def _way(bad: dict[str, Direction], a: str, b: str) -> Direction:
+    return next((bad[name] for name in (f"{a}{b}", f"{a}_", f"_{b}") if name in bad), SOUND)
+
+
+def test_nobody_is_suspect_where_nothing_was_measured_or_all_is_well() -> None:
+    assert said() == []
+    assert said(*every_pair()) == []
+    assert said(Pair(1, "a", "b", Direction(), Direction())) == []
+
+
+@pytest.mark.parametrize("measure", BAD)
+@pytest.mark.parametrize("hosts", ["abc", "abcd", "abcdef"])
+def test_a_host_is_named_with_its_direction(measure: Measure, hosts: str) -> None:
+    bad = BAD[measure]
+    assert said(*every_pair(hosts, b_=bad)) == [("host", ("b",), "from", measure)]
+    assert said(*every_pair(hosts, _b=bad)) == [("host", ("b",), "to", measure)]
+    assert said(*every_pair(hosts, b_=bad, _b=bad)) == [("host", ("b",), "both", measure)]
+
+
+def test_a_host_that_answers_late_is_named() -> None:
+    pairs = [replace(pair, ms=40.2) if "b" in (pair.a, pair.b) else pair for pair in every_pair()]
+    (late,) = suspects(pairs)
+    assert (late.kind, late.names, late.way, late.measure) == ("host", ("b",), "both", "latency")
+    assert late.words == "b answers after 40.2 ms, usual are 0.1 ms (5 pairs)"
+
+
+def test_delays_of_some_ms_are_those_of_busy_hosts() -> None:
+    assert said(*(replace(pair, ms=4.0) if "b" in (pair.a, pair.b) else pair for pair in every_pair())) == []
+
+
+def test_a_dead_host_says_nothing_itself_and_is_named_both_ways() -> None:
+    assert said(*every_pair(_b=BAD["reach"], b_=Direction())) == [("host", ("b",), "both", "reach")]
+
+
+def test_one_good_figure_clears() -> None:
+    assert said(*every_pair(b_=BAD["bandwidth"], bc=SOUND)) == []
+
+
+def test_one_bad_pair_is_not_enough() -> None:
+    assert said(*every_pair(ab=BAD["bandwidth"])) == []
+
+
+def test_a_path_that_is_bad_twice_is_a_link_named_in_its_direction() -> None:
+    for measure, bad in BAD.items():
+        again = Pair(99, "c", "b", SOUND, bad, 0.1)
+        assert said(*every_pair(bc=bad), again) == [("link", ("b", "c"), "from", measure)]
+        assert said(*every_pair(bc=bad), Pair(99, "b", "c", SOUND, SOUND, 0.1)) == []
+
+
+def test_two_bad_hosts_are_told_from_a_bad_path_between_them() -> None:
+    slow = BAD["bandwidth"]
+    expected: Said = [("host", ("a",), "from", "bandwidth"), ("host", ("b",), "to", "bandwidth")]
+    assert said(*every_pair(a_=slow, _b=slow)) == expected
+
+
+def test_slow_and_dead_who_meet_are_told_apart() -> None:
+    dead, slow = BAD["reach"], BAD["bandwidth"]
+    pairs = every_pair(b_=Direction(), _b=dead, a_=slow, ab=dead)
+    assert said(*pairs) == [("host", ("b",), "both", "reach"), ("host", ("a",), "from", "bandwidth")]
+
+
+def test_who_was_reached_and_then_no_longer_is_has_died() -> None:
+    dead = BAD["reach"]
+    first = [Pair(1, "a", "b", SOUND, SOUND), Pair(1, "c", "d", SOUND, SOUND)]
+    second = [Pair(2, "a", "c", Direction(), dead), Pair(2, "b", "d", SOUND, SOUND)]
+    third = [Pair(3, "a", "d", Direction(), dead), Pair(3, "b", "c", SOUND, SOUND)]
+    assert said(*first, *second) == []
+    assert said(*first, *second, *third) == [("host", ("a",), "both", "reach")]
+
+
+def test_of_two_hosts_only_the_direction_can_be_told() -> None:
+    def twice(there: Direction, back: Direction, ms: float = 0.1) -> Said:
+        return said(*(Pair(number, "a", "b", there, back, ms) for number in (1, 2)))
+
+    assert twice(SOUND, BAD["bandwidth"]) == [("link", ("b", "a"), "from", "bandwidth")]
+    assert twice(SOUND, replace(SOUND, gbps=4.0)) == []
+    assert twice(BAD["bandwidth"], BAD["bandwidth"]) == []
+    assert twice(BAD["reach"], BAD["reach"]) == [("link", ("a", "b"), "both", "reach")]
+    assert twice(BAD["loss"], SOUND) == [("link", ("a", "b"), "from", "loss")]
+    assert twice(BAD["mtu"], BAD["mtu"]) == [("link", ("a", "b"), "both", "mtu")]
+    assert twice(SOUND, SOUND, 40.0) == [("link", ("a", "b"), "both", "latency")]
+
+
+def test_what_was_seen_once_of_two_hosts_is_not_said() -> None:
+    assert said(Pair(1, "a", "b", BAD["reach"], BAD["reach"])) == []
+
+
+def test_where_nobody_reaches_anybody_nobody_is_singled_out() -> None:
+    (all_of_them,) = suspects(every_pair("abcd", a_=BAD["reach"], b_=BAD["reach"], c_=BAD["reach"], d_=BAD["reach"]))
+    assert (all_of_them.kind, all_of_them.names) == ("link", ("a", "b", "c", "d"))
+    assert all_of_them.words == "between any two of 4 hosts no connection comes about (6 pairs)"
+
+
+def test_few_lost_segments_say_nothing() -> None:
+    assert said(*every_pair(b_=Direction(CONNECTED, 9.0, 100, 5))) == []
+
+
+def test_when_all_lose_segments_it_is_said_of_all() -> None:
+    lossy = (replace(pair, there=BAD["loss"], back=BAD["loss"]) for pair in every_pair())
+    assert said(*lossy) == [("link", tuple(HOSTS), "both", "loss")]
+
+
+def test_rates_that_differ_twofold_everywhere_are_no_reason_to_suspect_the_slowest() -> None:
+    pairs = [
+        Pair(n, a, b, replace(SOUND, gbps=9.0 - n % 5), replace(SOUND, gbps=5.0 + n % 4), 0.1)
+        for n, (a, b) in enumerate(combinations(HOSTS, 2))
+    ]
+    assert said(*pairs) == []
+
+
+LEAVES = {host: "leaf1" if host in "abcd" else "leaf2" if host in "efgh" else "leaf3" for host in "abcdefghijkl"}
+
+
+def beyond(bad: Direction, home: Direction) -> list[Pair]:
+    """All pairs of twelve hosts below three switches; what leaf1 sends is `bad` beyond it and `home` below it."""
+    pairs = every_pair("abcdefghijkl")
+    inside = [replace(pair, there=home, back=home) for pair in pairs if LEAVES[pair.b] == "leaf1"]
+    across = [replace(pair, there=bad) for pair in pairs if LEAVES[pair.a] == "leaf1" != LEAVES[pair.b]]
+    return [*inside, *across, *(pair for pair in pairs if LEAVES[pair.a] != "leaf1")]
+
+
+def test_a_switch_is_named_instead_of_its_hosts() -> None:
+    slow = BAD["bandwidth"]
+    assert said(*beyond(slow, SOUND), switches=LEAVES) == [("switch", ("leaf1",), "from", "bandwidth")]
+    assert [one[0] for one in said(*beyond(slow, slow))] == ["host"] * 4
+
+
+def test_half_of_the_hosts_below_a_switch_are_hosts() -> None:
+    pairs = every_pair("abcdefghijkl", a_=BAD["bandwidth"], b_=BAD["bandwidth"])
+    assert [one[:2] for one in said(*pairs, switches=LEAVES)] == [("host", ("a",)), ("host", ("b",))]
+
+
+def test_words_say_what_is_usual_and_how_many_pairs_say_so() -> None:
+    (slow,) = suspects(every_pair(b_=BAD["bandwidth"]))
+    assert slow.words == "b sends at 0.9 Gbit/s, 10 % of the usual 9 (5 pairs)"
+    assert (slow.value, slow.usual, slow.pairs) == (0.9, 9.0, 5)
+    assert slow.share == pytest.approx(0.1)
+
+
+def test_a_low_rate_between_ends_without_a_processor_accuses_nobody() -> None:
+    busy = replace(SOUND, gbps=1.2, busy=True)
+    assert said(*every_pair(b_=busy)) == []
+    assert said(*every_pair(b_=replace(busy, busy=False))) == [("host", ("b",), "from", "bandwidth")]
+
+
+def test_far_slower_is_no_longer_for_want_of_a_processor() -> None:
+    crawling = replace(SOUND, gbps=0.05, busy=True)
+    assert said(*every_pair(b_=crawling)) == [("host", ("b",), "from", "bandwidth")]

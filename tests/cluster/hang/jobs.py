@@ -14,7 +14,7 @@ from typing import Any
 
 from gpudoctor.core.shipped import own_command
 from tests import needs
-from tests.processes import free_port
+from tests.processes import free_port, until
 
 RANKS = range(4)
 ASTRAY = 2
@@ -52,10 +52,7 @@ class Job:
 
     def await_files(self, name: str, ranks: Sequence[int]) -> None:
         """Wait until those ranks have written that file."""
-        deadline = time.monotonic() + _LIMIT
-        while not all((self.folder / f"{name}-{rank}").exists() for rank in ranks):
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.1)
+        assert until(lambda: all((self.folder / f"{name}-{rank}").exists() for rank in ranks)), self.logs()
 
     def logs(self) -> str:
         """What the ranks have printed."""

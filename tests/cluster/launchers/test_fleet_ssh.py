@@ -14,7 +14,7 @@ import pytest
 
 from tests import needs
 from tests.cluster.launchers.hosts import HEAD, SOUND, Hosts
-from tests.processes import Ran
+from tests.processes import Ran, left, until
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
 _READY_S = 300.0
@@ -203,9 +203,7 @@ def test_what_was_heard_by_then_is_told_when_it_is_ended(hosts: Ssh, number: sig
         hosts.program(name, "gpudoctor", HUNG)
     heeding = ["env", "--default-signal=INT"]  # a suite that runs in the background ignores it
     with hosts.start(HEAD, [*heeding, *argv(hosts, "--json", "--timeout", "55")]) as process:
-        until = time.monotonic() + 600
-        while time.monotonic() < until and not only_four_are_still_asked(hosts):
-            time.sleep(0.2)
+        assert until(lambda: only_four_are_still_asked(hosts))
         ours = min(int(line.split()[0]) for line in hosts.running(HEAD, "-m gpudoctor fleet"))
         hosts.run(HEAD, ["kill", f"-{number.value}", str(ours)])
         out, err = process.communicate(timeout=300)
@@ -222,7 +220,4 @@ def only_four_are_still_asked(hosts: Ssh) -> bool:
 
 def left_on(hosts: Ssh, pattern: str) -> list[str]:
     """What still runs a few seconds later: the connection's end has to arrive."""
-    until = time.monotonic() + 600
-    while (left := list(hosts.running("n1", pattern))) and time.monotonic() < until:
-        time.sleep(0.2)
-    return left
+    return left(lambda: hosts.running("n1", pattern))

@@ -15,6 +15,7 @@ from gpudoctor.core.shipped import own_command
 from tests import needs
 from tests.cluster.hang.jobs import titles
 from tests.cluster.net.hosts import PORT, Hosts
+from tests.processes import until
 
 pytestmark = pytest.mark.full
 
@@ -76,11 +77,11 @@ class Job:
 
     def ready(self) -> None:
         """Wait until all ranks are about to hang."""
-        deadline = time.monotonic() + LIMIT
-        while not all((self.folder / f"ready-{rank}").exists() for rank in range(4)):
-            logs = [file.read_text("utf-8", "replace") for file in self.folder.glob("log-*")]
-            assert time.monotonic() < deadline, logs
-            time.sleep(0.2)
+        ready = [self.folder / f"ready-{rank}" for rank in range(4)]
+        logs = self.folder.glob("log-*")
+        assert until(lambda: all(file.exists() for file in ready)), [
+            file.read_text("utf-8", "replace") for file in logs
+        ]
 
     def asked(self, nodes: str, port: int = PORT) -> Any:
         """The document of ``gpudoctor job`` on these hosts of the job at that port, asked from the first one."""
