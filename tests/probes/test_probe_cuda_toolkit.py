@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import cuda_toolkit
+from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.probes.nvml_machine import known, rows
@@ -191,3 +192,58 @@ def test_the_real_compiler_of_this_machine() -> None:
     facts = dict(cuda_toolkit.probe(Local(environ={"PATH": os.environ["PATH"]})))
     assert known(facts["cuda.host_compiler_kind"]) in {"gcc", "clang"}
     assert str(known(facts["cuda.host_compiler_version"]))[0].isdigit()
+
+
+class Windows(Local):
+    """A Windows machine of these files, on which vswhere.exe prints a folder, or cannot be started."""
+
+    def __init__(self, files: Mapping[str, str], printed: str | None) -> None:
+        super().__init__(environ={"PATH": ""})
+        self.system = "windows"
+        self._files, self._printed = files, printed
+
+    def exists(self, path: str) -> bool:
+        return path in self._files
+
+    def read(self, path: str, limit: int = 0) -> str:
+        if path not in self._files:
+            raise FileNotFoundError(path)
+        return self._files[path]
+
+    def run(self, argv: Sequence[str], *_: object, **__: object) -> Answer:
+        if self._printed is None:
+            raise OSError(5, "Access is denied")
+        return Answer(tuple(argv), 0, self._printed, "", 0.1)
+
+
+INSTALLER = "C:/Program Files (x86)/Microsoft Visual Studio/Installer/vswhere.exe"
+STUDIO = "C:/Program Files/Microsoft Visual Studio/2022/BuildTools"
+CL = f"{STUDIO}/VC/Tools/MSVC/14.42.34433/bin/Hostx64/x64/cl.exe"
+TOOLSET = f"{STUDIO}/VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
+WITH_TOOLS = {INSTALLER: "", CL: "", TOOLSET: "14.42.34433\r\n"}
+
+
+def test_the_compiler_of_visual_studio_is_found_without_its_prompt() -> None:
+    facts = dict(cuda_toolkit.host_compiler_facts(Windows(WITH_TOOLS, f"{STUDIO}\r\n")))
+    assert facts == {
+        "cuda.host_compiler": Known(CL, "vswhere.exe"),
+        "cuda.host_compiler_kind": Known("msvc", "vswhere.exe"),
+        "cuda.host_compiler_version": Known("19.42.34433", "toolset 14.42.34433"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "printed", "kind"),
+    [
+        ({}, "", Absent),
+        ({INSTALLER: ""}, "", Absent),
+        ({INSTALLER: ""}, f"{STUDIO}\r\n", Unread),
+        ({INSTALLER: "", TOOLSET: "14.42.34433"}, f"{STUDIO}\r\n", Unread),
+        ({**WITH_TOOLS, TOOLSET: "..\\..\\x"}, f"{STUDIO}\r\n", Unread),
+        (WITH_TOOLS, None, Unread),
+    ],
+)
+def test_without_the_tools_there_is_no_compiler(files: Mapping[str, str], printed: str | None, kind: type) -> None:
+    facts = dict(cuda_toolkit.host_compiler_facts(Windows(files, printed)))
+    assert {type(fact) for fact in facts.values()} == {kind}
+    assert len(facts) == 3

@@ -247,6 +247,7 @@ def test_a_machine_is_judged_right(name: str, doctor: tuple[Windows, Doctor]) ->
         environ["PATH"] = f"{_STORE};C:\\windows;C:\\windows\\system32"
     with _files(windows, machine):
         ran = process.check(words, environ)
+    assert not ran.err
     document = ran.document
     findings = document["findings"]
     titles = [finding["title"] for finding in findings]
@@ -254,7 +255,7 @@ def test_a_machine_is_judged_right(name: str, doctor: tuple[Windows, Doctor]) ->
     folded = {one for finding in findings for one in finding["explains"]}
     assert loud[:1] == list(machine.finds[:1]), titles
     assert set(loud) - folded == set(machine.finds), titles
-    assert ran.code == (1 if any(finding["severity"] == "error" for finding in findings) else 0), ran.err
+    assert ran.code == int(any(finding["severity"] == "error" for finding in findings)), ran.err
     assert machine.says in " ".join(titles)
     assert machine.unjudged in {"", *(page["id"] for page in document["unjudged"])}
     assert left(process.left) == []
