@@ -167,7 +167,7 @@ def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "group", "columns", "found"),
     [
-        (WINDOWS, "gpu", "memory_mib", [(8188,)]),
+        (WINDOWS, "gpu", "memory_mib driver_model", [(8188, "WDDM")]),
         (
             f"GPU 0: A100 (UUID: {UUID})\n  MIG 3g.20gb  Device 0: (UUID: MIG-c6d4)\nGPU 1: A100",
             "gpu",

@@ -35,6 +35,8 @@ _MIG = Pattern(r"\s*\|\s*\|\s*\|\s*(Enabled\*?|Disabled\*?|N/A)\s*\|\s*$")
 _PROCESS = Pattern(
     r"\s*\|\s*(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+([CGM+]{1,5})\s+(\S.*?)\s+(\d+\s?MiB|N/A)\s*\|\s*$"
 )
+_DRIVER_MODELS = ("WDDM", "TCC", "MCDM")
+"""How Windows drives a GPU, in the column that has On or Off for persistence mode on Linux."""
 _MODES = {"E. Process": "Exclusive_Process", "E. Thread": "Exclusive_Thread", "Exclusive_Process": "Exclusive_Process"}
 
 
@@ -94,7 +96,7 @@ def _table_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             continue
         if gpu := _GPU.match(line):
             gpus.append(_gpu_row(gpu.groups(), paste.use(index)))
-            if gpu.group(3) in ("WDDM", "TCC", "MCDM"):
+            if gpu.group(3) in _DRIVER_MODELS:
                 yield "host.platform", Known("windows", paste.use(index))
         elif gpus and (usage := _USAGE.match(line)):
             gpus[-1].update(_usage_columns(usage.groups(), paste.use(index)))
@@ -137,9 +139,11 @@ def _row_source(row: Row) -> str:
 
 
 def _gpu_row(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    """A row of ``gpu`` from a table's first line: index, name, PCI address, ECC errors; whether it is a vGPU."""
-    index, name, _, bus, ecc = (cell or "" for cell in cells)
+    """A row of ``gpu`` from a table's first line: index, name, driver model, PCI address, ECC errors; vGPU or not."""
+    index, name, mode, bus, ecc = (cell or "" for cell in cells)
     row: dict[str, Fact] = {"index": Known(int(index), source), "name": Known(name, source)}
+    if mode in _DRIVER_MODELS:
+        row["driver_model"] = Known(mode, source)
     if pci_address := normalized_pci_address(bus):
         row["address"] = Known(pci_address, source)
     if ecc.isdecimal():
