@@ -24,7 +24,8 @@ LINUX_LAYERS = ("container", "nccl", "wsl", "cluster")
 """What they are about is not on Windows: NCCL is not made for it, `fleet` and `preflight` need POSIX."""
 LINUX_PAGES = re.compile(
     r"driver\.(?:fabric-\w+|imex|init-failed|module-\S+|uvm|version-mismatch|vgpu-license|device-nodes|nouveau|secure-boot)"
-    r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full)"
+    r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full|space)"
+    r"|host\.(?:clock-\w+|memory-errors|numa-balancing)"
     r"|gpu\.(?:xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
     r"|workload\.(?:host-memory|killed|rank-\w+|shm-full)"
 )
