@@ -36,3 +36,11 @@ def test_a_dry_run_installs_the_build_for_cuda(machine: Windows) -> None:
     assert "no longer found: torch.cpu-build" in ran.out
     assert "nvidia-" not in ran.out, "the wheel for Windows has CUDA's libraries in it"
     assert before == sorted(path.name for path in (machine.folder / "patient/Lib/site-packages").iterdir())
+
+
+def test_a_kernel_on_the_processor(machine: Windows) -> None:
+    """By the real torch for Windows."""
+    words = ["bench", "--device", "cpu", "--kernel", "elementwise", "--python", "D:\\patient\\python.exe"]
+    ran = machine.gpudoctor(*words, env={"KMP_AFFINITY": "disabled"})
+    assert ran.code == 0, ran.out + ran.err
+    assert "1 right, 0 wrong, 0 failed, 0 not run" in ran.out
