@@ -52,6 +52,59 @@ class Kept:
         }
 
 
+REPLAY_SCHEMA = "gpudoctor-replay/1"
+
+
+@frozen
+class Replayed:
+    """A kept file judged again: whether it would have drained its `machine`, by which findings (id and title).
+
+    `at` is UTC; `trouble` says why the file could not be read.
+    """
+
+    file: str
+    machine: str
+    at: str
+    drained: bool
+    causes: Sequence[tuple[str, str]] = ()
+    trouble: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        """One entry of the list."""
+        causes: list[Json] = [{"id": name, "title": title} for name, title in self.causes]
+        return {
+            "file": self.file,
+            "machine": self.machine,
+            "at": self.at,
+            "drained": self.drained,
+            "causes": causes,
+            "trouble": self.trouble or None,
+        }
+
+
+@frozen
+class Replay:
+    """All files judged again, held to the profile of that name; empty for none."""
+
+    profile: str
+    files: Sequence[Replayed]
+
+    @property
+    def drained(self) -> tuple[Replayed, ...]:
+        """Those that would have drained their machine."""
+        return tuple(one for one in self.files if one.drained)
+
+    def to_json(self) -> dict[str, Json]:
+        """The document."""
+        return {
+            "schema": REPLAY_SCHEMA,
+            "profile": self.profile or None,
+            "machines": len({one.machine for one in self.files}),
+            "drained": cast(Json, sorted({one.machine for one in self.drained})),
+            "files": [cast(Json, one.to_json()) for one in self.files],
+        }
+
+
 @frozen
 class Since:
     """One change, with what is known of it; None is not known, or nothing: an installation has no `before`.

@@ -1,13 +1,14 @@
-"""The kept checks of a machine, one a line, the newest first."""
+"""The kept checks of a machine, one a line, the newest first; and kept files of many machines, judged again."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept
+from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept, Replay, Replayed
 from gpudoctor.core.rule import SEVERITIES
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import Style, one_line
+from gpudoctor.views._terminal import Style, one_line, plural, wrapped
 from gpudoctor.views.document import line
 
 
@@ -46,3 +47,48 @@ def _first_finding(run: Kept) -> str:
     ids = [finding["id"] for finding in run.findings if finding["severity"] in SEVERITIES[:2]]
     first = f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0] if ids else "-"
     return first + command
+
+
+# ---- ``replay`` ----
+
+_MOST_MACHINES, _MOST_UNREAD = 40, 5
+
+
+def replay(found: Replay, style: Style | None = None) -> str:
+    """What would have been drained: a line for each machine, the page that did it, and what could not be read."""
+    style = style or Style()
+    return "\n".join(_replay_lines(found, style))
+
+
+def replay_document(found: Replay) -> str:
+    """The same as JSON, on one line."""
+    return line(found.to_json())
+
+
+def _replay_lines(found: Replay, style: Style) -> Iterator[str]:
+    """The count, then the machines with most drains first, the causes, and the files without an answer."""
+    by_machine: dict[str, list[Replayed]] = {}
+    for one in found.files:
+        by_machine.setdefault(one.machine, []).append(one)
+    ill = {name: [one for one in files if one.drained] for name, files in by_machine.items()}
+    drained = sorted((name for name in ill if ill[name]), key=lambda name: (-len(ill[name]), name))
+    read = [one for one in found.files if not one.trouble]
+    held = f", held to {found.profile}" if found.profile else ""
+    of = f"{plural(len(read), 'file')} of {plural(len(by_machine), 'machine')}{held}"
+    head = f"{plural(len(drained), 'machine')} would have been drained: by {len(found.drained)} of {of}"
+    yield from wrapped(style.paint(head, "bold"), 0, 2)
+    for name in drained[:_MOST_MACHINES]:
+        first = min(ill[name], key=lambda one: one.at)
+        cause, title = first.causes[0] if first.causes else ("", "")
+        share = f"{len(ill[name])} of {len(by_machine[name])}, first {first.at}"
+        yield from wrapped(one_line(f"{name}: {share}, {cause}: {title}"), 2, 4)
+    if len(drained) > _MOST_MACHINES:
+        yield f"  and {len(drained) - _MOST_MACHINES} more"
+    causes = Counter(cause for one in found.drained for cause, _ in one.causes)
+    if causes:
+        yield from wrapped(f"Causes: {', '.join(f'{name} ({count})' for name, count in causes.most_common())}", 0, 2)
+    unread = [one for one in found.files if one.trouble]
+    for one in unread[:_MOST_UNREAD]:
+        yield from wrapped(one_line(f"Not read: {one.trouble}"), 0, 2)
+    if len(unread) > _MOST_UNREAD:
+        yield f"and {len(unread) - _MOST_UNREAD} more files that could not be read"

@@ -6,6 +6,7 @@ import json
 from typing import Any, get_args
 
 from gpudoctor.core.diagnosis import HISTORY_SCHEMA as HISTORY
+from gpudoctor.core.diagnosis import REPLAY_SCHEMA as REPLAY
 from gpudoctor.core.difference import SCHEMA as DIFF
 from gpudoctor.core.fleet import SCHEMA as FLEETS
 from gpudoctor.core.fleet import Kind, Verdict
@@ -400,6 +401,22 @@ _KEPT = object_of(
     }
 )
 _HISTORY = object_of({"schema": {"const": HISTORY}, "folder": TEXT, "runs": {"type": "array", "items": _KEPT}})
+_REPLAY = object_of(
+    {
+        "schema": {"const": REPLAY},
+        "profile": _TEXT_OR_NULL,
+        "machines": _INTEGER,
+        "drained": TEXTS,
+        "files": list_of(
+            {
+                **dict.fromkeys(("file", "machine", "at"), TEXT),
+                "drained": BOOLEAN,
+                "causes": list_of({"id": TEXT, "title": TEXT}),
+                "trouble": _TEXT_OR_NULL,
+            }
+        ),
+    }
+)
 _KINDS = {
     "diagnosis": _DOCUMENT,
     "snapshot": _SNAPSHOT,
@@ -410,6 +427,7 @@ _KINDS = {
     "fleet": FLEET,
     "diff": _DIFFERENCE,
     "history": _HISTORY,
+    "replay": _REPLAY,
 }
 _READ = {"profile": PROFILE}
 """Documents that users write; later versions may add keys to them."""

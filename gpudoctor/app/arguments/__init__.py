@@ -18,6 +18,7 @@ COMMANDS = (
     "snapshot",
     "diff",
     "history",
+    "replay",
     "record",
     "explain",
     "fix",
@@ -89,7 +90,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 _ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
     (("check",), diagnosing.add_check),
     (("read",), diagnosing.add_read),
-    (("snapshot", "diff", "history", "record"), diagnosing.add_saving),
+    (("snapshot", "diff", "history", "replay", "record"), diagnosing.add_saving),
     (("explain",), diagnosing.add_explain),
     (("fix",), changing.add_fix),
     (("bench",), diagnosing.add_bench),
@@ -143,6 +144,11 @@ gpudoctor diff node01.json node07.json  the sound node first
     "history": """
 gpudoctor history         the checks that were kept
 gpudoctor history --json  for a program
+""",
+    "replay": """
+gpudoctor replay kept/                       what our rules would have drained
+gpudoctor replay kept/ --expect ours.toml    and this profile
+gpudoctor replay kept/ --rules pages --json  and a site's pages
 """,
     "record": """
 gpudoctor record -o machine.json                for somebody who is to help

@@ -18,6 +18,9 @@ from gpudoctor.app.arguments.options import (
 )
 from gpudoctor.core.rule import LAYERS
 
+_SCHEMAS = ("diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "replay", "profile")
+    ["diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "replay", "profile"]
+)
 _ABOUT = """\
 A profile says in TOML what a machine must be; check, read, preflight and fleet take it as --expect FILE, and every
 line that is not met is a finding. Under [expect] stand facts and what they must be: gpu.count = 8, driver.version =
@@ -154,9 +157,10 @@ def add_schema(commands: Any) -> None:
     schema.add_argument(
         "kind",
         nargs="?",
-        choices=("diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "profile"),
+        choices=_SCHEMAS,
         default="diagnosis",
-        help="of which (default: diagnosis)",
+        metavar="KIND",
+        help=f"of which: {', '.join(_SCHEMAS[:-1])} or {_SCHEMAS[-1]} (default: diagnosis)",
     )
 
 

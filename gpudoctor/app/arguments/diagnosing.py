@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from gpudoctor.app.arguments.options import (
@@ -275,7 +276,7 @@ def add_explain(commands: Any) -> None:
 
 
 def add_saving(commands: Any) -> None:
-    """Add the commands ``snapshot``, ``diff``, ``history`` and ``record``."""
+    """Add the commands ``snapshot``, ``diff``, ``history``, ``replay`` and ``record``."""
     snapshot = new_command(commands, "snapshot", "save the facts of this machine, to be read or compared later")
     add_out(snapshot)
     add_share(snapshot)
@@ -283,6 +284,7 @@ def add_saving(commands: Any) -> None:
     add_wait(snapshot)
     add_diff(commands)
     add_history(commands)
+    add_replay(commands)
     record = new_command(
         commands,
         "record",
@@ -332,3 +334,22 @@ def add_history(commands: Any) -> None:
     )
     history.add_argument("--json", action="store_true", help="the list as one JSON document")
     add_share(history)
+
+
+def add_replay(commands: Any) -> None:
+    """Add the command ``replay``."""
+    replay = new_command(
+        commands,
+        "replay",
+        "which machines kept files would have drained",
+        description="Judges kept documents, snapshots, logs and runs again, with the rules and profile of today, and"
+        " tells which machines would have been taken out of service, when first, and by which finding. Folders are"
+        " searched; a file's machine is the one that it names, else that of its folder. Nothing is changed.",
+        epilog="Exit code: 0 none would have been drained, 1 at least one, 2 misuse, 3 no file could be read.",
+    )
+    replay.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
+    replay.add_argument("--json", action="store_true", help="every file with its result as one JSON document")
+    replay.add_argument("--strict", action="store_true", help="warnings would have drained, too")
+    add_expect(replay)
+    add_rules(replay)
+    add_share(replay)

@@ -52,6 +52,8 @@ end
 
 set -g _shtab_gpudoctor_commands check read snapshot diff history record explain fix bench soak preflight run job fleet setup 'setup torch' 'setup driver' 'setup cuda-toolkit' 'setup container' expect demo recipe 'recipe list' 'recipe show' 'recipe write' rules 'rules list' 'rules test' 'rules new' schema pyz completion mcp
 set -g _shtab_gpudoctor_opts_with_value --budget --cuda --device --emit --expect --fanout --folder --for --format --from --hang-after --hosts --index --kernel --lang --layer --level --look --match --minutes --name --only --partition --program --python --read --rules --scheduler --serve --slurm --ssh-options --timeout --undo --wait --want -o
+set -g _shtab_gpudoctor_commands check read snapshot diff history replay record explain fix bench preflight run job fleet setup 'setup torch' 'setup driver' 'setup cuda-toolkit' 'setup container' expect demo recipe 'recipe list' 'recipe show' 'recipe write' rules 'rules list' 'rules test' 'rules new' schema pyz completion mcp
+set -g _shtab_gpudoctor_opts_with_value --budget --cuda --device --emit --expect --fanout --folder --for --format --from --hang-after --hosts --index --kernel --lang --layer --level --look --match --name --only --partition --program --python --read --rules --scheduler --serve --slurm --ssh-options --timeout --undo --wait --want -o
 
 complete -c gpudoctor -e
 complete -c gpudoctor -f
@@ -133,6 +135,14 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npo
 complete -c gpudoctor -n '_shtab_gpudoctor_using history' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using history' -l json -d 'the list as one JSON document'
 complete -c gpudoctor -n '_shtab_gpudoctor_using history' -l share -d 'hide what is personal: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets'
+complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a replay -d 'which machines kept files would have drained'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -s h -l help -d 'show this help message and exit'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -l json -d 'every file with its result as one JSON document'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -l strict -d 'warnings would have drained, too'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -l expect -xka "(__fish_complete_path (commandline -ct))" -d 'what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -l rules -xka "(__fish_complete_directories)" -d 'a site'"'"'s own pages'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay' -l share -d 'hide what is personal: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets'
+complete -c gpudoctor -n '_shtab_gpudoctor_using replay; and test $_shtab_gpudoctor_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a file, or a folder of files'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a record -d 'save this machine as a file that answers for it, personal things hidden'
 complete -c gpudoctor -n '_shtab_gpudoctor_using record' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using record' -s o -xka "(__fish_complete_path (commandline -ct))" -d 'where to (default: standard output)'
@@ -362,7 +372,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using rules new' -l layer -xka "host 
 complete -c gpudoctor -n '_shtab_gpudoctor_using rules new; and test $_shtab_gpudoctor_npos -eq 1' -ka "(__fish_complete_directories)" -d 'default: rules'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a schema -d 'print the JSON Schema of a document'
 complete -c gpudoctor -n '_shtab_gpudoctor_using schema' -s h -l help -d 'show this help message and exit'
-complete -c gpudoctor -n '_shtab_gpudoctor_using schema; and test $_shtab_gpudoctor_npos -eq 0' -ka "diagnosis snapshot kernels plan run stack fleet diff history profile" -d 'of which (default: diagnosis)'
+complete -c gpudoctor -n '_shtab_gpudoctor_using schema; and test $_shtab_gpudoctor_npos -eq 0' -ka "diagnosis snapshot kernels plan run stack fleet diff history replay profile" -d 'of which: diagnosis, snapshot, kernels, plan, run, stack, fleet, diff, history, replay or profile (default: diagnosis)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a pyz -d 'write gpudoctor as one file that runs wherever there is Python 3.10 or newer'
 complete -c gpudoctor -n '_shtab_gpudoctor_using pyz' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using pyz' -s o -xka "(__fish_complete_path (commandline -ct))" -d 'where to (default: gpudoctor.pyz)'
