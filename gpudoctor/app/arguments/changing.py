@@ -19,8 +19,6 @@ from gpudoctor.app.arguments.options import (
 from gpudoctor.core.rule import LAYERS
 
 _SCHEMAS = ("diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "replay", "profile")
-    ["diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "replay", "profile"]
-)
 _ABOUT = """\
 A profile says in TOML what a machine must be; check, read, preflight and fleet take it as --expect FILE, and every
 line that is not met is a finding. Under [expect] stand facts and what they must be: gpu.count = 8, driver.version =

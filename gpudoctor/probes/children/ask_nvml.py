@@ -66,8 +66,8 @@ PROCESSES = ("ComputeRunningProcesses", "GraphicsRunningProcesses", "MPSComputeR
 FIELDS = ((230,), (82,), (91,), (29,), (30,), (31,))
 """Recovery action, memory temperature, number of NVLinks, pages retired: single bit, double bit, pending."""
 
-LINK_FIELDS = (163, 161, 162, 219, 214, 164)
-"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed; its speed."""
+LINK_FIELDS, LINK_SPEED = (163, 161, 162, 219, 214), 164
+"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed. Its speed."""
 
 RETIRED_PAGES = ("RetiredPages(0)", "RetiredPages(1)", "RetiredPagesPendingStatus")
 LINK_COUNT, RETIRED, DRAM, SRAM = (91,), (29,), 2, 7
@@ -259,6 +259,8 @@ def ask_links(ask: Asker, gpu: int, count: int) -> None:
             active.append(link)
             for what in ("NvLinkVersion(%d)", "NvLinkRemoteDeviceType(%d)", "NvLinkRemotePciInfo(%d)"):
                 ask.gpu(gpu, what % link)
+    if active:
+        ask.fields(gpu, [(LINK_SPEED, link) for link in active])
     if active and not ask.fields(gpu, [(field, link) for link in active for field in LINK_FIELDS]):
         for link in active:
             if [ask.gpu(gpu, "NvLinkErrorCounter(%d,%d)" % (link, counter)) for counter in range(4)] == [None] * 4:
