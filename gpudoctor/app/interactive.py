@@ -15,20 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpudoctor.app import live, output, pipeline
-from gpudoctor.app.commands.reports import rendered
+from gpudoctor.app import output, pipeline
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.fixes import records
 from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
-from gpudoctor.kernels import facts
 from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
+    from gpudoctor.app import live
     from gpudoctor.app.following import Source
     from gpudoctor.app.hiding import Sharing
     from gpudoctor.core.measurement import Measurements
@@ -120,6 +118,8 @@ class _ThisMachine:
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
+        from gpudoctor.app import live  # with NVML, which the first screen does without
+
         self._samples = self._samples or live.Shared()
         return self._samples.watch(on_sample)
 
@@ -144,6 +144,8 @@ class _ThisMachine:
     def judged(self, diagnosis: Diagnosis, measurements: Measurements) -> Diagnosis:
         """The diagnosis judged again with these measurements as facts, which later readings include, too."""
         self._last_measurements = measurements
+        from gpudoctor.kernels import facts  # with all kernels
+
         snapshot = facts.measured(diagnosis.snapshot, measurements)
         return pipeline.diagnose(snapshot, rulebook.load(self._rules), profile=self._profile)
 
@@ -160,7 +162,10 @@ class _ThisMachine:
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
         demand_changes()
-        from gpudoctor.fixes import undo
+        from gpudoctor.fixes import (
+            records,  # a fix alone needs them
+            undo,
+        )
 
         python = self._python or records.python_of(run)
         return undo.undo(run, pipeline.site(self._level, python, self._rules), report, wants)
@@ -251,6 +256,8 @@ def _sharing() -> Sharing:
 def _unfinished_run() -> Run | None:
     """The run of a plan that was cut off on this machine, by its journal; None if there is none or it is unreadable."""
     try:
+        from gpudoctor.fixes import records
+
         return records.unfinished(records.Journals(state_folder()))
     except UsageError:  # journals of others are none; to run a plan says so
         return None
@@ -361,6 +368,8 @@ def _in_form(form: str) -> Callable[[Diagnosis], str]:
 
     def render(diagnosis: Diagnosis) -> str:
         """The diagnosis in the form, without colours."""
+        from gpudoctor.app.commands.reports import rendered  # with the formats' packages
+
         return rendered(diagnosis, form, io.StringIO())
 
     return render

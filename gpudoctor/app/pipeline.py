@@ -22,7 +22,6 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
 from gpudoctor.diagnosis.history.best import with_best
 from gpudoctor.diagnosis.history.since import keep_with_changes
-from gpudoctor.kernels import facts
 from gpudoctor.probes import Collection, collect
 from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
@@ -282,6 +281,7 @@ def soak(
     what the soak itself found counts. Raises what `bench` raises, and for a broken page.
     """
     from gpudoctor.app.soak import run
+    from gpudoctor.kernels.facts import measured
 
     book = rulebook.load(rules)
     patient = target or Local("standard", python)
@@ -289,7 +289,7 @@ def soak(
     soaked = run(patient, before, seconds, device, on_results, stop)
     after = before if stop and stop.is_set() else looked_at(patient)  # counters and the kernel's log have gone on
     after = replace(after, facts={**after.facts, **soaked.facts(ended_by())})
-    diagnosis = diagnose(facts.measured(after, soaked.measurements), book)
+    diagnosis = diagnose(measured(after, soaked.measurements), book)
     findings = diagnosis.findings
     if device == "cpu":
         known = {_key(finding) for finding in diagnose(before, book).findings}
@@ -304,9 +304,11 @@ def benched(snapshot: Snapshot, measurements: Measurements, shelf: Shelf | None 
 
     With a `shelf` the rates are compared with the best that it holds, and kept there.
     """
+    from gpudoctor.kernels.facts import measured
+
     book = rulebook.load()
     before = {_key(finding) for finding in diagnose(snapshot, book).findings}
-    now = facts.measured(snapshot, measurements)
+    now = measured(snapshot, measurements)
     diagnosis = diagnose(with_best(now, shelf) if shelf else now, book)
     before |= {_key(finding) for finding in diagnosis.findings if (rule := book.find(finding.id)) and rule.sound}
     findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)

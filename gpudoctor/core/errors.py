@@ -45,13 +45,20 @@ class ExtraError(UsageError):
 # ---- What a misspelt word was probably meant to be ----
 
 
+_AS_LIKE = 0.15
+"""How much less like the misspelt word, of 1, a candidate may be than the best one."""
+
+
 def near_words(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three known words: those that begin with the word, then similarly spelt ones."""
-    from difflib import get_close_matches  # where a word is misspelt
+    """Up to three known words: those that begin with the word, then those spelt most like it."""
+    from difflib import SequenceMatcher, get_close_matches  # where a word is misspelt
 
     asked, words = word[:200].lower(), list(known)
     begun = sorted((candidate for candidate in words if len(asked) > 1 and candidate.startswith(asked)), key=len)
-    return list(dict.fromkeys([*begun, *get_close_matches(asked, words, 3, 0.6)]))[:3]
+    alike = get_close_matches(asked, words, 3, 0.6)
+    likeness = [SequenceMatcher(None, candidate, asked).ratio() for candidate in alike]
+    nearest = [candidate for candidate, ratio in zip(alike, likeness, strict=True) if ratio > likeness[0] - _AS_LIKE]
+    return list(dict.fromkeys([*begun, *nearest]))[:3]
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ def test_counters_that_rise_are_told_apart_from_those_that_stand(tmp_path: Path)
     standing = row(tree)
     assert (standing["errors_gained"], standing["downs_gained"]) == (0, 0)
     assert standing["watched_s"] >= 1
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def count() -> None:
         """Let the symbol errors rise, and reset those of receiving, until the look is over."""
@@ -125,12 +125,14 @@ def test_counters_that_rise_are_told_apart_from_those_that_stand(tmp_path: Path)
             for name, count in (("symbol_error", number * 100), ("port_rcv_errors", max(0, 5 - number))):
                 (place / "new").write_text(f"{count}\n")  # a reader sees the old count or the new one
                 (place / "new").replace(place / name)
+            begun.set()
             if ended.wait(0.01):
                 return
 
     counting = threading.Thread(target=count)
     counting.start()
     try:
+        assert begun.wait(600)
         risen = row(tree)
     finally:
         ended.set()

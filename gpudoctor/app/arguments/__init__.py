@@ -190,7 +190,6 @@ srun gpudoctor run --gate -- ./train.sh      and only on a go of all
     "job": """
 gpudoctor job 4711                      the job that has this process
 gpudoctor job 4711 --tui                the same, followed while it runs
-gpudoctor job 4711 --json -o hang.json  the same as a document
 gpudoctor job --slurm 88123             all nodes of a Slurm job
 gpudoctor job 4711 --hosts "node[1-4]"  its ranks on these hosts
 """,

@@ -37,7 +37,7 @@ def add_expect_command(commands: Any) -> None:
     expect = new_command(
         commands,
         "expect",
-        "say what a machine must be: profiles that ship, and new ones written from a machine that is as it should be",
+        "what a machine must be: profiles that ship, and new ones written from a known good machine",
         usage="gpudoctor expect list | show NAME | --from-here [options] | --from FILE... [options]",
         description=_ABOUT,
     )
@@ -69,7 +69,9 @@ def add_installing(commands: Any) -> None:
         "-o", dest="out", metavar="FILE", default="gpudoctor.pyz", help="where to (default: gpudoctor.pyz)"
     )
     pyz.add_argument(
-        "--without-tui", action="store_true", help="leave the terminal interface out: half the size, all else works"
+        "--without-tui",
+        action="store_true",
+        help="without the terminal interface: half the size, all else works",
     )
     pyz.add_argument(
         "--python",
@@ -82,7 +84,7 @@ def add_installing(commands: Any) -> None:
     completion = new_command(
         commands,
         "completion",
-        "print what lets a shell complete commands, options and the names of rules",
+        "print the completion script of a shell: commands, options and names of rules",
         description="Prints the completion of a shell. A wheel installs it where shells look for it below the same"
         " prefix; in an environment of its own, have the shell read what is printed.",
     )
@@ -94,11 +96,11 @@ def add_mcp(commands: Any) -> None:
     mcp = new_command(
         commands,
         "mcp",
-        "serve check, read, explain and setup to assistants, by the Model Context Protocol",
+        "serve check, read, explain and setup to AI assistants (Model Context Protocol)",
         description="Answers an assistant on standard input and output until it hangs up: tools that look and tell,"
         " and never change anything. Answers are hidden as by --share.",
     )
-    mcp.add_argument("--python", metavar="PATH", default="", help="the interpreter whose torch is meant")
+    mcp.add_argument("--python", metavar="PATH", default="", help="the Python whose torch is examined")
     mcp.add_argument(
         "--folder",
         dest="folders",
@@ -120,7 +122,7 @@ def add_recipes(commands: Any) -> None:
     """Add the commands ``recipe list``, ``show`` and ``write``."""
     recipes = commands.add_parser(
         "recipe",
-        help="files to build gpudoctor into images, clusters and CI",
+        help="files that run gpudoctor in images, clusters and CI",
         description="Each recipe is a file, or a folder, that says where it goes and what each exit code leads to.",
     ).add_subparsers(metavar="WHAT", required=True, parser_class=Intermixed)
     new_command(recipes, "list", "every recipe, and what it does", act="recipe list")
@@ -157,8 +159,7 @@ def add_schema(commands: Any) -> None:
         nargs="?",
         choices=_SCHEMAS,
         default="diagnosis",
-        metavar="KIND",
-        help=f"of which: {', '.join(_SCHEMAS[:-1])} or {_SCHEMAS[-1]} (default: diagnosis)",
+        help="of which (default: diagnosis)",
     )
 
 
@@ -169,7 +170,7 @@ EMITTED = ("pip", "uv", "conda", "requirements", "pyproject", "dockerfile", "env
 
 def add_setup(commands: Any) -> None:
     """Add the command ``setup`` with its subcommands."""
-    subcommands = commands.add_parser("setup", help="what to install so that it works here, and why").add_subparsers(
+    subcommands = commands.add_parser("setup", help="what to install on this machine, and why").add_subparsers(
         metavar="WHAT", required=True
     )
     torch = new_command(
@@ -178,7 +179,7 @@ def add_setup(commands: Any) -> None:
         "the torch stack that fits this machine, or another one",
         act="setup torch",
         description="Works out the newest torch stack that runs on all GPUs of this machine, under its driver and"
-        " Python, with all that is wanted beside it, and says why. Reads only, unless --apply is given.",
+        " Python, with any other packages that are wanted, and says why. Reads only, unless --apply is given.",
         epilog="Exit code: 0 something fits, 1 nothing does (the smallest change with which something would is named),"
         " 2 misuse.",
     )
@@ -193,9 +194,9 @@ def add_setup(commands: Any) -> None:
         "--for",
         dest="machine",
         metavar="FACTS",
-        help="a machine that is not here: gpu=RTX 5090,driver=570,python=3.12,os=linux,arch=x86_64",
+        help="another machine: gpu=RTX 5090,driver=570,python=3.12,os=linux,arch=x86_64",
     )
-    torch.add_argument("--emit", choices=EMITTED, help="print this form alone (default: the commands, and why)")
+    torch.add_argument("--emit", choices=EMITTED, help="print only this form (default: the commands, and why)")
     torch.add_argument("--index", metavar="URL", help="a mirror of https://download.pytorch.org/whl")
     torch.add_argument("--offline", action="store_true", help="ask no index whether it has the wheels")
     torch.add_argument("--apply", action="store_true", help="install it into the environment, after a yes")
@@ -212,7 +213,7 @@ def add_setup(commands: Any) -> None:
 _WHATS = {
     "driver": "the NVIDIA driver, from the packages of this system",
     "cuda-toolkit": "the CUDA toolkit that fits torch, without a driver in it",
-    "container": "the NVIDIA Container Toolkit, and the engines that are to know it",
+    "container": "the NVIDIA Container Toolkit, and the engines to be configured for it",
 }
 
 
@@ -233,7 +234,7 @@ def add_setup_system(subcommands: Any) -> None:
             "--for",
             dest="machine",
             metavar="FACTS",
-            help="a machine that is not here: distribution=ubuntu 24.04,gpu=RTX 5090,arch=x86_64,driver=570",
+            help="another machine: distribution=ubuntu 24.04,gpu=RTX 5090,arch=x86_64,driver=570",
         )
         add_share(command)
         if what == "cuda-toolkit":
@@ -254,18 +255,18 @@ def add_fix(commands: Any) -> None:
     fix = new_command(
         commands,
         "fix",
-        "cure what is wrong: a plan, done step by step after a yes, judged after each, and taken back",
+        "fix what is wrong: a plan, run step by step after a yes, checked after each step; and undo",
         description="Makes one plan for all causes that are found on this machine, or for those of these IDs, shows it,"
-        " and asks before each step. After a step the rule that had fired is judged again. Every run keeps a record and"
-        " what it takes to go back.",
+        " and asks before each step. After a step the rule that fired is judged again. Every run keeps a record and"
+        " what undo needs.",
         epilog="Exit code: 0 there is nothing (more) to cure, or with --dry-run a plan for all of it, 1 an error stays,"
         " 2 misuse, 3 nothing could be judged. Ctrl-C ends the step that runs, and the record says so (130).",
     )
     fix.add_argument("ids", nargs="*", metavar="ID", help="a finding's id: torch.cpu-build (default: every cause)")
     what = fix.add_mutually_exclusive_group()
     what.add_argument("-n", "--dry-run", action="store_true", help="show the plan, run nothing")
-    what.add_argument("--undo", metavar="RUN", default="", help="take that run back; last is the one before now")
-    what.add_argument("--runs", action="store_true", help="list the runs there were on this machine")
+    what.add_argument("--undo", metavar="RUN", default="", help="undo that run; last is the latest")
+    what.add_argument("--runs", action="store_true", help="list the past runs on this machine")
     fix.add_argument("--read", metavar="FILE", default="", help="with --dry-run: plan for a report or a snapshot")
     add_running(fix)
     fix.add_argument(

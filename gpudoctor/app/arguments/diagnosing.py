@@ -71,7 +71,7 @@ def add_bench(commands: Any) -> None:
     bench = new_command(
         commands,
         "bench",
-        "run the micro-kernels: does each GPU compute right, and as fast as it should",
+        "run the micro-kernels: does each GPU compute correctly and fast enough",
         description="Runs small checked kernels on every GPU that nobody uses, the driver's first, then torch's, then"
         " those that are compiled, then NCCL's; the first that fails names the layer at fault.",
         epilog="Exit code: 0 all right, 1 a GPU computes wrong values, a kernel fails or an error is found, 2 misuse, 3"
@@ -82,7 +82,7 @@ def add_bench(commands: Any) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="only this one, those that begin so (matmul), or a rung: driver, torch, triton, nccl, readiness",
+        help="only this one, those that begin with it (matmul), or a rung: driver, torch, triton, nccl, readiness",
     )
     bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
     add_python(bench)
@@ -97,7 +97,7 @@ def add_soak(commands: Any) -> None:
     soak = new_command(
         commands,
         "soak",
-        "work an idle node hard for minutes: heat, checked products, memory tests, links",
+        "stress-test an idle node for minutes: heat, checked products, memory tests, links",
         description="Works every GPU that nobody uses, round after round: products under heat that are checked bit for"
         " bit, march and retention tests of its memory with the addresses of faulty words, copies and collectives"
         " between GPUs. NVML is read meanwhile, and everything is judged at the end. Clocks and limits stay as they"
@@ -129,7 +129,7 @@ def add_preflight(commands: Any) -> None:
     )
     add_target(preflight, "quick")
     preflight.add_argument(
-        "--network", action="store_true", help="only the network between the ranks counts: needs no GPU"
+        "--network", action="store_true", help="check only the network between the ranks: needs no GPU"
     )
     preflight.add_argument(
         "--canary",
@@ -155,7 +155,7 @@ def add_run(commands: Any) -> None:
     run = new_command(
         commands,
         "run",
-        "run a command with the doctor beside it: at its end, why it died, or what it used",
+        "run a command and monitor it: at its end, why it died, or what it used",
         usage="gpudoctor run [options] -- COMMAND...",
         description="Runs COMMAND as it would run without gpudoctor: the same terminal, signals, environment, output"
         " and exit code. Beside it memory, processes, shared memory, disk, the kernel's log and the GPUs are watched."
@@ -165,11 +165,11 @@ def add_run(commands: Any) -> None:
         " is no such command, 2 misuse. What is found changes no exit code. With --gate, where COMMAND did not run: 1"
         " no-go, 3 could not judge.",
     )
-    run.add_argument("--quiet", action="store_true", help="say nothing unless something is found")
+    run.add_argument("--quiet", action="store_true", help="print nothing unless something is found")
     run.add_argument(
         "--gate",
         action="store_true",
-        help="gpudoctor preflight first, with all ranks of the job: COMMAND runs on go alone",
+        help="gpudoctor preflight first, with all ranks of the job: COMMAND runs only on go",
     )
     run.add_argument(
         "--hang-after",
@@ -177,15 +177,15 @@ def add_run(commands: Any) -> None:
         default=600.0,
         metavar="SECONDS",
         help="report which rank the others wait for once nothing was printed and nothing moved for so long"
-        " (default: 600); SIGQUIT to gpudoctor has it look at once",
+        " (default: 600); SIGQUIT to gpudoctor makes it look at once",
     )
     run.add_argument("--json", action="store_true", help="the diagnosis as one JSON document, on standard error")
     add_out(run, "write the JSON document there, beside the account: the file is whole or not there")
     run.add_argument(
         "--untouched",
         action="store_true",
-        help="leave COMMAND's output as it is and keep nothing of it, for programs that draw their screen by curses;"
-        " what it printed is not read then",
+        help="do not touch COMMAND's output, for programs that draw their screen with curses;"
+        " what it prints is not read then",
     )
     add_share(run)
     add_rules(run)
@@ -197,7 +197,7 @@ def add_job(commands: Any) -> None:
     job = new_command(
         commands,
         "job",
-        "what a running job does: which rank the others wait for, and what that one does instead",
+        "why a running job hangs: which rank the others wait for, and what that rank does instead",
         description="Looks at the ranks of a job that runs, for some seconds, and stops none of them: which processes"
         " are its ranks, in which function each is (by py-spy), what it waits for, what its DataLoader's workers do,"
         " and its GPUs. Ranks are grouped by where they wait; the one that the others wait for is named.",
@@ -217,7 +217,7 @@ def add_job(commands: Any) -> None:
         "--hosts", metavar="NODESET", default="", help="the job of PID or --match on these hosts, over ssh: node[01-08]"
     )
     job.add_argument(
-        "--look", type=seconds, default=8.0, metavar="SECONDS", help="how long to look at it, at most (default: 8)"
+        "--look", type=seconds, default=8.0, metavar="SECONDS", help="how long to watch it, at most (default: 8)"
     )
     add_program(job)
     job.add_argument("--tui", action="store_true", help="follow it in the terminal interface")
@@ -229,12 +229,12 @@ def add_fleet(commands: Any) -> None:
     fleet = new_command(
         commands,
         "fleet",
-        "diagnose many hosts as one: over ssh, by Slurm, or from what each of them wrote",
+        "diagnose many hosts as one: over ssh, by Slurm, or from files that they wrote",
         description="Asks many hosts for gpudoctor check --json, or reads what they wrote, and folds it into one"
         " diagnosis: what is wrong on which hosts and what these share, who differs from the others, who gave no"
-        " answer, and the command that takes the bad ones out.",
+        " answer, and the command that takes the bad ones out of service.",
         epilog="Exit code: 0 go, 1 no-go: a host has an error, 2 misuse, 3 no error was found and not every host could"
-        " be judged. Ctrl-C ends the asking, and shows what was heard so far (130).",
+        " be judged. Ctrl-C ends it, and shows what has arrived so far (130).",
     )
     about = "files or folders with documents of gpudoctor check --json, one a file or a line; - is standard input"
     fleet.add_argument("results", nargs="*", metavar="RESULTS", help=about)
@@ -253,9 +253,9 @@ def add_fleet(commands: Any) -> None:
     fleet.add_argument(
         "--scheduler",
         choices=("slurm", "kubernetes", "none"),
-        help="whose words take hosts out (default: Slurm's where it is installed)",
+        help="whose command takes hosts out of service (default: Slurm's where it is installed)",
     )
-    fleet.add_argument("--drain-silent", action="store_true", help="take out hosts that gave no answer, too")
+    fleet.add_argument("--drain-silent", action="store_true", help="also take out hosts that gave no answer")
     fleet.add_argument("--tui", action="store_true", help="show it in the terminal interface")
     add_report(fleet)
     add_expect(fleet)
@@ -288,10 +288,10 @@ def add_saving(commands: Any) -> None:
     record = new_command(
         commands,
         "record",
-        "save this machine as a file that answers for it, personal things hidden",
+        "save every question and answer of this machine as a file, personal data replaced",
         description="Saves whatever is asked on this machine and what it answers, so that the file can be diagnosed"
         " elsewhere, and again by later versions: gpudoctor read FILE. Host and user names, UUIDs, serial numbers,"
-        " hardware and network addresses and secrets are replaced; look it through before you hand it on.",
+        " hardware and network addresses and secrets are replaced; review it before you share it.",
     )
     add_out(record)
     add_target(record)
@@ -314,8 +314,10 @@ def add_diff(commands: Any) -> None:
     kept = diff.add_mutually_exclusive_group()
     kept.add_argument("--last-good", action="store_true", help="against the last kept run that was sound or impaired")
     kept.add_argument("--last", action="store_true", help="against the last kept run, whatever it found")
-    diff.add_argument("--level", choices=("quick", "standard", "deep"), help="of this machine now (default: as A was)")
-    add_python(diff, "the interpreter whose torch is meant, of this machine now")
+    diff.add_argument(
+        "--level", choices=("quick", "standard", "deep"), help="level for this machine now (default: A's)"
+    )
+    add_python(diff, "the Python whose torch is examined, for this machine now")
     diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
     add_share(diff)
     add_rules(diff)
@@ -341,7 +343,7 @@ def add_replay(commands: Any) -> None:
     replay = new_command(
         commands,
         "replay",
-        "which machines kept files would have drained",
+        "which machines today's rules would have drained, judged from kept files",
         description="Judges kept documents, snapshots, logs and runs again, with the rules and profile of today, and"
         " tells which machines would have been taken out of service, when first, and by which finding. Folders are"
         " searched; a file's machine is the one that it names, else that of its folder. Nothing is changed.",
@@ -349,7 +351,7 @@ def add_replay(commands: Any) -> None:
     )
     replay.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
     replay.add_argument("--json", action="store_true", help="every file with its result as one JSON document")
-    replay.add_argument("--strict", action="store_true", help="warnings would have drained, too")
+    replay.add_argument("--strict", action="store_true", help="warnings drain, too")
     add_expect(replay)
     add_rules(replay)
     add_share(replay)

@@ -128,7 +128,7 @@ def add_target(command: argparse.ArgumentParser, level: str = "standard") -> Non
     add_python(command)
 
 
-def add_python(command: argparse.ArgumentParser, about: str = "the interpreter whose torch is meant") -> None:
+def add_python(command: argparse.ArgumentParser, about: str = "the Python whose torch is examined") -> None:
     """Add ``--python``, ``--as-owner`` and ``--trust-python``."""
     command.add_argument("--python", metavar="PATH", help=about)
     trust = command.add_mutually_exclusive_group()
@@ -170,7 +170,7 @@ def add_share(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--share",
         action="store_true",
-        help="hide what is personal: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets",
+        help="hide personal data: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets",
     )
 
 
@@ -190,7 +190,7 @@ def add_lang(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--lang",
         choices=LANGUAGES,
-        help="the language of the words (default: GPUDOCTOR_LANG, else the locale's; documents for programs: en)",
+        help="the language of messages (default: GPUDOCTOR_LANG, else the locale's; documents for programs: en)",
     )
 
 
@@ -201,12 +201,12 @@ def add_serve(command: argparse.ArgumentParser) -> None:
         nargs="?",
         const="127.0.0.1:0",
         metavar="HOST:PORT",
-        help="show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)",
+        help="show it in a browser, to whoever has the printed URL (default: 127.0.0.1, a free port)",
     )
     command.add_argument(
         "--allow-changes",
         action="store_true",
-        help="with --serve: fix, undo and save from the browser, too, as the user who serves it",
+        help="with --serve: allow fix, undo and save from the browser, as the user who serves it",
     )
 
 

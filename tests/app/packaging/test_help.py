@@ -57,7 +57,7 @@ def test_the_examples_are_of_that_command_and_are_understood(command: str) -> No
 
 CASES = [
     ("gpudoctor comp", "completion"),
-    ("gpudoctor demo lost", "lost-gpu"),
+    ("gpudoctor demo lost-g", "lost-gpu"),
     ("gpudoctor explain driver.mis", "driver.missing"),
     ("gpudoctor setup torch --emit dock", "dockerfile"),
     ("gpudoctor --stri", "--strict"),

@@ -85,7 +85,7 @@ def test_a_rank_that_is_stopped_shows_at_once_and_its_stacks_are_read_again(rank
     assert not again.diagnosis.findings
 
 
-@pytest.mark.parametrize(("number", "says"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGINT, "SIGINT")])
+@pytest.mark.parametrize(("number", "says"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "SIGTERM")])
 def test_how_a_rank_ended_is_read_before_its_parent_takes_it(ranks: Ranks, number: int, says: str) -> None:
     follow = following(ranks)
     until(follow, lambda look: bool(look.read_at))
