@@ -100,7 +100,8 @@ def _head(action: argparse.Action) -> str:
     word = action.metavar if isinstance(action.metavar, str) else None
     if word is None and action.choices is not None:
         word = "|".join(map(str, action.choices))
-    value = "" if action.nargs == 0 else rf"\fI{_safe(word or action.dest.upper())}\fR"
+    safe = _safe(word or action.dest.upper()).replace("|", r"|\:")  # where a line may end
+    value = "" if action.nargs == 0 else rf"\fI{safe}\fR"
     options = ", ".join(rf"\fB{_safe(option)}\fR" for option in action.option_strings)
     return f"{options} {value}".strip()
 
