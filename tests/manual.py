@@ -95,13 +95,17 @@ def _command(name: str, command: argparse.ArgumentParser, top: argparse.Argument
     yield from _verbatim(EXAMPLES.get(name, ""))
 
 
+_LINE = 60
+"""Characters of choices that stand on one line."""
+
+
 def _head(action: argparse.Action) -> str:
     """``--level {quick,standard,deep}``: what is typed in bold, what stands for something else in italics."""
     word = action.metavar if isinstance(action.metavar, str) else None
     if word is None and action.choices is not None:
         word = "|".join(map(str, action.choices))
-    safe = _safe(word or action.dest.upper()).replace("|", r"|\:")  # where a line may end
-    value = "" if action.nargs == 0 else rf"\fI{safe}\fR"
+        word = word if len(word) < _LINE else word.replace("|", " | ")
+    value = "" if action.nargs == 0 else rf"\fI{_safe(word or action.dest.upper())}\fR"
     options = ", ".join(rf"\fB{_safe(option)}\fR" for option in action.option_strings)
     return f"{options} {value}".strip()
 
