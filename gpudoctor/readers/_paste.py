@@ -40,6 +40,7 @@ _STAMP = re.compile(
     r"|\[\d+,\d+\]<std(?:out|err)>:\s?"
     r"|\([\w -]+ pid=\d+(?:, ip=[\d.]+)?\)\s+"
     r"|[a-zA-Z][\w.\-]{1,40}[-_]\d+\s+\|\s"
+    r"|#\d{1,3} \d{1,6}\.\d{1,3} (?=\S)"  # BuildKit: step and seconds
     r")"
 )
 _NUMBER = re.compile(r"\s*(\d{1,6})(?:\s?[|:]|\t)\s?")
