@@ -36,7 +36,7 @@ class Kept:
     findings: Sequence[dict[str, str]]
     trouble: str = ""
     command: str | None = None
-    """The command that ran with the doctor beside it; None of a check."""
+    """The command that ran under ``gpudoctor run``; None of a check."""
 
     def to_json(self) -> dict[str, Json]:
         """One entry of the list."""

@@ -1,6 +1,6 @@
 """The one dictionary of facts, gathered from those who declare them; those of jobs are declared here.
 
-``run.*`` is of a command that ran with the doctor beside it, ``rank.*`` and ``job.*`` of one that runs. The rows
+``run.*`` is of a command that ran under ``gpudoctor run``, ``rank.*`` and ``job.*`` of one that runs. The rows
 ``rank`` and ``rank_group`` of a running job share columns with those of a job's check, in `core.fleet`.
 """
 

@@ -1,4 +1,4 @@
-"""The short account of a command that ran with the doctor beside it: how it ended, what it used, what was found."""
+"""The short account of a command that ran under ``gpudoctor run``: how it ended, what it used, what was found."""
 
 from __future__ import annotations
 

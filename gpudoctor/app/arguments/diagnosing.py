@@ -330,7 +330,7 @@ def add_history(commands: Any) -> None:
         commands,
         "history",
         "the checks and runs of this machine that are kept",
-        description="Lists the kept checks of this machine, and the commands that ran with the doctor beside them, the"
+        description="Lists the kept checks of this machine, and the commands that ran under gpudoctor run, the"
         " newest first: when, how deep, what came of it. A run's"
         " name can stand in gpudoctor diff. GPUDOCTOR_HISTORY=off keeps none; GPUDOCTOR_STATE names another folder.",
     )

@@ -1,1 +1,1 @@
-"""The doctor beside a command: watching while it runs, and at its end one diagnosis of all that was seen."""
+"""``gpudoctor run``: monitors a command while it runs, and makes one diagnosis of all that was seen at its end."""

@@ -171,7 +171,7 @@ class HangWatch:
 
         self._asked = False
         job = read_job([self._pid])
-        if isinstance(job, Unread) or self._stop.is_set() or not (asked or _speaks_for(job, self._pid)):
+        if isinstance(job, Unread) or self._stop.is_set() or not (asked or _reports_for(job, self._pid)):
             return
         looked = look(job, _LOOK, self.samples, self._stop)
         if self._stop.is_set():
@@ -186,8 +186,8 @@ class HangWatch:
             _tell(diagnosis, 0.0 if asked else self._after)
 
 
-def _speaks_for(job: Job, pid: int) -> bool:
-    """Whether it is for whoever runs that process to tell of the job: of one doctor beside each rank, for the first."""
+def _reports_for(job: Job, pid: int) -> bool:
+    """Whether this gpudoctor reports on the job: where each rank has its own, the one of the first rank here does."""
     own = {pid, *(member.pid for member in job.below(pid))}
     mine = [one.rank for one in job.ranks if one.rank is not None and one.member.pid in own]
     return not mine or min(mine) == min(one.rank for one in job.ranks if one.rank is not None)

@@ -1,4 +1,4 @@
-"""``run``: a command with the doctor beside it."""
+"""``run``: run a command and monitor it."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ from gpudoctor.core.snapshot import Snapshot
 
 # ---- One kept run ----
 # Its file is named ``20261103-062514-093.quick.sound.1c291ca3.gz``: when it was, in UTC, to the millisecond; the level
-# (``run``: not a check, but a command that ran with the doctor beside it),
+# (``run``: not a check, but a command that ran under ``gpudoctor run``),
 # the verdict, and which interpreter was meant, as a checksum of its path.
 
 SCHEMA = "gpudoctor-run-kept/1"
 BESIDE = "run"
-"""The level of what is no check: the diagnosis of a command that ran with the doctor beside it."""
+"""The level of what is no check: the diagnosis of a command that ran under ``gpudoctor run``."""
 GOOD = ("sound", "impaired")
 """Verdicts of a run on which the machine worked: warnings cost speed, errors stop work."""
 
@@ -203,7 +203,7 @@ _MOST_FINDINGS = 64
 SWITCH = "GPUDOCTOR_HISTORY"
 MOST_RUNS = 100
 MOST_BESIDE = 40
-"""Commands that ran with the doctor beside them: they must not push the checks out."""
+"""Commands that ran under ``gpudoctor run``: they must not push the checks out."""
 MOST_BYTES = 4 << 20
 """Of one machine: some 100 runs of a node with a full Python environment (10 to 40 KB each)."""
 MOST_MACHINES = 256

@@ -1,4 +1,4 @@
-"""How tests run a command bare, and with the doctor beside it."""
+"""How tests run a command bare, and under ``gpudoctor run``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class End(NamedTuple):
 
 
 def beside(*options: str) -> list[str]:
-    """The command line that runs what follows it with the doctor beside it."""
+    """The command line that runs what follows it under ``gpudoctor run``."""
     return [*own_command(), "run", *options, "--"]
 
 

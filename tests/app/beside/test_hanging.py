@@ -32,7 +32,7 @@ raise SystemExit(7)
 
 
 class Told:
-    """A command with the doctor beside it, whose standard error is read as it comes."""
+    """A command under ``gpudoctor run``, whose standard error is read as it comes."""
 
     def __init__(
         self, folder: Path, argv: Sequence[str], *options: str, environ: Mapping[str, str] | None = None

@@ -67,7 +67,7 @@ OPEN_MPI_SIGNAL = "mpirun noticed that process rank 1 with PID 4242 on node node
 
 
 def by_hand(folder: Path, how: str) -> list[tuple[int, str]]:
-    """Four ranks of one host, each with the doctor beside it: their exit codes and what they printed."""
+    """Four ranks of one host, each under ``gpudoctor run``: their exit codes and what they printed."""
     (folder / "here").mkdir()
     environ = dict(os.environ, TMPDIR=str(folder), WORLD_SIZE="4", MASTER_ADDR="localhost", LOCAL_WORLD_SIZE="4")
     ranks = [

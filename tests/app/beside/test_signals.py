@@ -33,7 +33,7 @@ print("seen", sorted(map(int, seen)), flush=True)
 
 
 class Started:
-    """A command with the doctor beside it, in a process group of its own."""
+    """A command under ``gpudoctor run``, in a process group of its own."""
 
     def __init__(self, folder: Path, code: str = COUNTS) -> None:
         self.folder = folder

@@ -26,7 +26,7 @@ def _cluster() -> Iterator[Slurm]:
 
 
 def _beside(out: Path, *command: str) -> list[str]:
-    """The command with the doctor beside it, which writes its document there."""
+    """The command under ``gpudoctor run``, which writes its document there."""
     return [*own_command(), "run", "-o", str(out), "--", *command]
 
 
