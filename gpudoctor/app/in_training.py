@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpudoctor.app import pipeline
-from gpudoctor.cluster.job import JobOptions
-from gpudoctor.cluster.job.run import Checked, run
+from gpudoctor.cluster.preflight import JobOptions
+from gpudoctor.cluster.preflight.run import Checked, run
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.views import account, text
 

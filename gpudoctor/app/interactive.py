@@ -22,7 +22,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
+from gpudoctor.fixes.site import journals_folder, manner_of_process, with_hindrances
 from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _unfinished_run() -> Run | None:
     try:
         from gpudoctor.fixes import records
 
-        return records.unfinished(records.Journals(state_folder()))
+        return records.unfinished(records.Journals(journals_folder()))
     except UsageError:  # journals of others are none; to run a plan says so
         return None
 

@@ -27,7 +27,7 @@ from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
 
 if TYPE_CHECKING:
-    from gpudoctor.cluster.job import JobOptions
+    from gpudoctor.cluster.preflight import JobOptions
     from gpudoctor.core.diagnosis import Finding
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.diagnosis.expect import Profile
@@ -88,12 +88,12 @@ def site(level: str = "standard", python: str | None = None, rules: Sequence[Pat
 
     Raises `DoctorError` for an interpreter that is none.
     """
-    from gpudoctor.fixes.site import Site, state_folder
+    from gpudoctor.fixes.site import Site, journals_folder
 
     patient = Local(level, python)
     patient.verify()
     own = patient.python if patient.python and not rights.is_foreign(patient.python) else None
-    return Site(state_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
+    return Site(journals_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
 
 
 def watch(

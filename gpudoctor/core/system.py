@@ -314,7 +314,7 @@ else:
     """Rename the file to `goal` in the place of what is there."""
 
     def is_held(place: str | os.PathLike[str]) -> bool:
-        """Whether a program has the file loaded or open, so that it cannot be replaced: it always can."""
+        """Whether a program has the file loaded or open, so that it cannot be written to: never so on POSIX."""
         return False
 
     def reason(error: OSError) -> str:

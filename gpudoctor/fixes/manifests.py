@@ -277,7 +277,7 @@ def _setup_command(snapshot: Snapshot, kind: str) -> tuple[str, ...]:
 
 
 def _machine_keys(snapshot: Snapshot) -> Iterator[str]:
-    """``key=value`` parts for ``--for``; upper-case placeholders where a value is not known."""
+    """``key=value`` parts for ``--for``; ``NAME`` and ``VERSION`` for an unknown GPU or driver, others are left out."""
     rows = snapshot.rows("gpu")
     names = [row["name"] for row in listed(rows) if "name" in row]
     gpus = dict.fromkeys(_safe_word(fact) for fact in names)

@@ -204,7 +204,7 @@ class Journal:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def has(self, name: str) -> bool:
-        """True if a document with that name exists."""
+        """True if the journal has a document of that name, readable or not."""
         return os.path.lexists(self.folder / name)
 
 

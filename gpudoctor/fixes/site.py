@@ -31,7 +31,7 @@ class Site:
     root: bool = field(default_factory=system.is_root)
 
 
-def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def journals_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Folder of run records: ``GPUDOCTOR_STATE``, else ``gpudoctor/runs`` in the user's state folder.
     Raises `UsageError` if others can write to it.
     """

@@ -122,8 +122,8 @@ def _recorded_versions(raw: object) -> tuple[str, dict[str, str]]:
 
 
 def _undo_plan(run: Run, before: _Recorded, site: Site) -> Plan:
-    """Plan: restore the environment, then system packages, then what only a person can do.
-    Raises `UsageError` if nothing can be undone from here.
+    """Plan: restore the environment's files, or remove one that the run made; then system packages; then what only a
+    person can do. Raises `UsageError` if this user can run no step of it.
     """
     steps: list[PlanStep] = []
     if before.kept:

@@ -1,4 +1,7 @@
-"""The only room that touches the patient: its files, its processes, and time limits on both."""
+"""How the examined machine is reached: its files, processes, and time limits on both; no other room touches it.
+
+Scripts that answer from within another process or interpreter are in ``probes/children`` and ``kernels/child``.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def parse(text: str) -> Record:
 
 
 def from_json(raw: object) -> Record:
-    """The record in parsed JSON; raises `DocumentError` for an unknown schema, part, level, type or path."""
+    """The recorded machine in parsed JSON; raises `DocumentError` for an unknown schema, part, level, type or path."""
     top = _JsonObject(raw, "the record")
     schema = top.text("schema")
     if schema != SCHEMA:

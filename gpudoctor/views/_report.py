@@ -13,6 +13,7 @@ from gpudoctor.core.fact import Reason as Kind
 from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line, value
 
+SEVERITY_COLOURS: Mapping[str, str] = {"error": "red", "warning": "yellow", "info": "green"}
 VERDICT_COLOURS: Mapping[str, str] = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _VERDICTS: dict[Verdict, str] = {
     "sound": "Sound",

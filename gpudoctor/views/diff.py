@@ -7,11 +7,10 @@ from itertools import groupby
 
 from gpudoctor.core.difference import Change, Difference, OneSided
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, Value, known, value_of
-from gpudoctor.views._report import change_sentence, headline
+from gpudoctor.views._report import SEVERITY_COLOURS, change_sentence, headline
 from gpudoctor.views._terminal import Style, one_line, value, wrapped
 from gpudoctor.views.document import line
 
-_COLOURS = {"error": "red", "warning": "yellow", "info": "green"}
 _MOST_FACTS = 8
 """Facts shown under a finding."""
 _MOST_IN_LAYER = 20
@@ -68,7 +67,7 @@ def _finding(group: list[OneSided], style: Style) -> Iterator[str]:
     finding = first.finding
     head = f"Only on {first.side}: {finding.severity.upper()}  {finding.id}: "
     lines = wrapped(f"{head}{headline(finding)}", hang=4)
-    yield style.paint(lines[0], "bold", _COLOURS[finding.severity])
+    yield style.paint(lines[0], "bold", SEVERITY_COLOURS[finding.severity])
     yield from lines[1:]
     for other in group[1:]:
         yield from wrapped(f"also: {other.finding.title}", 4, 6)

@@ -10,7 +10,6 @@ from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import WIDTH, Style, command, step_text, style_of, width, wrapped
 
-_WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
 _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
 _MOST_EVIDENCE = 8
@@ -55,8 +54,7 @@ def _head_text(diagnosis: Diagnosis, style: Style) -> str:
 
 def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
     """Lines of a finding; `others` are findings of the same rule about other GPUs."""
-    english, colour = _WORDS[finding.severity]
-    word = say(english)
+    word, colour = say(finding.severity.upper()), report.SEVERITY_COLOURS[finding.severity]
     account = report.account(finding, others)
     hang = width(word) + 2
     lines = wrapped(f"{word}  {report.headline(finding)}", hang=hang)

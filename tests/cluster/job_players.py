@@ -13,10 +13,10 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.meeting import BEAT, authenticate_to_hub
-from gpudoctor.cluster.job.wire import GoneError, Line
 from gpudoctor.cluster.links.flow import Flow
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.meeting import BEAT, authenticate_to_hub
+from gpudoctor.cluster.preflight.wire import GoneError, Line
 
 SOUND = asdict(
     Flow(

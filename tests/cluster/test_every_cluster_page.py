@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.cluster.job.diagnosis import diagnose_job
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairs import Suspect
-from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.pairs import Suspect
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.kernels.across import Across

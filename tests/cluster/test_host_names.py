@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.cluster.fleet import remote
 from gpudoctor.cluster.fleet.reading import names_phrase, node_set, ordered
-from gpudoctor.cluster.job import launcher
+from gpudoctor.cluster.preflight import launcher
 from tests.needs import program
 
 NAMES = st.sets(

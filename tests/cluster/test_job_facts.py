@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpudoctor.cluster.job.diagnosis import diagnose_job, facts, groups
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
-from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job, facts, groups
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.pairs import Direction, Pair, Suspect
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core import fleet
 from gpudoctor.core.fact import number_of
 from gpudoctor.diagnosis import rulebook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.cluster.job.launcher import Place, place_from_environment
+from gpudoctor.cluster.preflight.launcher import Place, place_from_environment
 from gpudoctor.core.errors import UsageError
 
 NODES = {"node[1-2]": ["node1", "node2"], "node[1-3]": ["node1", "node2", "node3"], "node1": ["node1"]}

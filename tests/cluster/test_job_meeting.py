@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.job import LIMITS, JobOptions, Limits, member, stages
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.meeting import Meeting, greeting
-from gpudoctor.cluster.job.member import Member, NotMetError
-from gpudoctor.cluster.job.run import Hub, room_for
-from gpudoctor.cluster.job.stages import to_each_other
-from gpudoctor.cluster.job.wire import Door, Line
+from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, member, stages
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.meeting import Meeting, greeting
+from gpudoctor.cluster.preflight.member import Member, NotMetError
+from gpudoctor.cluster.preflight.run import Hub, room_for
+from gpudoctor.cluster.preflight.stages import to_each_other
+from gpudoctor.cluster.preflight.wire import Door, Line
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
@@ -124,7 +124,9 @@ def hello(job: str = JOB, **said: object) -> bytes:
     ids=["http", "a list", "no text", "deep", "rank is text", "rank is true", "no such rank", "another job"],
 )
 def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.cluster.job.meeting._STRANGER", 600.0)  # for what they say, not for being silent
+    monkeypatch.setattr(
+        "gpudoctor.cluster.preflight.meeting._STRANGER", 600.0
+    )  # for what they say, not for being silent
 
     def told(stranger: socket.socket) -> bool:
         with suppress(ConnectionResetError):

@@ -9,13 +9,13 @@ from contextlib import closing
 
 import pytest
 
-from gpudoctor.cluster.job import LIMITS, JobOptions, local
-from gpudoctor.cluster.job.diagnosis import barriers
-from gpudoctor.cluster.job.results import LinkSeen
-from gpudoctor.cluster.job.run import room_for
-from gpudoctor.cluster.job.stages import furthest_clock
-from gpudoctor.cluster.job.wire import Door, GoneError, Line, port_holder
 from gpudoctor.cluster.links.server import Server
+from gpudoctor.cluster.preflight import LIMITS, JobOptions, local
+from gpudoctor.cluster.preflight.diagnosis import barriers
+from gpudoctor.cluster.preflight.results import LinkSeen
+from gpudoctor.cluster.preflight.run import room_for
+from gpudoctor.cluster.preflight.stages import furthest_clock
+from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, port_holder
 from tests.processes import free_port
 
 
@@ -149,8 +149,8 @@ def test_what_is_no_object_ends_it(words: bytes) -> None:
 
 
 def test_a_line_without_an_end_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.cluster.job.wire._MOST", 100_000)
-    monkeypatch.setattr("gpudoctor.cluster.job.wire._MOST_UNPROVEN", 1_000_000)
+    monkeypatch.setattr("gpudoctor.cluster.preflight.wire._MOST", 100_000)
+    monkeypatch.setattr("gpudoctor.cluster.preflight.wire._MOST_UNPROVEN", 1_000_000)
     line, other = ends()
     other.sendall(b"x" * 150_000)
     with pytest.raises(GoneError, match="no lines"):
@@ -160,7 +160,7 @@ def test_a_line_without_an_end_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_after_half_a_line_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.cluster.job.wire._SAY", 0.1)
+    monkeypatch.setattr("gpudoctor.cluster.preflight.wire._SAY", 0.1)
     line, other = ends()
     with pytest.raises(GoneError):
         line.send(long="x" * (16 << 20))  # nobody reads it

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from gpudoctor.cluster.job import ROUNDS, rounds
-from gpudoctor.cluster.job.culprits import suspects
-from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Measure, Pair, Way
+from gpudoctor.cluster.preflight import ROUNDS, rounds
+from gpudoctor.cluster.preflight.culprits import suspects
+from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Measure, Pair, Way
 from tests.cluster.fabric.fabric import Fabric, Fault, hosts
 
 GOOD = Direction(CONNECTED, 90.0, 10_000, 2)

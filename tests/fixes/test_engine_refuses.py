@@ -18,7 +18,7 @@ from gpudoctor.fixes.apply import apply
 from gpudoctor.fixes.keeping import environment
 from gpudoctor.fixes.keeping.environment import Environment
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import Site, state_folder
+from gpudoctor.fixes.site import Site, journals_folder
 from gpudoctor.fixes.steps import commands, guard
 from tests.fixes.place import NEW, Place, difference
 from tests.processes import gone, until
@@ -233,8 +233,8 @@ def test_old_journals_go_save_those_that_are_needed(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_journals_can_be_named(tmp_path: Path) -> None:
-    assert state_folder({"GPUDOCTOR_STATE": str(tmp_path)}) == tmp_path
-    assert state_folder({}).parts[-2:] == ("gpudoctor", "runs")
+    assert journals_folder({"GPUDOCTOR_STATE": str(tmp_path)}) == tmp_path
+    assert journals_folder({}).parts[-2:] == ("gpudoctor", "runs")
 
 
 def test_a_folder_that_takes_no_journal_keeps_the_run_from_beginning(place: Place) -> None:

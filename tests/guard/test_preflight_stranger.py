@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.job import LIMITS, JobOptions, Limits, meeting, member, stages
-from gpudoctor.cluster.job.launcher import Place, place_from_environment
-from gpudoctor.cluster.job.meeting import Meeting, authenticate_to_hub, connections, greeting
-from gpudoctor.cluster.job.member import NotMetError
-from gpudoctor.cluster.job.run import Hub, room_for
-from gpudoctor.cluster.job.wire import Door, GoneError, Line, addresses
 from gpudoctor.cluster.links.lines import nonce, tag
+from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, meeting, member, stages
+from gpudoctor.cluster.preflight.launcher import Place, place_from_environment
+from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_hub, connections, greeting
+from gpudoctor.cluster.preflight.member import NotMetError
+from gpudoctor.cluster.preflight.run import Hub, room_for
+from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, addresses
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
@@ -247,7 +247,7 @@ def test_a_rank_of_an_older_gpudoctor_is_told_why_it_is_turned_away() -> None:
 
 
 def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.cluster.job.wire._MOST_LINES", 50)
+    monkeypatch.setattr("gpudoctor.cluster.preflight.wire._MOST_LINES", 50)
     told = threading.Event()
     with held() as (meeting, port):
 

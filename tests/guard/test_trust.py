@@ -15,7 +15,7 @@ from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import expect, pages, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
-from gpudoctor.fixes.site import state_folder
+from gpudoctor.fixes.site import journals_folder
 from tests.diagnosis.history.test_shelf import diagnosis
 from tests.diagnosis.test_rules_new import fill
 from tests.guard.strangers import NAME, give, open_folder, program, stranger
@@ -252,7 +252,7 @@ def test_journals_in_a_folder_of_another_user_are_refused(tmp_path: Path) -> Non
     folder = tmp_path / "state"
     (folder / "20260101-000000").mkdir(parents=True)
     (folder / "20260101-000000/run.json").write_text("{}")
-    assert state_folder({"GPUDOCTOR_STATE": str(folder)}) == folder
+    assert journals_folder({"GPUDOCTOR_STATE": str(folder)}) == folder
     give(folder)
     done = program(["fix", "--undo", "20260101-000000"], {"GPUDOCTOR_STATE": str(folder)})
     assert done.code == 2

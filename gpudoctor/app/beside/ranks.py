@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.cluster.job.launcher import Place, own_rank
+from gpudoctor.cluster.preflight.launcher import Place, own_rank
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 
 if TYPE_CHECKING:

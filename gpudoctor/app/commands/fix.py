@@ -17,10 +17,10 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo
 from gpudoctor.fixes import plan as plans
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import manner_of_process, state_folder, with_hindrances
+from gpudoctor.fixes.site import journals_folder, manner_of_process, with_hindrances
 from gpudoctor.readers import read_file
+from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
-from gpudoctor.views import run as run_view
 from gpudoctor.views._report import counts
 from gpudoctor.views._terminal import command, style_of
 from gpudoctor.views.plan import SCRIPT_NAME, root_script
@@ -96,7 +96,7 @@ def _print_script(plan: Plan) -> int:
 
 def _journals() -> Journals:
     """The journals of runs on this machine."""
-    return Journals(state_folder())
+    return Journals(journals_folder())
 
 
 def _runs() -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.reports import rendered, shared
 from gpudoctor.app.output import SOUND, holding_sigterm
-from gpudoctor.cluster.job import JobOptions
-from gpudoctor.cluster.job.run import Checked, run
+from gpudoctor.cluster.preflight import JobOptions
+from gpudoctor.cluster.preflight.run import Checked, run
 from gpudoctor.core.errors import UsageError
 from gpudoctor.target import child
 from gpudoctor.views import document

@@ -16,11 +16,11 @@ from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.fixes import records, undo
 from gpudoctor.fixes.apply import apply
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import manner_of_process, runnable, state_folder, with_hindrances
+from gpudoctor.fixes.site import journals_folder, manner_of_process, runnable, with_hindrances
+from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
-from gpudoctor.views import run as run_view
 from gpudoctor.views._terminal import one_line, style_of
-from gpudoctor.views.run import printing_run
+from gpudoctor.views.fix_run import printing_run
 
 if TYPE_CHECKING:
     import argparse
@@ -107,7 +107,7 @@ def settle_unfinished(options: argparse.Namespace) -> None:
     Without a terminal it is undone only with ``--yes``; raises `DoctorError` where that does not succeed, for then
     nothing may be built on what is there.
     """
-    journals = Journals(state_folder())
+    journals = Journals(journals_folder())
     unfinished = records.unfinished(journals)
     if not unfinished:
         return

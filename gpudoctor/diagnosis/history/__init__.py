@@ -237,7 +237,10 @@ class Shelf:
         return sorted(found, key=lambda run: (run.stamp <= latest, run.stamp), reverse=True)
 
     def keep(self, diagnosis: Diagnosis, version: str, worked: Worked = MappingProxyType({})) -> None:
-        """Stores the run and deletes the oldest beyond the limits; raises `OSError`; too large ones are not stored."""
+        """Stores the run; deletes the oldest beyond the limits, save the last good one of each level. Raises `OSError`.
+
+        `worked` is, by rule, the run in which it last passed. A run that is too large is not stored.
+        """
         data = pack_run(diagnosis, version, worked)
         if len(data) > _LARGEST:
             return

@@ -197,7 +197,7 @@ def logged_changes(snapshot: Snapshot) -> list[LoggedChange]:
 
 
 def changes_of_family(entries: Sequence[LoggedChange], family: Family) -> Iterator[Since]:
-    """One change per action where the family has a main package, else one per package."""
+    """For each action the change of the family's main package, none where its version stayed; else one per package."""
     for action in _actions(entries):
         main = [entry for entry in action if family.leads(entry.name)]
         before, after = (

@@ -65,7 +65,9 @@ def new_evaluator(snapshot: Snapshot) -> Evaluator:
 def judge_rule(
     rule: Rule, snapshot: Snapshot, text: Text | None = None, evaluator: Evaluator | None = None
 ) -> list[Outcome]:
-    """The rule's outcomes (finding, unjudged, None for passed): one, or one per row where it has `each`.
+    """The rule's outcomes (finding, unjudged, None for passed): one; one per row where it has `each`.
+
+    With `each`, where no row is a finding, signs in the text or a proof with `once` may give one of the whole.
 
     `text` and `evaluator` are of that snapshot, where several rules are judged.
     """

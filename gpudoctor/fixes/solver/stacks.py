@@ -100,7 +100,9 @@ def _order(choice: _Choice, wishes: Wishes, environment: Environment, shelves: I
 
 
 def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _Choice:
-    """First candidate that the indexes have; if they do not answer, the best one, noted as not verified."""
+    """First candidate that the indexes have, none where they lack the first asked; the best one, noted as not verified,
+    where they do not answer.
+    """
     rejected: list[Reason] = []
     for candidate in (completed(candidate_fit, wishes.arch) for candidate_fit in solution.ranked[:_MOST_ASKED]):
         verdict = shelves.verdict(Order(candidate, base=shelves.base), minor(wishes.python), wishes.os, wishes.arch)

@@ -421,13 +421,15 @@ def _classify_timeout(
     return "slow", f"NVML is slow: {calls}; the time was up at {call_label}{left}"
 
 
-def _exclude_fault(left_out: list[tuple[int | None, str]], before: list[Fault], fault: Fault) -> bool:
+def _exclude_fault(left_out: list[tuple[int | None, str]], faults: list[Fault], fault: Fault) -> bool:
     """Add to `left_out` the call at fault, all of a GPU that hangs, or a function that fails again, for every GPU.
+
+    `faults` are all so far, this one included; `left_out` pairs a GPU (None: every one) with a function (``*``: all).
 
     False if leaving something out cannot help: NVML is slow, does not start, or fails again all the same.
     """
     same_faults = [
-        candidate for candidate in before if (candidate.function, candidate.state) == (fault.function, fault.state)
+        candidate for candidate in faults if (candidate.function, candidate.state) == (fault.function, fault.state)
     ]
     if fault.state == "slow" or fault.function in ("nvmlInit", "library") or len(same_faults) > 2:
         return False

@@ -274,7 +274,7 @@ def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Version and kind of the module file from modinfo; on disk where the same kernel release is in the text."""
+    """Version and kind of the module that modinfo names; on disk only where its kernel's release is shown."""
     for index, line in paste.having("/lib/modules/"):
         if not (match := _FILE.search(line)):
             continue

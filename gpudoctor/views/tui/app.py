@@ -248,7 +248,7 @@ class DoctorApp(BaseApp):
             super().panic(*renderables)
 
     def _tick(self) -> None:
-        """Quit if the terminal is gone; redraw the reading's clock."""
+        """Quit if the terminal is gone; while a reading goes on, redraw how long it has taken."""
         if not self.is_headless and terminal.is_lost():
             terminal.redirect_to_devnull()
             self.end(terminal.HUNG_UP)

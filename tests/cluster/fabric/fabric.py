@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-from gpudoctor.cluster.job.pairs import CONNECTED, Direction, Measure, Pair, Way
+from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Measure, Pair, Way
 
 RATE = 92.0
 """Gbit/s: what a 100 Gbit/s link carries."""

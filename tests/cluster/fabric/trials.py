@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from gpudoctor.cluster.job import rounds
-from gpudoctor.cluster.job.culprits import suspects
-from gpudoctor.cluster.job.pairs import Pair, Suspect, Way
+from gpudoctor.cluster.preflight import rounds
+from gpudoctor.cluster.preflight.culprits import suspects
+from gpudoctor.cluster.preflight.pairs import Pair, Suspect, Way
 from tests.cluster.fabric.fabric import Fabric, Fault, hosts
 
 WAYS: tuple[Way, ...] = ("from", "to", "both")

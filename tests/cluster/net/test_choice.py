@@ -16,7 +16,7 @@ pytestmark = pytest.mark.full
 
 BOTH = """
 import json, os, sys
-from gpudoctor.cluster.job.local import Listeners
+from gpudoctor.cluster.preflight.local import Listeners
 from gpudoctor.core.fact import Known
 from gpudoctor.probes import network, rendezvous
 from gpudoctor.target.local import Local

@@ -16,7 +16,7 @@ from gpudoctor.core import language
 from gpudoctor.core.language import words, zh
 from gpudoctor.core.language.zh import WORDS
 from gpudoctor.core.rule import CONFIDENCES
-from gpudoctor.views import _report, _terminal, html, text
+from gpudoctor.views import _report, _terminal, html
 from tests.corpus import speaking
 
 PACKAGE = Path(gpudoctor.__file__).parent
@@ -56,7 +56,7 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
         *_report._VERDICTS.values(),
         *_terminal._MARKS.values(),
         *html._MARKS.values(),
-        *(word for word, _ in text._WORDS.values()),
+        *(severity.upper() for severity in _report.SEVERITY_COLOURS),
     ],
 )
 def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.cluster.job import ROUNDS, Limits, local, rounds
-from gpudoctor.cluster.job.culprits import suspects
-from gpudoctor.cluster.job.meeting import SILENT, TERMINATED, Guest, Meeting
-from gpudoctor.cluster.job.pairs import CONFIRMED, CONNECTED, Direction, Pair
-from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
-from gpudoctor.cluster.job.wire import Message
+from gpudoctor.cluster.preflight import ROUNDS, Limits, local, rounds
+from gpudoctor.cluster.preflight.culprits import suspects
+from gpudoctor.cluster.preflight.meeting import SILENT, TERMINATED, Guest, Meeting
+from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Direction, Pair
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core.about import __version__
 from gpudoctor.core.fact import Unread
 from gpudoctor.kernels.canary import canary_rows

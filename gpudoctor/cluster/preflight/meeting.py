@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.results import UNKNOWN
-from gpudoctor.cluster.job.wire import Door, GoneError, Line, Message
 from gpudoctor.cluster.links.lines import is_tag, nonce, tag
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.results import UNKNOWN
+from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, Message
 from gpudoctor.core.about import __version__
 
 TERMINATED = "told to end"

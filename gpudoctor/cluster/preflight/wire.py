@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.cluster.job.launcher import Place
 from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.lines import ForgedError, Seal, seals
 from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
+from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.core.errors import UsageError
 from gpudoctor.target.network import is_address, resolve
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpudoctor.cluster.job.pairs import (
+from gpudoctor.cluster.preflight.pairs import (
     CONFIRMED,
     End,
     Ends,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairs import Pair, Suspect
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.pairs import Pair, Suspect
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Rows, Unread
 

@@ -33,9 +33,9 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from random import Random
 
-from gpudoctor.cluster.job import ROUNDS
-from gpudoctor.cluster.job.culprits import judge
-from gpudoctor.cluster.job.pairs import Pair
+from gpudoctor.cluster.preflight import ROUNDS
+from gpudoctor.cluster.preflight.culprits import judge
+from gpudoctor.cluster.preflight.pairs import Pair
 
 FEW = 8
 """Up to so many hosts meet as in a tournament."""

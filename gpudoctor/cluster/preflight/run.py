@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpudoctor.cluster.job import JobOptions, launcher, local, member
-from gpudoctor.cluster.job.diagnosis import diagnose_job
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.meeting import Guest, Meeting, connections
-from gpudoctor.cluster.job.results import UNKNOWN, MeetingResults, exit_code, verdict_word
-from gpudoctor.cluster.job.stages import Stages
-from gpudoctor.cluster.job.wire import Door, Message, addresses, port_holder
+from gpudoctor.cluster.preflight import JobOptions, launcher, local, member
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.meeting import Guest, Meeting, connections
+from gpudoctor.cluster.preflight.results import UNKNOWN, MeetingResults, exit_code, verdict_word
+from gpudoctor.cluster.preflight.stages import Stages
+from gpudoctor.cluster.preflight.wire import Door, Message, addresses, port_holder
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.diagnosis import rulebook

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_hub
-from gpudoctor.cluster.job.wire import GoneError, Line, Message
 from gpudoctor.cluster.links.tcp import SMALL, Reached, open_connection
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_hub
+from gpudoctor.cluster.preflight.wire import GoneError, Line, Message
 
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""

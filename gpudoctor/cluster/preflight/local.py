@@ -17,16 +17,16 @@ from typing import Any
 
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply
-from gpudoctor.cluster.job import JobOptions
-from gpudoctor.cluster.job.diagnosis import diagnose_job, scheduler
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.meeting import Guest, Meeting
-from gpudoctor.cluster.job.member import Member, NotMetError, Task
-from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
-from gpudoctor.cluster.job.wire import Message
 from gpudoctor.cluster.links.flow import Flow, measure
 from gpudoctor.cluster.links.server import Server
 from gpudoctor.cluster.links.tcp import Reached, connect
+from gpudoctor.cluster.preflight import JobOptions
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.meeting import Guest, Meeting
+from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis

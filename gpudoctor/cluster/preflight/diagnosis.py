@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from gpudoctor.cluster.fleet.findings import Scheduler, drains
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply, order
-from gpudoctor.cluster.job.launcher import Place
-from gpudoctor.cluster.job.pairs import Direction, Pair, Suspect
-from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.pairs import Direction, Pair, Suspect
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of
 from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Pairwise, Result
