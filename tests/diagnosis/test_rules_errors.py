@@ -69,7 +69,7 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
         (WHEN, "driver.version < '580'", 4, "write version(driver.version)"),
         ("{limits.shm_mib} MiB", "no cache on {space}", 5, "space is rows, not a value: write len(space), or [row."),
         (WHEN, "version() < '580'", 4, "version(text) is called with none of these"),
-        (WHEN, "limits.shm_mb < 16384", 4, "did you mean limits.shm_mib, "),
+        (WHEN, "limits.shm_mb < 16384", 4, "did you mean limits.shm_mib?"),
         (WHEN, "limits.shm_mb < 16384", 4, "`gpudoctor explain facts limits` lists what there is"),
         (WHEN, "any(g.mem > 1 for g in gpu)", 4, "no fact gpu.mem; did you mean gpu.memory_mib, "),
         (WHEN, "any(g in gpuss)", 4, "no group 'g"),

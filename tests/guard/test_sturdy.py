@@ -276,5 +276,6 @@ def test_with_few_files_or_little_memory_the_answer_is_the_same(desk: Desk, limi
             continue
         assert now[0] == code, now[2]
         if "--json" in words:
-            assert verdict(now[1])[:2] == verdict(out)[:2]
+            word, found = verdict(now[1])[:2]
+            assert (word, [one for one in found if one[0] != "workload.open-files"]) == verdict(out)[:2]
     assert left(desk.at_work) == []

@@ -22,8 +22,10 @@ from tests.sim.test_scenarios import HEALTHY, SICK
 
 pytestmark = pytest.mark.full
 
-_RUNNING = {"run", "run_gpu", "run_process", "job", "rank", "rank_group"}
-"""Topics of facts that a running command shows."""
+_RUNNING = {"run", "run_gpu", "run_process", "job", "rank", "rank_group", "best"}
+"""Topics of facts that a running command shows, or what is kept of earlier ones."""
+_BY_ITS_CASES = {"nccl.port-errors", "nccl.sockets", "workload.rank-ended"}
+"""Pages of what two looks tell apart, or a machine beside a log, or an information of a log: their cases fire them."""
 A_MACHINE = "gpu=RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
 """For which files are judged."""
 
@@ -40,6 +42,8 @@ def _is_shown_elsewhere(rule: Rule) -> bool:
     """Whether only a running command shows it, or Windows: tests of ``gpudoctor run`` and ``job``, on real processes,
     and tests/windows fire it.
     """
+    if rule.id in _BY_ITS_CASES:
+        return True
     topics = {name.partition(".")[0] for name in facts_read(rule)}
     of_windows = topics & {"display", "windows"} or "gpu.driver_model" in facts_read(rule)
     return (bool(topics & _RUNNING) and topics <= {*_RUNNING, "failure", "oom"}) or bool(of_windows)

@@ -169,7 +169,11 @@ class Windows:
         """Import a .reg file's text: ``[-KEY]`` removes a key, ``[KEY]`` and ``"name"=value`` lines set values."""
         place = self.folder / "machine.reg"
         place.write_text(f"Windows Registry Editor Version 5.00\n\n{text}\n", "utf-16")  # else its lists are 8-bit
-        if code := self._quietly([needs.program("wine"), "regedit", "D:\\machine.reg"]):
+        code = _NOT_STARTED
+        for _ in range(5):  # a wineserver that is just ending takes no new program along
+            if (code := self._quietly([needs.program("wine"), "regedit", "D:\\machine.reg"])) != _NOT_STARTED:
+                break
+        if code:
             raise RuntimeError(f"the registry takes no {text[:200]!r}: {code}")
 
     def driver(self, nvml: Mapping[str, Any] | None, cuda: Mapping[str, Any] | None) -> None:
@@ -236,6 +240,10 @@ class Windows:
         self._with_random()
         if not (self.folder / "testing/xdist").is_dir():
             _install(self.folder / "testing", TESTING)
+
+
+_NOT_STARTED = 127
+"""Exit code of wine where the program could not be started."""
 
 
 @functools.cache

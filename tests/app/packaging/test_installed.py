@@ -104,8 +104,8 @@ def test_the_sdist_gives_the_same_wheel(shelf: Path, tmp_path: Path) -> None:
 
 
 def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
-    """Bytes of all files, byte code among them: 22 MB (20 before there was a running job, and Windows), 40 with the
-    interface.
+    """Bytes of all files, byte code among them: 22 MB (20 before there was a running job, and Windows), 42 with the
+    interface and its recorded machines.
     """
     site = next(installed(OWN).glob("lib/python*/site-packages"))
     packages = tmp_path / "packages"
@@ -115,7 +115,7 @@ def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
     of_the_screen = sum(size for path, size in sizes.items() if path.parts[0].startswith(SCREEN))
     whole = sum(sizes.values())
     assert (whole - of_the_screen) / 1e6 <= 22
-    assert whole / 1e6 <= 40
+    assert whole / 1e6 <= 42
 
 
 @pytest.fixture

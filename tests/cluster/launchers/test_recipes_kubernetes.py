@@ -111,7 +111,8 @@ def test_where_gpudoctor_cannot_tell_nothing_is_done(hosts: Hosts, how: str) -> 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=[path.name for path in MANIFESTS])
 def test_their_shell_is_plain(path: Path) -> None:
-    pods = [one["spec"]["template"]["spec"] for one in _documents(path) if one["kind"] in {"DaemonSet", "Job"}]
+    specs = [one["spec"] for one in _documents(path) if one["kind"] in {"DaemonSet", "Job", "CronJob"}]
+    pods = [one.get("jobTemplate", {"spec": one})["spec"]["template"]["spec"] for one in specs]
     containers = [one for pod in pods for one in (*pod.get("initContainers", ()), *pod["containers"])]
     scripts = [one["command"][2] for one in containers if one["command"][:2] == ["sh", "-c"]]
     assert len(scripts) == 1
