@@ -197,7 +197,7 @@ class _AsDataclass:
     def __get__(self, one: Any, cls: Any) -> Any:
         dataclasses = _dataclasses()
 
-        def told(each: _Field) -> Any:
+        def field_value(each: _Field) -> Any:
             """The field as a `dataclasses.Field`."""
             given = {"default": each.default, "default_factory": each.factory}
             return dataclasses.field(
@@ -207,7 +207,7 @@ class _AsDataclass:
             )
 
         kinds = _own_annotations(cls)
-        parts = [(name, kinds[name], told(each)) for name, each in cls.fields_.items()]
+        parts = [(name, kinds[name], field_value(each)) for name, each in cls.fields_.items()]
         twin: Any = dataclasses.make_dataclass(cls.__name__, parts, repr=False, eq=False)
         cls.__dataclass_fields__ = twin.__dataclass_fields__
         return twin.__dataclass_fields__

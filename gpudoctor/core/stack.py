@@ -62,7 +62,7 @@ class Wishes:
         """Whether the stack is for another machine than the one that was read."""
         return any(name in self.said for name in MACHINE)
 
-    def saying(self, name: str, value: object) -> Wishes:
+    def with_wish(self, name: str, value: object) -> Wishes:
         """A copy with that field set by the user."""
         fields: dict[str, Any] = {name: value, "said": self.said | {name}}
         return replace(self, **fields)
@@ -83,11 +83,11 @@ class Wishes:
             wants = tuple(item for item in self.wants if not _asks_for(item, value))
             return replace(self, extras=extras, wants=wants, said=self.said | set(_SEVERAL))
         if name == "gpus":
-            return self.saying("gpus", tuple(gpu for gpu in self.gpus if gpu.name in value.split("+")))
+            return self.with_wish("gpus", tuple(gpu for gpu in self.gpus if gpu.name in value.split("+")))
         if name == "torch":
             rest = tuple(item for item in self.wants if not _asks_for(item, "torch"))
-            return replace(self, wants=rest).saying("torch", value)
-        return self.saying(name, value)
+            return replace(self, wants=rest).with_wish("torch", value)
+        return self.with_wish(name, value)
 
     def alike(self, other: Wishes) -> bool:
         """Whether one stack answers both: machine, torch and packages are equal; tool and output form do not count."""

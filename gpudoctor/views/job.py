@@ -62,8 +62,8 @@ def render_short(diagnosis: Diagnosis, after: float, style: Style | None = None)
     first, *rest = wrapped(f"gpudoctor: {since}: {_lower(summary(diagnosis))}", hang=2)
     titles = [f"{finding.title}  [{finding.id}]" for finding in diagnosis.findings]
     unseen = [f"Not seen: {one_line(one)}" for one in diagnosis.snapshot.texts("job.unseen")]
-    told = [line for one in (*titles, *unseen) for line in wrapped(one_line(one), 2, 4)]
-    return "\n".join([style.paint(first, "bold"), *rest, *_group_lines(diagnosis), *told])
+    sentences = [line for one in (*titles, *unseen) for line in wrapped(one_line(one), 2, 4)]
+    return "\n".join([style.paint(first, "bold"), *rest, *_group_lines(diagnosis), *sentences])
 
 
 def summary(diagnosis: Diagnosis) -> str:

@@ -54,9 +54,9 @@ def test_a_driver_that_is_not_loaded_counts_where_there_is_a_gpu_for_it(count: i
 
 
 def test_what_the_user_says_is_kept_apart_from_what_was_read() -> None:
-    wishes = H100.saying("torch", "2.9")
+    wishes = H100.with_wish("torch", "2.9")
     assert not wishes.elsewhere
-    assert wishes.saying("driver", "570").elsewhere
+    assert wishes.with_wish("driver", "570").elsewhere
     assert not wishes.alike(H100)
     assert H100.alike(replace(H100, tool="uv", emit="dockerfile", said=frozenset({"tool"})))
 

@@ -108,7 +108,7 @@ NAMES = {
 
 
 def made(machine: str) -> Stack:
-    found = stack(parse_machine(machine).saying("extras", ("torchvision",)))
+    found = stack(parse_machine(machine).with_wish("extras", ("torchvision",)))
     assert found.torch
     return found
 

@@ -358,8 +358,8 @@ def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outl
             by_fact[fact][value].append(host.host)
     for fact, by_value in by_fact.items():
         if fact.startswith("env."):  # only what is set is told everywhere
-            saying = {name for names in by_value.values() for name in names}
-            by_value[NOT_THERE] += [host.host for host in hosts if host.host not in saying]
+            with_value = {name for names in by_value.values() for name in names}
+            by_value[NOT_THERE] += [host.host for host in hosts if host.host not in with_value]
         how = comparison_of(fact)
         about = f"{how.about} of hosts with {kind}" if kind else how.about
         groups = {value: names for value, names in _merged_near_median(by_value, how).items() if names}

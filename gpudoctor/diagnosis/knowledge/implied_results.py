@@ -155,14 +155,14 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
     for kind in _MEMORY_FAULTS:
         if not isinstance(places := details.get(kind), tuple) or not places:
             continue
-        told: dict[str, Value] = {
+        columns: dict[str, Value] = {
             "kind": kind,
             "places": places,
             "first": str(places[0]),
             "count": len(places),
             "words": words if isinstance(words := details.get("wrong_words"), int) else len(places),
         }
-        known_columns = {name: Known(value, _SOURCE) for name, value in told.items()}
+        known_columns = {name: Known(value, _SOURCE) for name, value in columns.items()}
         yield {"gpu": row["gpu"], "device": row["device"], **whose, **known_columns}
 
 

@@ -46,7 +46,7 @@ def parse_machine(text: str, read: Wishes | None = None) -> Wishes:
             raise UsageError(f"--for says {key.lower()} twice; several GPUs are joined by a plus: gpu=H100+RTX 4090")
         keys_given.add(key.lower())
         field, parsed = _PARSERS[key.lower()](value)
-        wishes = wishes.saying(field, parsed)
+        wishes = wishes.with_wish(field, parsed)
     if not keys_given:
         raise UsageError(f"--for is empty; say {_examples()}")
     return wishes

@@ -178,12 +178,12 @@ class Watcher(Asker):
             self.record(gpu, name, None)
             return
         for name, numbers_of in LINK_COUNTERS.items():
-            told = [
+            counts = [
                 getattr(value.value, VALUE_TYPES[value.valueType])
                 for (number, _), value in zip(asked, found)  # noqa: B905 - Python 3.8
                 if number in numbers_of and not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
             ]
-            self.record(gpu, name, sum(told) if told else None)
+            self.record(gpu, name, sum(counts) if counts else None)
 
     def ask_lists(self, gpu: int) -> None:
         """Ask for the processes, and for the MIG devices with their memory."""

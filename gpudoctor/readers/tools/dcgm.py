@@ -201,14 +201,14 @@ _WIDTH = 45
 def _verdicts(paste: Paste) -> Iterator[tuple[str, Rows]]:
     """Rows of ``gpu`` with what the messages say of it, of ``rate`` for copies too slow, of ``nvlink`` for links."""
     if "------+" in paste.text or any(mark in paste.lower for mark in _MARKS):
-        yield from _told(paste)
+        yield from _message_rows(paste)
     if "nvlink link status" in paste.lower:
         yield from _links(paste)
     if "| gpu id | device information" in paste.lower:
         yield from _discovered(paste)
 
 
-def _told(paste: Paste) -> Iterator[tuple[str, Rows]]:
+def _message_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     """Rows of ``gpu`` and of ``rate`` by DCGM's messages."""
     gpus: dict[int, dict[str, Fact]] = {}
     rates: list[Row] = []

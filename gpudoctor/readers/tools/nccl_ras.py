@@ -171,15 +171,15 @@ def _diagnostics(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Ranks with bad memory, ranks with NVLinks down that others have, and ports of RDMA cards."""
     ports: list[Row] = []
     for index, line in paste.having("nccl diag ["):
-        if not (told := _DIAG.match(line[:1000])):
+        if not (diagnostic := _DIAG.match(line[:1000])):
             continue
         source = paste.use(index)
-        if ecc := _ECC.match(told[1]):
+        if ecc := _ECC.match(diagnostic[1]):
             yield "nccl.ecc_ranks", Known(_ranks(ecc[1]), source)
             yield "nccl.ecc_worst", Known(int(ecc[2]), source)
-        elif (links := _LINKS.match(told[1])) and int(links[2] or len(_ranks(links[1]))) < int(links[3]):
+        elif (links := _LINKS.match(diagnostic[1])) and int(links[2] or len(_ranks(links[1]))) < int(links[3]):
             yield "nccl.links_inactive_ranks", Known(_ranks(links[1]), source)
-        elif net := _NET.match(told[1]):
+        elif net := _NET.match(diagnostic[1]):
             ports.append(_port_row(net.groups(), source))
     if ports:
         yield "rdma", tuple(ports)

@@ -98,7 +98,7 @@ def test_what_is_no_requirement_is_refused(text: str) -> None:
 
 
 def test_the_plugin_of_jax_is_that_of_the_cuda_major_or_the_one_asked_for() -> None:
-    machine = A100.saying("driver", "580.95.05")
+    machine = A100.with_wish("driver", "580.95.05")
     chosen = {}
     for want in ("jax", "jax[cuda12]", "jax[cuda13]"):
         best = solve(wanting(want, machine=machine)).best
@@ -218,7 +218,7 @@ def test_a_wheel_of_flash_attn_is_named_by_torch_cuda_abi_and_python() -> None:
 def test_every_offer_can_be_asked_for() -> None:
     for field, values in solve(A100).offers.items():
         for value in values:
-            solve(A100.saying(field, (value,) if field == "extras" else value))
+            solve(A100.with_wish(field, (value,) if field == "extras" else value))
 
 
 def test_a_package_that_is_spelt_almost_as_a_known_one_is_asked_about() -> None:

@@ -103,7 +103,7 @@ async def test_space_chooses_one_release_and_any_number_of_extras(opened: Opened
 async def test_nothing_fits_and_the_smallest_change_is_one_key_away(opened: Opened) -> None:
     async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
-        screen.wishes = screen.wishes.saying("driver", "535.183.06")
+        screen.wishes = screen.wishes.with_wish("driver", "535.183.06")
         screen._set_field("torch", "2.15")
         await until(pilot, lambda: "Nothing fits these choices." in text(pilot))
         said = text(pilot)
@@ -164,7 +164,7 @@ async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
         screen._set_field("tool", "conda")
         await pilot.press("c")
         assert pilot.app.clipboard.startswith("conda create --yes --name torch")
-        screen.wishes = screen.wishes.saying("gpus", (GPU("NVIDIA A100", "8.0"),))
+        screen.wishes = screen.wishes.with_wish("gpus", (GPU("NVIDIA A100", "8.0"),))
         screen._set_field("driver", "470.256.02")
         await until(pilot, lambda: "cu118" in text(pilot))
         assert "There is none for conda here." in text(pilot)

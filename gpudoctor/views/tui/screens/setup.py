@@ -152,7 +152,7 @@ class SetupScreen(FramedScreen):
 
     def _set_field(self, name: str, value: object) -> None:
         """Set a field of the wishes, and find the stack anew if it matters."""
-        wishes = self.wishes.saying(name, value)
+        wishes = self.wishes.with_wish(name, value)
         if value == getattr(self.read, name):
             wishes = replace(wishes, said=wishes.said - {name})
         self.wishes = wishes
