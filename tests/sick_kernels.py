@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.specs import FAMILIES, KernelEntry, program
+from tests.processes import until
 
 _KERNELS = {
     "right": "return Outcome(value=7.5, spread=0.01, right=True, differ=0, compared=16, words='as it should')",
@@ -82,6 +87,16 @@ def opened(ask):
 """
 
 
+_PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from gpudoctor.kernels import runner
+runner.program = lambda: {program!r}
+from gpudoctor.app.cli import run
+sys.exit(run({words!r}))
+"""
+
+
 class Sick:
     """A child's folder with one family in it, or more; `program` is what an interpreter runs."""
 
@@ -123,6 +138,19 @@ class Sick:
     def pids(self) -> list[int]:
         """Processes that kernels have started."""
         return [int(word) for word in self.notes.read_text().split()] if self.notes.exists() else []
+
+    @contextmanager
+    def at_work(self, words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+        """The program with these words over these kernels, once one of them has started a process."""
+        argv = [sys.executable, "-c", _PROGRAM.format(program=self.program, words=list(words))]
+        environ = {**os.environ, "SICK_NOTES": str(self.notes)}
+        child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+        try:
+            until(lambda: self.pids() or child.poll() is not None)
+            yield child
+        finally:
+            child.kill()
+            child.communicate()
 
     def openings(self) -> list[list[str]]:
         """Of each child: its device, OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES."""

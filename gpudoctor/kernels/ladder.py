@@ -40,8 +40,8 @@ _LAST = 1.5
 class Ladder:
     """One run of kernels over the rungs of all devices.
 
-    `cpu` runs every kernel's checks without a GPU; `budget` limits the seconds; `tell` is called with all runs after
-    every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run; kernels of level soak work
+    `cpu` runs every kernel's checks without a GPU; `budget` limits the seconds; `tell` is called with all runs before
+    the first begins and after every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run; kernels of level soak work
     for `work` seconds.
     """
 
@@ -80,6 +80,7 @@ class Ladder:
 
     def climb(self) -> Measurements:
         """Run all kernels; each ends as ran, failed or not-run with a reason, whatever happens to a child."""
+        self._tell(self.so_far())
         for device in self._devices:
             if device.held:
                 self._stop_reasons[device.index] = f"in use by {device.held}"

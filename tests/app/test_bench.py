@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 from gpudoctor.core.measurement import from_json
 from tests.conftest import Program
-from tests.processes import gone, until
+from tests.processes import gone
 from tests.sick_kernels import Sick
 
 DRIVER = ("bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction")
@@ -55,28 +53,14 @@ def test_kernels_are_named_by_id_by_its_beginning_and_by_rung(gpudoctor: Program
     assert len(ids) < len(gpudoctor("bench", "--list").out.splitlines())
 
 
-_SEAM = """
-import sys
-from gpudoctor.kernels import runner
-runner.program = lambda: {program!r}
-from gpudoctor.app.cli import run
-sys.exit(run({words!r}))
-"""
-
-
 @pytest.fixture
 def at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Sick]]:
     """The program with one kernel over and one that never ends, which has started a process of its own session."""
     sick = Sick(tmp_path)
     sick.family("driver", "forks", "right", ids={"right": "driver.add", "forks": "driver.reduction"})
     words = ["bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction", "--json"]
-    argv = [sys.executable, "-c", _SEAM.format(program=sick.program, words=words)]
-    environ = {**os.environ, "SICK_NOTES": str(sick.notes)}
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
-    until(lambda: sick.pids() or child.poll() is not None)
-    yield child, sick
-    child.kill()
-    child.communicate()
+    with sick.at_work(words) as child:
+        yield child, sick
 
 
 def test_ctrl_c_shows_what_was_measured_and_leaves_no_process(at_work: tuple[subprocess.Popen[str], Sick]) -> None:

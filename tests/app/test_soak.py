@@ -27,7 +27,7 @@ from gpudoctor.target.local import Local
 from gpudoctor.views import schema
 from tests import rates
 from tests.conftest import Program
-from tests.processes import gone, until
+from tests.processes import gone
 from tests.sick_kernels import Sick
 
 EMPTY = Snapshot(Subject("local", "node"), {})
@@ -132,28 +132,14 @@ def test_what_is_misused_is_named(gpudoctor: Program, words: list[str], message:
     assert message in ran.err
 
 
-_SEAM = """
-import sys
-from gpudoctor.kernels import runner
-runner.program = lambda: {program!r}
-from gpudoctor.app.cli import run
-sys.exit(run({words!r}))
-"""
-
-
 @pytest.fixture
 def at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Sick]]:
     """The program with one kernel over and one at work, which has started a process of its own session."""
     sick = Sick(tmp_path)
     sick.family("eager", "right", "forks", ids={"right": "soak.matmul", "forks": "soak.memory"})
     words = ["soak", "--device", "cpu", "--minutes", "600", "--python", sys.executable, "--json"]
-    argv = [sys.executable, "-c", _SEAM.format(program=sick.program, words=words)]
-    environ = {**os.environ, "SICK_NOTES": str(sick.notes)}
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
-    until(lambda: sick.pids() or child.poll() is not None)
-    yield child, sick
-    child.kill()
-    child.communicate()
+    with sick.at_work(words) as child:
+        yield child, sick
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
