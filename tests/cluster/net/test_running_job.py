@@ -43,7 +43,7 @@ _HOST = """\
 for local in 0 1; do
   export RANK=$((FIRST + local)) LOCAL_RANK=$local
   {python} {ranks} sleep {folder} >{folder}/log-$RANK 2>&1 &
-  MASTER_PORT={second} ASTRAY=2,3 {python} {ranks} shapes {folder}/shapes >{folder}/shapes/log-$RANK 2>&1 &
+  MASTER_PORT={second} ASTRAY=2,3 TORCH_FR_DUMP_TEMP_FILE={folder}/shapes/dump_ {python} {ranks} shapes {folder}/shapes >{folder}/shapes/log-$RANK 2>&1 &
 done
 wait
 """
@@ -70,7 +70,7 @@ class Job:
         script = _HOST.format(folder=folder, second=PORT + 1, **programs)
         own = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": hosts[0].address, "MASTER_PORT": str(PORT)}
         own |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-        own |= {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/shapes/dump_"}
+        own |= {"TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/dump_"}
         apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
         for host in hosts:
             host.start(apart, {**own, "FIRST": str(2 * host.number)})
