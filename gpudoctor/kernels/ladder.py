@@ -41,8 +41,8 @@ class Ladder:
     """One run of kernels over the rungs of all devices.
 
     `cpu` runs every kernel's checks without a GPU; `budget` limits the seconds; `tell` is called with all runs before
-    the first begins and after every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run; kernels of level soak work
-    for `work` seconds.
+    the first begins and after every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run;
+    kernels of level soak work for `work` seconds.
     """
 
     def __init__(

@@ -43,7 +43,10 @@ _HOST = """\
 for local in 0 1; do
   export RANK=$((FIRST + local)) LOCAL_RANK=$local
   {python} {ranks} sleep {folder} >{folder}/log-$RANK 2>&1 &
-  MASTER_PORT={second} ASTRAY=2,3 TORCH_FR_DUMP_TEMP_FILE={folder}/shapes/dump_ {python} {ranks} shapes {folder}/shapes >{folder}/shapes/log-$RANK 2>&1 &
+  (
+    export MASTER_PORT={second} ASTRAY=2,3 TORCH_FR_DUMP_TEMP_FILE={folder}/shapes/dump_
+    exec {python} {ranks} shapes {folder}/shapes >{folder}/shapes/log-$RANK 2>&1
+  ) &
 done
 wait
 """
