@@ -31,6 +31,9 @@ FACTS = (
     fact("fitness.cpu_driver", "text", "kernel driver of their frequencies, such as intel_pstate, amd-pstate-epp"),
     fact("fitness.cpu_mhz_limit", "int", "highest frequency that the processors may reach as set", "MHz"),
     fact("fitness.cpu_mhz_max", "int", "highest frequency that they could", "MHz"),
+    fact("fitness.cpus_present", "int", "logical processors that the machine has"),
+    fact("fitness.cpus_online", "int", "of these, the ones that the kernel schedules on"),
+    fact("fitness.smt", "text", "threads of a core: on, off, forceoff, notsupported or notimplemented"),
     fact("fitness.transparent_hugepages", "text", "always, madvise or never"),
     fact("fitness.numa_balancing", "bool", "whether the kernel moves memory between NUMA nodes by itself"),
     fact("fitness.hugepages", "int", "huge pages set aside, of the default size"),
@@ -86,6 +89,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "fitness.clock_sources", _split_words(line(target, f"{_CLOCKS}/available_clocksource"))
     yield from _time_facts(target, hidden)
     yield from _cpu_frequency_facts(target)
+    for name in ("present", "online"):
+        listed = _absent_as_unread(line(target, f"/sys/devices/system/cpu/{name}"))
+        yield f"fitness.cpus_{name}", _convert(listed, _list_length)
+    yield "fitness.smt", line(target, "/sys/devices/system/cpu/smt/control")
     yield "fitness.transparent_hugepages", _bracketed_option(target, "/sys/kernel/mm/transparent_hugepage/enabled")
     yield "fitness.numa_balancing", _convert(number(target, "/proc/sys/kernel/numa_balancing"), bool)
     yield from _memory_facts(target)
@@ -119,6 +126,12 @@ def _convert(state: Fact, convert: Callable[[Value], Value]) -> Fact:
 def _overcommit_mode(raw: object) -> str:
     """heuristic, always or never for 0, 1 or 2; `ValueError` or `IndexError` for anything else."""
     return _OVERCOMMIT[int(str(raw))]
+
+
+def _list_length(raw: object) -> int:
+    """How many numbers the kernel's list ``0-3,8`` has; `ValueError` for anything else."""
+    ranges = [[int(number) for number in part.split("-")] for part in str(raw).split(",")]
+    return sum(numbers[-1] - numbers[0] + 1 for numbers in ranges)
 
 
 def _split_words(state: Fact) -> Fact:

@@ -40,6 +40,8 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
         tree.file(f"{cpus}/policy{number}/cpuinfo_max_freq", "3800000\n")
     tree.file(f"{cpus}/policy0/scaling_driver", "intel_pstate\n")
     tree.file(f"{cpus}/policy60/scaling_governor", "powersave\n").file(f"{cpus}/boost", "1\n")
+    tree.file("/sys/devices/system/cpu/present", "0-63\n").file("/sys/devices/system/cpu/online", "0-3,8-63\n")
+    tree.file("/sys/devices/system/cpu/smt/control", "on\n")
     tree.file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
     tree.file("/proc/sys/kernel/numa_balancing", "1\n").file("/proc/sys/vm/overcommit_memory", "2\n")
     tree.file("/proc/loadavg", "12.50 3.00 1.00 2/900 4242\n")
@@ -56,6 +58,9 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
         "cpu_driver": "intel_pstate",
         "cpu_mhz_limit": 2000,
         "cpu_mhz_max": 3800,
+        "cpus_present": 64,
+        "cpus_online": 60,
+        "smt": "on",
         "transparent_hugepages": "madvise",
         "numa_balancing": True,
         "overcommit": "never",

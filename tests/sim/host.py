@@ -111,7 +111,8 @@ def fitness(files: Files, machine: Mapping[str, Any]) -> None:
     for node in range(nodes):
         files.add(f"/sys/devices/system/node/node{node}/cpulist", f"{node * per}-{node * per + per - 1}\n")
     files.add("/sys/devices/system/node/online", f"0-{nodes - 1}\n" if nodes > 1 else "0\n")
-    files.add("/sys/devices/system/cpu/online", f"0-{machine['cpus'] - 1}\n")
+    for name in ("present", "online"):
+        files.add(f"/sys/devices/system/cpu/{name}", f"0-{machine['cpus'] - 1}\n")
     clock = "hyperv_clocksource_tsc_page" if machine["wsl"] else "kvm-clock" if machine["virtual"] else "tsc"
     clock = clock if machine["arch"] == "x86_64" else "arch_sys_counter"
     folder = "/sys/devices/system/clocksource/clocksource0"
