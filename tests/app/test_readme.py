@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app.cli import run
+from gpudoctor.diagnosis import rulebook
 from tests.needs import REPOSITORY
-from tests.readme import README, SITE, generated, pages
+from tests.readme import DOCS, README, SITE, generated, pages
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
@@ -27,6 +28,14 @@ def test_what_a_page_leads_to_is_there(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     text = README.read_text("utf-8")
     assert [page.name for page in pages() if page != README and f"({page.relative_to(REPOSITORY)})" not in text] == []
+
+
+def test_pages_named_beside_other_checkers_are_ours() -> None:
+    table = [line for line in (DOCS / "comparison.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    named = set(re.findall(r"`([a-z]+\.[a-z-]+)`", "\n".join(table)))
+    assert len(named) > 40
+    rules = rulebook.load()
+    assert [name for name in named if not rules.find(name)] == []
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:
