@@ -67,13 +67,12 @@ def with_cures(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _expanded_fixes(fixes: Sequence[Fix], snapshot: Snapshot) -> tuple[Fix, ...]:
-    """The fixes, with those that name a solver mode expanded, and duplicates removed."""
-    cures: list[Fix] = []
+    """The fixes, with those that name a solver mode expanded; of those with the same commands, the first."""
+    cures: dict[object, Fix] = {}
     for fix in fixes:
         for cure in torch_cures(snapshot, fix.setup) if fix.setup else (fix,):
-            if not any((cure.title, cure.steps) == (other.title, other.steps) for other in cures):
-                cures.append(cure)
-    return tuple(cures)
+            cures.setdefault((cure.title, *(step.argv or step.text for step in cure.steps)), cure)
+    return tuple(cures.values())
 
 
 def _newest_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
