@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,8 +22,10 @@ pytestmark = pytest.mark.full
 
 _SCHEMAS = {
     "github-actions.yaml": ("vendor.github-workflows",),
+    "github-issue.yaml": ("vendor.github-workflows",),
     "gitlab-ci.yaml": ("vendor.gitlab-ci", "--data-transform", "gitlab-ci"),
 }
+_WORKFLOWS = ("github-actions.yaml", "github-issue.yaml")
 _REQUIREMENTS = "--extra-index-url https://download.pytorch.org/whl/{0}\ntorch==2.9.0+{0}\n"
 
 
@@ -36,7 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", _SCHEMAS)
 def test_the_service_s_schema_accepts_it_and_would_find_a_wrong_word(folder: Path, name: str, tmp_path: Path) -> None:
     wrong = tmp_path / name
-    wrong.write_text((folder / name).read_text().replace("needs:", "needs: [1, {a: 2}]\n    before:"))
+    text = (folder / name).read_text().replace("needs:", "needs: [1, {a: 2}]\n    before:")
+    wrong.write_text(text.replace("issues: write", "issues: sometimes"))
     assert _valid(folder / name, _SCHEMAS[name]).returncode == 0
     assert _valid(wrong, _SCHEMAS[name]).returncode == 1
 
@@ -56,7 +61,13 @@ def test_a_stranger_s_pull_request_can_do_nothing_with_the_workflow(folder: Path
 
 def test_their_shell_is_plain(folder: Path) -> None:
     for shell, script in [
-        *(("bash", step["run"]) for job in _jobs(folder).values() for step in job["steps"] if "run" in step),
+        *(
+            ("bash", step["run"])
+            for name in _WORKFLOWS
+            for job in _jobs(folder, name).values()
+            for step in job["steps"]
+            if "run" in step
+        ),
         *(("sh", "\n".join(_script(folder, name))) for name in ("would-run-in-production", "gpu-runner")),
     ]:
         checker = [needs.program("shellcheck"), f"--shell={shell}", "-"]
@@ -93,6 +104,58 @@ def test_a_runner_is_taken_only_when_it_is_sound(node: Node, folder: Path, machi
     assert json.loads((node.root / "gpudoctor.json").read_text())["target"]["kind"] == "local"
 
 
+@pytest.mark.parametrize(
+    ("body", "answered"),
+    [
+        ("It fails.\n```\nPyTorch version: 2.13.0+cpu\nGPU models and configuration: GPU 0: RTX 5090\n```", True),
+        ("It fails.\n```\nPyTorch version: 2.9.0+cu128\nGPU models and configuration: GPU 0: RTX 5090\n```", False),
+        ('`echo it` "$(touch ran)" fails on my GPU, please help', False),
+    ],
+    ids=["cpu-build", "sound", "prose"],
+)
+def test_an_issue_is_answered_where_an_error_is_proven(node: Node, folder: Path, body: str, answered: bool) -> None:
+    _installed(node)
+    answer = node.root / "answer"
+    node.program("gh", f'[ "$1 $2 $3 $4" = "issue comment https://there/7 --body-file" ] && cp "$5" {answer}')
+    (*_, step) = _jobs(folder, "github-issue.yaml")["answer"]["steps"]
+    assert set(step["env"]) == {"BODY", "ISSUE", "GH_TOKEN"}
+    environ = {"BODY": body, "ISSUE": "https://there/7", "RUNNER_TEMP": str(node.place("/tmp/runner"))}
+    assert _codes(node, [step["run"]], environ, ("bash", "-e")) == 0
+    assert answer.exists() == answered
+    assert not answered or "torch.cpu-build" in answer.read_text()
+    assert not (node.root / "ran").exists()
+
+
+def test_pre_commit_stops_what_would_not_run(tmp_path: Path) -> None:
+    """pre-commit itself clones this project, installs it, and runs the hook on the files that it is for."""
+    project, work = tmp_path / "project", tmp_path / "work"
+    for name in ("gpudoctor", "rules"):
+        shutil.copytree(needs.REPOSITORY / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", ".hatch_build.py", ".pre-commit-hooks.yaml"):
+        shutil.copy(needs.REPOSITORY / name, project)
+    revision = _committed(project)
+    hook = {"id": "gpudoctor", "args": ["--for", "gpu=H100 SXM,driver=570,python=3.12,os=linux,arch=x86_64"]}
+    config = {"repos": [{"repo": str(project), "rev": revision, "hooks": [hook]}]}
+    work.mkdir()
+    (work / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    (work / "notes.txt").write_text("torch==2.9.0+cu130\n")
+    environ = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "cache")}
+    for cuda, code in (("cu128", 0), ("cu130", 1)):
+        (work / "requirements.txt").write_text(_REQUIREMENTS.format(cuda))
+        _committed(work)
+        words = [needs.program("pre-commit"), "run", "--color=never", "--all-files"]
+        ran = subprocess.run(words, cwd=work, env=environ, check=False, capture_output=True, text=True, timeout=600)
+        assert (ran.returncode, "torch.driver-too-old" in ran.stdout) == (code, bool(code)), ran.stdout + ran.stderr
+
+
+def _committed(folder: Path) -> str:
+    """All of a folder as a commit of a git repository there; its hash."""
+    git = ["git", "-C", str(folder), "-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "State"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def test_the_report_is_kept_whatever_came_out(folder: Path) -> None:
     upload = _jobs(folder)["gpu"]["steps"][-1]
     assert (upload["if"], upload["with"]["path"].split()) == ("always()", ["gpudoctor.json", "gpudoctor.xml"])
@@ -104,8 +167,8 @@ def _yaml(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-def _jobs(folder: Path) -> Mapping[str, Any]:
-    jobs: Mapping[str, Any] = _yaml(folder / "github-actions.yaml")["jobs"]
+def _jobs(folder: Path, name: str = "github-actions.yaml") -> Mapping[str, Any]:
+    jobs: Mapping[str, Any] = _yaml(folder / name)["jobs"]
     return jobs
 
 
