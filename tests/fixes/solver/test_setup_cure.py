@@ -13,6 +13,7 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.rule import SOLVED, Fix
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.fixes.solver.cure import MODES, torch_cures
 from tests.fixes.index import Index, alone
@@ -95,6 +96,12 @@ def test_every_cure_goes_by_the_tool_of_the_environment_and_forces_nothing(mode:
         if managed and " -m pip " in command:
             assert first == ".venv/bin/python"
         assert not any(word in command for word in ("--break-system-packages", "sudo", "--user", "http://"))
+
+
+def test_the_same_and_the_newest_release_are_one_fix_where_they_are_one_build() -> None:
+    text = "PyTorch version: 2.13.0+cpu\nGPU 0: NVIDIA GeForce RTX 5090\nNvidia driver version: 580.57.02\n"
+    (finding,) = pipeline.diagnose(reading.snapshot_of(text, "-"), rulebook.load()).findings
+    assert [fix.title for fix in finding.fixes] == ["Install torch 2.13.0 for CUDA 12.9"]
 
 
 def test_companions_are_mended_and_torch_is_kept() -> None:
