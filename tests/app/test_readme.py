@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from gpudoctor.app.arguments import parse
 from gpudoctor.app.cli import run
 from gpudoctor.diagnosis import rulebook
 from tests.needs import REPOSITORY
@@ -36,6 +38,16 @@ def test_pages_named_beside_other_checkers_are_ours() -> None:
     assert len(named) > 40
     rules = rulebook.load()
     assert [name for name in named if not rules.find(name)] == []
+
+
+def test_each_question_ends_in_a_command_and_names_pages_that_there_are() -> None:
+    _, *questions = (DOCS / "questions.md").read_text("utf-8").split("\n## ")
+    rules = rulebook.load()
+    for question in questions:
+        command = re.search(r"```console\n\$ gpudoctor ([^\n]+)\n```\s*\Z", question)
+        assert command, question
+        parse(shlex.split(command[1]))
+        assert [name for name in re.findall(r"`([a-z]+\.[a-z]+-[a-z-]+)`", question) if not rules.find(name)] == []
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:
