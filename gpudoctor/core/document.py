@@ -1,18 +1,18 @@
-"""Reading a JSON document strictly, every value checked: a `DocumentError` names what is not as it should be."""
+"""Objects as JSON and back, every value that is read checked: a `DocumentError` names what is not as it should be."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from math import isfinite, isinf
-from typing import Any, TypeVar, cast, get_args
+from types import NoneType, UnionType
+from typing import Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fact import Json
-from gpudoctor.core.frozen import frozen
 
 # ---- JSON as the standard has it ----
 # No NaN, no key twice, no number beyond reason, no nesting without end.
@@ -79,99 +79,109 @@ def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# ---- Values of a document ----
+# ---- Objects of a document ----
+# A frozen class says by its annotations what a document may hold: one writer and one reader serve all of them.
 
 T = TypeVar("T")
 
 
-@frozen
-class Entry:
-    """One object of a document and its position (``runs.3.``); its methods raise `DocumentError` for wrong types."""
+def object_to_json(noun: Any, names: str = "", *, sparse: bool = False) -> dict[str, Any]:
+    """The fields of a frozen object by name, in the order of `names` where these are given (blanks between).
 
-    raw: Mapping[str, object]
-    where: str
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A string; `default` where it is left out."""
-        value = self.raw.get(name, default)
-        return value if isinstance(value, str) else self._refuse(name, "a text")
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """A finite number; `default` where it is left out."""
-        found = self.maybe(name)
-        if found is None:
-            found = default
-        return self._refuse(name, "a number") if found is None else found
-
-    def maybe(self, name: str) -> float | None:
-        """A finite number, or None where it is left out or null."""
-        value = self.raw.get(name)
-        if value is None:
-            return None
-        return cast(float, value) if is_number(value) else self._refuse(name, "a number")
-
-    def whole(self, name: str, default: int | None = None) -> int:
-        """A whole number; `default` where it is left out."""
-        value = self.raw.get(name, default)
-        fits = isinstance(value, int) and not isinstance(value, bool)
-        return cast(int, value) if fits else self._refuse(name, "a whole number")
-
-    def maybe_whole(self, name: str) -> int | None:
-        """A whole number, or None where it is left out or null."""
-        return None if self.raw.get(name) is None else self.whole(name)
-
-    def flag(self, name: str, default: bool | None = None) -> bool | None:
-        """True or false; `default` where it is left out or null."""
-        value = self.raw.get(name)
-        if value is None:
-            return default
-        return value if isinstance(value, bool) else self._refuse(name, "true or false")
-
-    def choice(self, name: str, kind: object, default: str | None = None) -> str:
-        """A string that is one of a `Literal`'s; `default` where it is left out."""
-        value = self.text(name, default)
-        return value if value in get_args(kind) else self._refuse(name, f"one of {', '.join(get_args(kind))}")
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings; none where it is left out."""
-        value = self.raw.get(name, ())
-        if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        return self._refuse(name, "a list of texts")
-
-    def entries(self, name: str) -> list[Entry]:
-        """A list of objects; none where it is left out."""
-        value = self.raw.get(name, ())
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            return self._refuse(name, "a list")
-        return [entry(item, f"{self.where}{name}.{number}.") for number, item in enumerate(value)]
-
-    def entry(self, name: str) -> Entry | None:
-        """An object, or None where it is left out or null."""
-        value = self.raw.get(name)
-        return None if value is None else entry(value, f"{self.where}{name}.")
-
-    def mapping(self, name: str) -> Mapping[str, Json]:
-        """An object unchecked; empty where it is left out."""
-        value = self.raw.get(name, {})
-        return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else self._refuse(name, "an object")
-
-    def _refuse(self, name: str, wanted: str) -> T:  # type: ignore[type-var]
-        """Raises `DocumentError` that the value is not what is `wanted`."""
-        raise DocumentError(f"{self.where}{name} is not {wanted}: {str(self.raw.get(name))[:60]!r}")
+    With `sparse` null and empty values are left out, also of objects within; zero and false stay.
+    """
+    values = {name: _to_json(getattr(noun, name), sparse) for name in names.split() or type(noun).__match_args__}
+    return without_empty(values) if sparse else values
 
 
-def entry(raw: object, where: str = "") -> Entry:
+def _to_json(value: Any, sparse: bool) -> Any:
+    """A field's value: frozen objects as objects, tuples as lists, sets as sorted lists."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if hasattr(value, "fields_"):
+        return object_to_json(value, sparse=sparse)
+    if isinstance(value, (tuple, list)):
+        return [_to_json(item, sparse) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return {name: _to_json(item, sparse) for name, item in value.items()}
+    return value
+
+
+def object_from_json(kind: type[T], raw: object, where: str = "", **given: object) -> T:
+    """The inverse of `object_to_json`, for an object at `where` (``runs.3.``) of a document; raises `DocumentError`.
+
+    Each field is read by its annotation, but for those that are `given`; one that is left out has its default.
+    """
+    document = as_object(raw, where)
+    values = dict(given)
+    for name, (wanted, required) in _readable_fields(cast("Any", kind)).items():
+        if name not in values and (required or name in document):
+            values[name] = typed_value(wanted, document.get(name), f"{where}{name}")
+    return kind(**values)
+
+
+@cache
+def _readable_fields(kind: Any) -> Mapping[str, tuple[Any, bool]]:
+    """What each field of a frozen class may hold, and whether a document must have it."""
+    space = vars(sys.modules[kind.__module__])
+    return {name: (eval(kind.__annotations__[name], space), field.required) for name, field in kind.fields_.items()}
+
+
+_WORDS: Mapping[object, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def typed_value(kind: Any, raw: Any, where: str) -> Any:
+    """The value at `where` as that type; raises `DocumentError`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        others = [argument for argument in arguments if argument is not NoneType]
+        is_plain = len(others) > 1 or (raw is None and len(others) < len(arguments))  # any JSON, or nothing
+        return raw if is_plain else typed_value(others[0], raw, where)
+    if origin is Literal:
+        return raw if raw in arguments else refuse(raw, where, f"one of {', '.join(arguments)}")
+    if origin is tuple:
+        item = arguments[0]
+        fits = isinstance(raw, (list, tuple)) and (item is not str or all(isinstance(part, str) for part in raw))
+        if not fits:
+            refuse(raw, where, "a list of texts" if item is str else "a list")
+        return tuple(typed_value(item, part, f"{where}.{number}") for number, part in enumerate(raw))
+    if origin is not None:
+        return raw if isinstance(raw, Mapping) else refuse(raw, where, "an object")
+    if kind not in _WORDS:
+        return object_from_json(kind, raw, f"{where}.")
+    is_bool = isinstance(raw, bool)
+    fits = is_number(raw) if kind is float else isinstance(raw, kind) and is_bool == (kind is bool)
+    return raw if fits else refuse(raw, where, _WORDS[kind])
+
+
+def refuse(raw: object, where: str, wanted: str) -> NoReturn:
+    """Raises `DocumentError` that the value at `where` is not what is `wanted`."""
+    raise DocumentError(f"{where} is not {wanted}: {str(raw)[:60]!r}")
+
+
+def as_object(raw: object, where: str = "") -> Mapping[str, Any]:
     """`raw` as an object; raises `DocumentError`."""
     if not isinstance(raw, Mapping):
         raise DocumentError(f"{where.rstrip('.') or 'the document'} is no object: {str(raw)[:60]!r}")
-    return Entry(raw, where)
+    return raw
 
 
-def open_document(raw: object, schema: str) -> Entry:
+def objects(document: Mapping[str, Any], name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """The objects of a list, none where it is left out, each with its place (``runs.3.``); raises `DocumentError`."""
+    listed = document.get(name, ())
+    if not isinstance(listed, (list, tuple)):
+        refuse(listed, name, "a list")
+    for number, raw in enumerate(listed):
+        where = f"{name}.{number}."
+        yield as_object(raw, where), where
+
+
+def open_document(raw: object, schema: str) -> Mapping[str, Any]:
     """The document, which must be of that schema; raises `DocumentError`."""
-    document = entry(raw)
-    found = str(document.raw.get("schema", ""))
+    document = as_object(raw)
+    found = str(document.get("schema", ""))
     if found != schema:
         raise DocumentError(f"schema {found[:40]!r} is not {schema}; read it with the gpudoctor that wrote it")
     return document
@@ -182,6 +192,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
-def without_empty(raw: Mapping[str, object]) -> dict[str, object]:
+def without_empty(raw: Mapping[str, T]) -> dict[str, T]:
     """The object without null and empty values (text, list, object); 0 and false stay."""
     return {name: value for name, value in raw.items() if value is not None and value not in ("", [], {})}

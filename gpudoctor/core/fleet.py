@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal, cast
+from typing import Any, Literal
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.document import Entry, is_number, open_document, without_empty
+from gpudoctor.core.document import as_object, object_from_json, object_to_json, open_document, typed_value
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import field, frozen
@@ -71,41 +71,30 @@ class Pairwise:
         }
 
 
-def pairwise_from_json(item: Entry) -> Pairwise:
+def pairwise_from_json(raw: Mapping[str, Any]) -> Pairwise:
     """The inverse of `Pairwise.to_json`; raises `DocumentError`."""
-    names = item.texts("names")
-    measured, words = item.raw.get("measured"), item.raw.get("words", ())
-    if not _is_square(measured, len(names)):
-        raise DocumentError(f"{item.where}measured is no square of {len(names)} numbers or nulls")
-    return Pairwise(
-        title=item.text("title", "Pairwise bandwidth"),
-        unit=item.text("unit"),
-        expected=item.number("expected"),
-        names=names,
-        measured=tuple(tuple(row) for row in cast("Sequence[Sequence[float | None]]", measured)),
-        wrong=frozenset((way[0], way[1]) for way in _text_lists(item, "wrong", item.raw.get("wrong", ()), 2)),
-        words={(way[0], way[1]): way[2] for way in _text_lists(item, "words", words, 3)},
+    wrong, words = _text_lists(raw, "wrong", 2), _text_lists(raw, "words", 3)
+    found = object_from_json(
+        Pairwise,
+        {"title": "Pairwise bandwidth", **raw},
+        "pairwise.",
+        wrong=frozenset((source, target) for source, target in wrong),
+        words={(source, target): why for source, target, why in words},
     )
+    size = len(found.names)
+    if [len(row) for row in found.measured] != [size] * size:
+        raise DocumentError(f"pairwise.measured is no square of {size} numbers or nulls")
+    return found
 
 
-def _is_square(rows: object, size: int) -> bool:
-    """Whether it is a list of `size` rows of `size` numbers or nulls."""
-    return (
-        isinstance(rows, list)
-        and len(rows) == size
-        and all(isinstance(row, list) and len(row) == size for row in rows)
-        and all(value is None or is_number(value) for row in rows for value in row)
-    )
-
-
-def _text_lists(item: Entry, name: str, raw: object, size: int) -> list[list[str]]:
-    """The value as lists of `size` texts each; raises `DocumentError`."""
-    fits = isinstance(raw, (list, tuple)) and all(
-        isinstance(way, list) and len(way) == size and all(isinstance(part, str) for part in way) for way in raw
-    )
-    if not fits:
-        raise DocumentError(f"{item.where}{name} is no list of {size} texts each")
-    return cast("list[list[str]]", raw)
+def _text_lists(raw: Mapping[str, Any], name: str, size: int) -> list[list[str]]:
+    """The value as lists of `size` texts each, none where it is left out; raises `DocumentError`."""
+    listed = raw.get(name, [])
+    if not isinstance(listed, list) or not all(
+        isinstance(way, list) and len(way) == size and all(isinstance(part, str) for part in way) for way in listed
+    ):
+        raise DocumentError(f"pairwise.{name} is no list of {size} texts each")
+    return listed
 
 
 # ---- What many machines were asked and answered ----
@@ -134,6 +123,10 @@ class Host:
         """Whether anything is known of it."""
         return not self.because
 
+    def to_json(self) -> dict[str, Json]:
+        """The host of a document."""
+        return object_to_json(self, sparse=True)
+
 
 @frozen
 class Check:
@@ -153,6 +146,10 @@ class Result:
     finding: str = ""
     """The id of the finding."""
     ratio: float | None = None
+
+    def to_json(self) -> Json:
+        """The result as an object; only its outcome as text where there is no more."""
+        return self.outcome if self == Result(self.outcome) else object_to_json(self, sparse=True)
 
 
 OK = Result("ok")
@@ -235,125 +232,38 @@ class Fleet:
 
     def to_json(self) -> dict[str, Json]:
         """A document that `from_json` takes back."""
-        document = {
-            "schema": SCHEMA,
-            "name": self.name,
-            "at": self.at,
-            "seconds": self.seconds,
-            "verdict": self.verdict,
-            "hosts": [
-                without_empty({"name": h.name, "switch": h.switch, "gpus": h.gpus, "gpu": h.gpu, "because": h.because})
-                for h in self.hosts
-            ],
-            "checks": [{"id": check.id, "title": check.title, "short": check.short} for check in self.checks],
-            "results": {
-                host: {check: _result_to_json(result) for check, result in row.items()}
-                for host, row in self.results.items()
-            },
-            "pairwise": None if self.pairwise is None else self.pairwise.to_json(),
-            "suspects": [
-                {
-                    "kind": s.kind,
-                    "names": list(s.names),
-                    "severity": s.severity,
-                    "confidence": s.confidence,
-                    "title": s.title,
-                    "evidence": list(s.evidence),
-                    "id": s.id,
-                    "do": s.do,
-                }
-                for s in self.suspects
-            ],
-            "drain": [{"hosts": list(d.hosts), "reason": d.reason, "argv": list(d.argv)} for d in self.drain],
-        }
-        return cast("dict[str, Json]", document)
+        names = "name at seconds verdict hosts checks results pairwise suspects drain"
+        return {"schema": SCHEMA, **object_to_json(self, names)}
 
 
 def from_json(raw: object) -> Fleet:
     """The inverse of `Fleet.to_json`; raises `DocumentError`."""
     document = open_document(raw, SCHEMA)
-    pairwise = document.entry("pairwise")
-    hosts = tuple(map(_host_from_json, document.entries("hosts")))
-    if len(hosts) > MOST_HOSTS:
+    if len(hosts := document.get("hosts", ())) > MOST_HOSTS:
         raise DocumentError(f"{len(hosts)} hosts; at most {MOST_HOSTS} are shown")
-    return Fleet(
-        name=document.text("name", ""),
-        at=document.text("at", ""),
-        seconds=document.number("seconds", 0.0),
-        verdict=cast(Verdict, document.choice("verdict", Verdict)),
-        hosts=hosts,
-        checks=tuple(
-            Check(item.text("id"), item.text("title"), item.text("short")) for item in document.entries("checks")
-        ),
+    pairwise = document.get("pairwise")
+    return object_from_json(
+        Fleet,
+        {"name": "", **document},
         results=_results_from_json(document),
-        pairwise=pairwise_from_json(pairwise) if pairwise else None,
-        suspects=tuple(map(_suspect_from_json, document.entries("suspects"))),
-        drain=tuple(
-            Drain(item.texts("hosts"), item.text("reason", ""), item.texts("argv"))
-            for item in document.entries("drain")
-        ),
+        pairwise=None if pairwise is None else pairwise_from_json(as_object(pairwise, "pairwise.")),
     )
 
 
-def _host_from_json(item: Entry) -> Host:
-    """A host of a document; raises `DocumentError`."""
-    return Host(
-        item.text("name"),
-        item.text("switch", ""),
-        item.whole("gpus", 0),
-        item.text("gpu", ""),
-        item.text("because", ""),
-    )
-
-
-def _result_to_json(result: Result) -> object:
-    """The result as an object; only its outcome as text where there is no more."""
-    if result == Result(result.outcome):
-        return result.outcome
-    return without_empty(
-        {"outcome": result.outcome, "words": result.words, "finding": result.finding, "ratio": result.ratio}
-    )
-
-
-def _results_from_json(document: Entry) -> dict[str, dict[str, Result]]:
+def _results_from_json(document: Mapping[str, Any]) -> dict[str, dict[str, Result]]:
     """Results by host and check; raises `DocumentError`."""
-    out: dict[str, dict[str, Result]] = {}
-    results = document.entry("results")
-    for host in results.raw if results else ():
-        row = results.entry(host) if results else None
-        if row is not None:
-            out[host] = {check: _result_from_json(row, check) for check in row.raw}
-    return out
+    return {
+        host: {check: _result_from_json(raw, f"results.{host}.{check}") for check, raw in row.items()}
+        for host, each in as_object(document.get("results") or {}, "results.").items()
+        if (row := as_object(each or {}, f"results.{host}."))
+    }
 
 
-def _result_from_json(row: Entry, check: str) -> Result:
-    """The result of that check; raises `DocumentError`."""
-    if isinstance(row.raw[check], str):
-        outcome = row.choice(check, Outcome)
-        return OK if outcome == "ok" else Result(cast(Outcome, outcome))
-    item = row.entry(check)
-    if item is None:
-        return Result("unjudged")
-    return Result(
-        cast(Outcome, item.choice("outcome", Outcome)),
-        item.text("words", ""),
-        item.text("finding", ""),
-        item.maybe("ratio"),
-    )
-
-
-def _suspect_from_json(item: Entry) -> Suspect:
-    """A suspect of a document; raises `DocumentError`."""
-    return Suspect(
-        kind=cast(Kind, item.choice("kind", Kind)),
-        names=item.texts("names"),
-        severity=cast(Severity, item.choice("severity", Severity)),
-        confidence=cast(Confidence, item.choice("confidence", Confidence)),
-        title=item.text("title"),
-        evidence=item.texts("evidence"),
-        id=item.text("id", ""),
-        do=item.text("do", ""),
-    )
+def _result_from_json(raw: object, where: str) -> Result:
+    """The result of a check, which may be its outcome alone; raises `DocumentError`."""
+    if isinstance(raw, str):
+        return OK if raw == "ok" else Result(typed_value(Outcome, raw, where))
+    return Result("unjudged") if raw is None else object_from_json(Result, raw, f"{where}.")
 
 
 # ---- Facts of many machines ----

@@ -43,6 +43,11 @@ class _Field:
         self.shown = shown
         self.compared = compared
 
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is _UNSET and self.factory is _UNSET
+
 
 if not TYPE_CHECKING:
 

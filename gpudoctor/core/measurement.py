@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal, cast
 
 from gpudoctor.core.diagnosis import Finding, Verdict, verdict_of
-from gpudoctor.core.document import Entry, entry, open_document, without_empty
+from gpudoctor.core.document import object_from_json, object_to_json, open_document
 from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import field, frozen, replace
 
@@ -42,7 +42,7 @@ class Kernel:
 
     id: str
     title: str
-    unit: str
+    unit: str = ""
     """``TFLOP/s``, ``GB/s``, ``µs``; anything else is a figure that is not compared: ``workers``, ``%``."""
     size: str = ""
     """What is reckoned or moved: ``8192³``, ``1 GiB``."""
@@ -66,7 +66,7 @@ class Device:
     """A GPU by index; `held` names the process that uses it (``pid 41207, train.py``), which leaves it unmeasured."""
 
     index: int
-    name: str
+    name: str = ""
     held: str = ""
     uuid: str = ""
 
@@ -76,7 +76,7 @@ class Expected:
     """The value expected of a sound GPU, from the tables or from its siblings."""
 
     value: float
-    how: Literal["table", "siblings"]
+    how: Literal["table", "siblings"] = "table"
     limit: float | None = None
     """What the maker says is the most."""
     fraction: float | None = None
@@ -178,9 +178,9 @@ class Measurements:
     """All kernels, devices and runs of a benchmark, those still waiting included."""
 
     target: str
-    kernels: tuple[Kernel, ...]
-    devices: tuple[Device, ...]
-    runs: tuple[Run, ...]
+    kernels: tuple[Kernel, ...] = ()
+    devices: tuple[Device, ...] = ()
+    runs: tuple[Run, ...] = ()
     at: str = ""
     """When they were made, as ISO 8601."""
 
@@ -278,16 +278,12 @@ class Measurements:
         )
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `measurement_json.from_json` takes back."""
-        document = {
-            "schema": SCHEMA,
-            "target": self.target,
-            "at": self.at,
-            "kernels": [without_empty(field_values(kernel)) for kernel in self.kernels],
-            "devices": [without_empty(field_values(device)) for device in self.devices],
-            "runs": [_run_to_json(run) for run in self.runs],
+        """A document that `from_json` takes back."""
+        lists = {
+            name: [object_to_json(item, sparse=True) for item in getattr(self, name)]
+            for name in ("kernels", "devices", "runs")
         }
-        return cast("dict[str, Json]", document)
+        return cast("dict[str, Json]", {"schema": SCHEMA, "target": self.target, "at": self.at, **lists})
 
 
 def kind(kernel: str, unit: str) -> str:
@@ -306,110 +302,14 @@ def slow_below(kernel_kind: str, reference: str) -> float:
     return SLOW if reference == "table" else _BESIDE.get(kernel_kind, 0.7)
 
 
-def field_values(noun: object) -> Mapping[str, object]:
-    """The fields of a flat frozen object by name, tuples as lists."""
-    names: Iterable[str] = type(noun).__dataclass_fields__  # type: ignore[attr-defined]
-    values = {name: getattr(noun, name) for name in names}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
-def _run_to_json(run: Run) -> dict[str, object]:
-    """The JSON object of a run, empty values left out."""
-    return without_empty(
-        {
-            **field_values(run),
-            "expected": run.expected and without_empty(field_values(run.expected)),
-            "ladder": [without_empty(field_values(step)) for step in run.ladder],
-            "meanwhile": run.meanwhile and without_empty(field_values(run.meanwhile)),
-        }
-    )
-
-
-# ---- Out of the JSON document ----
-
-
 def from_json(raw: object) -> Measurements:
     """The inverse of `Measurements.to_json`; raises `DocumentError`."""
-    document = open_document(raw, SCHEMA)
-    return Measurements(
-        target=document.text("target", ""),
-        at=document.text("at", ""),
-        kernels=tuple(
-            Kernel(
-                item.text("id"),
-                item.text("title"),
-                item.text("unit", ""),
-                item.text("size", ""),
-                cast(Level, item.choice("level", Level, "standard")),
-                cast(Rung, item.choice("rung", Rung, "torch")),
-            )
-            for item in document.entries("kernels")
-        ),
-        devices=tuple(
-            Device(item.whole("index"), item.text("name", ""), item.text("held", ""), item.text("uuid", ""))
-            for item in document.entries("devices")
-        ),
-        runs=tuple(map(_run_from_json, document.entries("runs"))),
-    )
-
-
-def _run_from_json(item: Entry) -> Run:
-    """A run of a document; raises `DocumentError`."""
-    expected, meanwhile = item.entry("expected"), item.entry("meanwhile")
-    return Run(
-        kernel=item.text("kernel"),
-        gpu=item.whole("gpu"),
-        status=cast(Status, item.choice("status", Status)),
-        value=item.maybe("value"),
-        spread=item.maybe("spread"),
-        expected=_expected_from_json(expected) if expected else None,
-        right=item.flag("right"),
-        differ=item.maybe_whole("differ"),
-        compared=item.maybe_whole("compared"),
-        words=item.text("words", ""),
-        because=item.text("because", ""),
-        advice=item.text("advice", ""),
-        details=item.mapping("details"),
-        ladder=tuple(
-            Step(cast(Rung, step.choice("rung", Rung)), step.flag("held"), step.text("message", ""))
-            for step in item.entries("ladder")
-        ),
-        meanwhile=_meanwhile_from_entry(meanwhile) if meanwhile else None,
-    )
-
-
-def _expected_from_json(item: Entry) -> Expected:
-    """The expected value of a document; raises `DocumentError`."""
-    return Expected(
-        value=item.number("value"),
-        how="table" if item.text("how", "table") == "table" else "siblings",
-        limit=item.maybe("limit"),
-        fraction=item.maybe("fraction"),
-        words=item.text("words", ""),
-        source=item.text("source", ""),
-    )
+    return object_from_json(Measurements, {"target": "", **open_document(raw, SCHEMA)})
 
 
 def meanwhile_from_json(raw: object) -> Meanwhile | None:
     """The GPU's state while a kernel ran, from JSON; None for null; raises `DocumentError`."""
-    return None if raw is None else _meanwhile_from_entry(entry(raw))
-
-
-def _meanwhile_from_entry(item: Entry) -> Meanwhile:
-    """The GPU's state of a document; raises `DocumentError`."""
-    return Meanwhile(
-        sm_clock_mhz=item.maybe("sm_clock_mhz"),
-        max_sm_clock_mhz=item.maybe("max_sm_clock_mhz"),
-        power_w=item.maybe("power_w"),
-        power_limit_w=item.maybe("power_limit_w"),
-        temperature_c=item.maybe("temperature_c"),
-        reasons=item.texts("reasons"),
-        link_generation=item.maybe("link_generation"),
-        link_width=item.maybe("link_width"),
-        utilization=item.maybe("utilization"),
-        seconds=item.maybe("seconds"),
-        **{name: item.maybe(name) for name in COUNTERS},
-    )
+    return None if raw is None else object_from_json(Meanwhile, raw)
 
 
 # ---- Kernels that were run, and what the rules that read their results say ----

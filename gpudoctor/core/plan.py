@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from collections.abc import Iterable
+from typing import Any, Literal
 
+from gpudoctor.core.document import as_object, object_from_json, object_to_json, objects, open_document
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import frozen, replace
@@ -75,6 +76,10 @@ class PlanStep:
     def grave(self) -> bool:
         """Whether it needs root, a reboot or downtime."""
         return any(need in GRAVE for need in self.needs)
+
+    def to_json(self) -> dict[str, Json]:
+        """The step of a document."""
+        return {**object_to_json(self), "makes": dict(self.makes)}
 
 
 @frozen
@@ -165,120 +170,20 @@ class Plan:
 
     def to_json(self) -> dict[str, Json]:
         """A document that `from_json` takes back."""
-        return {
-            "schema": SCHEMA,
-            "title": self.title,
-            "machine": self.machine,
-            "environment": self.environment,
-            "before": list(self.before),
-            "downloads_mib": self.downloads_mib,
-            "undo": list(self.undo),
-            "remarks": list(self.remarks),
-            "ways": [
-                {"cause": way.cause, "number": way.number, "title": way.title, "undo": way.undo} for way in self.ways
-            ],
-            "steps": cast(Json, [_step_to_json(step) for step in self.steps]),
-        }
+        names = "title machine environment before downloads_mib undo remarks ways steps"
+        return {"schema": SCHEMA, **object_to_json(self, names)}
 
 
 def from_json(raw: object) -> Plan:
     """The inverse of `Plan.to_json`; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        if document["schema"] != SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
-        megabytes = document.get("downloads_mib")
-        return Plan(
-            title=text(document["title"]),
-            machine=text(document.get("machine", "")),
-            steps=_with_distinct_ids(_step_from_json(item) for item in document["steps"]),
-            ways=tuple(
-                Way(text(way["cause"]), int(way["number"]), text(way["title"]), text(way.get("undo", "")))
-                for way in document.get("ways", ())
-            ),
-            environment=text(document.get("environment", "")),
-            before=texts(document.get("before", ())),
-            downloads_mib=None if megabytes is None else float(megabytes),
-            undo=texts(document.get("undo", ())),
-            remarks=texts(document.get("remarks", ())),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole plan: {type(error).__name__} {error}") from error
-
-
-def _step_to_json(step: PlanStep) -> dict[str, Json]:
-    """The JSON object of a step."""
-    out: dict[str, Json] = {
-        "id": step.id,
-        "title": step.title,
-        "argv": list(step.argv),
-        "text": step.text,
-        "needs": list(step.needs),
-        "touches": step.touches,
-        "makes_true": step.makes_true,
-        "cause": step.cause,
-        "way": step.way,
-        "verify": step.verify,
-        "changes": [{"name": item.name, "before": item.before, "after": item.after} for item in step.changes],
-        "chosen": step.chosen,
-        "hindrance": step.hindrance,
-        "makes": dict(step.makes),
-        "requires": [{"kind": item.kind, "subject": item.subject, "mib": item.mib} for item in step.requires],
-    }
-    return out
-
-
-def _step_from_json(raw: Mapping[str, Any]) -> PlanStep:
-    """A step of a document; raises `KeyError`, `TypeError` or `ValueError`."""
-    return PlanStep(
-        id=text(raw["id"]),
-        title=text(raw["title"]),
-        argv=texts(raw.get("argv", ())),
-        text=text(raw.get("text", "")),
-        needs=texts(raw.get("needs", ())),
-        touches=text(raw.get("touches", "nothing")),
-        makes_true=text(raw.get("makes_true", "")),
-        cause=text(raw.get("cause", "")),
-        way=int(raw.get("way", 0)),
-        verify=text(raw.get("verify", "")),
-        changes=tuple(
-            Change(text(item["name"]), text(item.get("before", "")), text(item.get("after", "")))
-            for item in raw.get("changes", ())
-        ),
-        chosen=bool(raw.get("chosen", True)),
-        hindrance=text(raw.get("hindrance", "")),
-        makes=tuple((text(name), value) for name, value in raw.get("makes", {}).items()),
-        requires=tuple(_requirement_from_json(item) for item in raw.get("requires", ())),
+    document = open_document(raw, SCHEMA)
+    steps = tuple(
+        object_from_json(PlanStep, step, where, makes=tuple(as_object(step.get("makes", {}), f"{where}makes").items()))
+        for step, where in objects(document, "steps")
     )
-
-
-def _requirement_from_json(raw: Mapping[str, Any]) -> Requirement:
-    """A requirement of a document; raises `KeyError`, `TypeError` or `ValueError`."""
-    if raw["kind"] not in get_args(Requires):
-        raise ValueError(f"{str(raw['kind'])[:40]!r} is nothing that a step can require")
-    return Requirement(raw["kind"], text(raw["subject"]), float(raw.get("mib", 0)))
-
-
-def _with_distinct_ids(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
-    """The steps; raises `ValueError` where two have one id."""
-    found = tuple(steps)
-    if len({step.id for step in found}) < len(found):
-        raise ValueError("two steps with one id")
-    return found
-
-
-def text(raw: object) -> str:
-    """The value, a text; raises `TypeError` for anything else."""
-    if not isinstance(raw, str):
-        raise TypeError(f"{str(raw)[:40]!r} is no text")
-    return raw
-
-
-def texts(raw: object) -> tuple[str, ...]:
-    """The value, a list of texts, as a tuple; raises `TypeError` for anything else."""
-    if isinstance(raw, str) or not isinstance(raw, Sequence):
-        raise TypeError(f"{str(raw)[:40]!r} is no list of texts")
-    return tuple(text(item) for item in raw)
+    if len({step.id for step in steps}) < len(steps):
+        raise DocumentError("two steps with one id")
+    return object_from_json(Plan, document, steps=steps)
 
 
 # ---- What a plan would come to ----
@@ -310,7 +215,7 @@ class Foreseen:
 
     def to_json(self) -> dict[str, Json]:
         """The four lists by name."""
-        return {name: list(getattr(self, name)) for name in ("cleared", "stays", "new", "unjudged")}
+        return object_to_json(self)
 
 
 def _comma_list(ids: Iterable[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias
 
 from gpudoctor.core import plan as plans
+from gpudoctor.core.document import as_object, object_from_json, object_to_json, objects, open_document
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Json
+from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.plan import Plan, PlanStep
 
 SCHEMA = "gpudoctor-run/1"
@@ -26,7 +27,7 @@ MOST_COLUMNS = 2000
 _ENDS = re.compile(r"(\r?\n|\r)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     r"""What a step printed, its last lines. A line that ends in ``\r`` gives way to the next, as on a terminal."""
 
@@ -54,7 +55,7 @@ class Output:
         return Output(tuple(lines[over:]), self.dropped + over, tail)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRun:
     """The state of one step; `status` is its command's exit status, None before it ends."""
 
@@ -63,15 +64,20 @@ class StepRun:
     status: int | None = None
     output: Output = field(default_factory=Output)
 
+    def to_json(self) -> dict[str, Json]:
+        """The step of a document."""
+        output: list[Json] = list(self.output.lines)
+        return {**object_to_json(self, "state seconds status"), "output": output, "dropped": self.output.dropped}
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Began:
     """The step is about to be done; the journal on disk already says so."""
 
     step: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Printed:
     """The step's command printed this: any piece of text, not a whole line."""
 
@@ -79,7 +85,7 @@ class Printed:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """A rule was judged again on fresh facts, and `found` something still, or nothing."""
 
@@ -88,7 +94,7 @@ class Judged:
     found: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """The step is over. `changed` is what it changed, in words: ``torch 2.9.0+cu130 → 2.9.0+cu128``."""
 
@@ -102,7 +108,7 @@ class Ended:
 Event: TypeAlias = Began | Printed | Judged | Ended
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """One run of a plan, under way or over. `id` names it for undo: ``20261121-0312``.
 
@@ -193,62 +199,22 @@ class Run:
 
     def to_json(self) -> dict[str, Json]:
         """The journal: a document that `from_json` takes back."""
-        steps = [
-            {
-                "state": step.state,
-                "seconds": step.seconds,
-                "status": step.status,
-                "output": list(step.output.lines),
-                "dropped": step.output.dropped,
-            }
-            for step in self.steps
-        ]
-        return {
-            "schema": SCHEMA,
-            "id": self.id,
-            "began": self.began,
-            "undoes": self.undoes,
-            "over": self.over,
-            "worse": list(self.worse),
-            "why": self.why,
-            "changed": list(self.changed),
-            "judged": dict(self.judged),
-            "steps": cast(Json, steps),
-            "plan": cast(Json, self.plan.to_json()),
-        }
+        names = "id began undoes over worse why changed judged steps plan"
+        return {"schema": SCHEMA, **object_to_json(self, names), "judged": dict(self.judged)}
 
 
 def from_json(raw: object) -> Run:
     """The inverse of `Run.to_json`; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        if document["schema"] != SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
-        plan = plans.from_json(document["plan"])
-        steps = tuple(_step_from_json(item) for item in document["steps"])
-        if len(steps) != len(plan.steps):
-            raise ValueError(f"{len(steps)} steps ran of a plan of {len(plan.steps)}")
-        return Run(
-            id=str(document["id"]),
-            plan=plan,
-            began=str(document["began"]),
-            steps=steps,
-            changed=tuple(str(item) for item in document["changed"]),
-            judged=tuple((str(rule), bool(found)) for rule, found in document["judged"].items()),
-            over=bool(document["over"]),
-            undoes=str(document.get("undoes", "")),
-            worse=tuple(str(rule) for rule in document.get("worse", ())),
-            why=str(document.get("why", "")),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole record of a run: {type(error).__name__} {error}") from error
+    document = open_document(raw, SCHEMA)
+    plan = plans.from_json(document.get("plan"))
+    steps = tuple(_step_from_json(step, where) for step, where in objects(document, "steps"))
+    if len(steps) != len(plan.steps):
+        raise DocumentError(f"{len(steps)} steps ran of a plan of {len(plan.steps)}")
+    judged = as_object(document.get("judged"), "judged")
+    return object_from_json(Run, document, plan=plan, steps=steps, judged=tuple(judged.items()))
 
 
-def _step_from_json(raw: Mapping[str, Any]) -> StepRun:
-    """A step's run from JSON; an unknown state raises ValueError."""
-    state = raw["state"]
-    if state not in get_args(State):
-        raise ValueError(f"{str(state)[:40]!r} is no state of a step")
-    status = raw.get("status")
-    output = Output(tuple(str(line) for line in raw.get("output", ())), int(raw.get("dropped", 0)))
-    return StepRun(state, float(raw.get("seconds", 0)), None if status is None else int(status), output)
+def _step_from_json(raw: Mapping[str, Any], where: str) -> StepRun:
+    """A step's run from JSON; raises `DocumentError`."""
+    output = object_from_json(Output, {"lines": raw.get("output", ()), "dropped": raw.get("dropped", 0)}, where)
+    return object_from_json(StepRun, raw, where, output=output)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
-from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.document import object_to_json
 from gpudoctor.core.fact import Absent, Json, Known, listed
 from gpudoctor.core.frozen import field, frozen, replace
-from gpudoctor.core.plan import Plan, PlanStep, text, texts
+from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.system import shell_line
 from gpudoctor.core.versions import normal
@@ -17,7 +17,6 @@ from gpudoctor.core.versions import normal
 Standing = Literal["chosen", "fits", "rejected"]
 MACHINE = ("gpus", "driver", "python", "os", "arch", "libc", "distribution")
 """The wishes that are about the machine: read from it, or said for another one."""
-_TEXTS = (*MACHINE[1:], "torch")
 _SEVERAL = ("extras", "wants")
 TOOLS = ("pip", "uv", "conda")
 EMITS = ("command", "requirements", "pyproject", "dockerfile", "environment", "pixi")
@@ -39,8 +38,8 @@ class Wishes:
 
     `python` is ``3.12.3``, or ``3.13t`` for one without the global lock; `os` is linux, windows or wsl; `libc` is
     ``glibc 2.36`` or ``musl``; `distribution` is ``ubuntu 24.04``. `torch` is ``2.9`` or empty for the newest that
-    fits, `extras` are names of packages that must go beside it, `wants` are requirements, ``torch>=2.6``. `said` names
-    the fields that the user set; the others were read.
+    fits, `extras` are names of packages that must go beside it, `wants` are requirements, ``torch>=2.6``.
+    `set_by_user` names the fields that the user set; the others were read.
     """
 
     gpus: tuple[GPU, ...] = ()
@@ -52,7 +51,7 @@ class Wishes:
     extras: tuple[str, ...] = ()
     tool: str = "pip"
     emit: str = "command"
-    said: frozenset[str] = frozenset()
+    set_by_user: frozenset[str] = frozenset()
     libc: str = ""
     distribution: str = ""
     wants: tuple[str, ...] = ()
@@ -60,11 +59,11 @@ class Wishes:
     @property
     def elsewhere(self) -> bool:
         """Whether the stack is for another machine than the one that was read."""
-        return any(name in self.said for name in MACHINE)
+        return any(name in self.set_by_user for name in MACHINE)
 
     def with_wish(self, name: str, value: object) -> Wishes:
         """A copy with that field set by the user."""
-        fields: dict[str, Any] = {name: value, "said": self.said | {name}}
+        fields: dict[str, Any] = {name: value, "set_by_user": self.set_by_user | {name}}
         return replace(self, **fields)
 
     def remedied(self, remedy: Remedy) -> Wishes:
@@ -81,13 +80,18 @@ class Wishes:
         if name == "wants":
             extras = tuple(item for item in self.extras if item != value)
             wants = tuple(item for item in self.wants if not _asks_for(item, value))
-            return replace(self, extras=extras, wants=wants, said=self.said | set(_SEVERAL))
+            return replace(self, extras=extras, wants=wants, set_by_user=self.set_by_user | set(_SEVERAL))
         if name == "gpus":
             return self.with_wish("gpus", tuple(gpu for gpu in self.gpus if gpu.name in value.split("+")))
         if name == "torch":
             rest = tuple(item for item in self.wants if not _asks_for(item, "torch"))
             return replace(self, wants=rest).with_wish("torch", value)
         return self.with_wish(name, value)
+
+    def to_json(self) -> dict[str, Json]:
+        """The wishes of a document."""
+        names = " ".join((*MACHINE, "torch tool emit extras wants"))
+        return {**object_to_json(self, names), "said": cast(Json, sorted(self.set_by_user))}
 
     def alike(self, other: Wishes) -> bool:
         """Whether one stack answers both: machine, torch and packages are equal; tool and output form do not count."""
@@ -247,126 +251,11 @@ def _command_title(argv: Sequence[str]) -> str:
     return " ".join([*words[: 3 if words[0] == "uv" else 2], few])
 
 
-# ---- As a document, and back ----
+# ---- As a document ----
 
 SCHEMA = "gpudoctor-stack/1"
 
 
 def to_json(stack: Stack) -> dict[str, Json]:
-    """The document that `from_json` takes back."""
-    return {
-        "schema": SCHEMA,
-        "wishes": cast(Json, _wishes_to_json(stack.wishes)),
-        "torch": stack.torch,
-        "packages": cast(Json, [list(item) for item in stack.packages]),
-        "libraries": cast(Json, [list(item) for item in stack.libraries]),
-        "needs": [
-            {"what": need.what, "needed": need.needed, "have": need.have, "met": need.met} for need in stack.needs
-        ],
-        "commands": {tool: cast(Json, [list(argv) for argv in argvs]) for tool, argvs in stack.commands.items()},
-        "files": dict(stack.files),
-        "heading": stack.heading,
-        "reasons": [
-            {"candidate": item.candidate, "standing": item.standing, "because": item.because} for item in stack.reasons
-        ],
-        "remarks": list(stack.remarks),
-        "smallest": [_remedy_to_json(item) for item in stack.smallest],
-        "downloads_mib": stack.downloads_mib,
-        "sources": list(stack.sources),
-        "offers": {name: list(values) for name, values in stack.offers.items()},
-        "makes": dict(stack.makes),
-    }
-
-
-def _wishes_to_json(wishes: Wishes) -> dict[str, Json]:
-    """The JSON object of the wishes."""
-    gpus = [{"name": gpu.name, "compute_capability": gpu.compute_capability, "count": gpu.count} for gpu in wishes.gpus]
-    return {
-        "gpus": cast(Json, gpus),
-        **{name: getattr(wishes, name) for name in (*_TEXTS, "tool", "emit")},
-        "extras": list(wishes.extras),
-        "wants": list(wishes.wants),
-        "said": cast(Json, sorted(wishes.said)),
-    }
-
-
-def from_json(raw: object) -> Stack:
-    """The inverse of `to_json`; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        if document["schema"] != SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
-        size = document.get("downloads_mib")
-        return Stack(
-            wishes=_wishes_from_json(document["wishes"]),
-            torch=text(document["torch"]),
-            packages=_pairs(document.get("packages", ())),
-            libraries=_pairs(document.get("libraries", ())),
-            needs=tuple(
-                Need(text(n["what"]), text(n["needed"]), text(n["have"]), bool(n["met"]))
-                for n in document.get("needs", ())
-            ),
-            commands={
-                str(tool): tuple(texts(argv) for argv in argvs) for tool, argvs in document.get("commands", {}).items()
-            },
-            files={str(name): text(content) for name, content in document.get("files", {}).items()},
-            heading=text(document.get("heading", "")),
-            reasons=tuple(_reason_from_json(item) for item in document.get("reasons", ())),
-            remarks=texts(document.get("remarks", ())),
-            smallest=tuple(_remedy_from_json(item) for item in document.get("smallest", ())),
-            downloads_mib=None if size is None else float(size),
-            sources=texts(document.get("sources", ())),
-            offers={str(name): texts(values) for name, values in document.get("offers", {}).items()},
-            makes={str(name): value for name, value in document.get("makes", {}).items()},
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole stack: {type(error).__name__} {error}") from error
-
-
-def _wishes_from_json(raw: object) -> Wishes:
-    """The wishes of a document; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        return Wishes(
-            gpus=tuple(
-                GPU(text(gpu["name"]), text(gpu.get("compute_capability", "")), int(gpu.get("count", 1)))
-                for gpu in document.get("gpus", ())
-            ),
-            **{name: text(document.get(name, "")) for name in _TEXTS},
-            tool=text(document.get("tool", "pip")),
-            emit=text(document.get("emit", "command")),
-            extras=texts(document.get("extras", ())),
-            wants=texts(document.get("wants", ())),
-            said=frozenset(texts(document.get("said", ()))),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not whole wishes for a stack: {type(error).__name__} {error}") from error
-
-
-def _reason_from_json(raw: Mapping[str, Any]) -> Reason:
-    """The reason of a document; raises `ValueError`, `KeyError` or `TypeError`."""
-    if raw["standing"] not in get_args(Standing):
-        raise ValueError(f"{str(raw['standing'])[:40]!r} is neither chosen, fits nor rejected")
-    return Reason(text(raw["candidate"]), raw["standing"], text(raw["because"]))
-
-
-def _remedy_to_json(remedy: Remedy) -> dict[str, Json]:
-    """The JSON object of a remedy."""
-    words = {"field": remedy.field, "value": remedy.value, "text": remedy.text, "least": remedy.least}
-    return {**words, "also": cast(Json, [_remedy_to_json(item) for item in remedy.also])}
-
-
-def _remedy_from_json(raw: Mapping[str, Any]) -> Remedy:
-    """The remedy of a document; raises `KeyError` or `TypeError`."""
-    return Remedy(
-        text(raw["field"]),
-        text(raw["value"]),
-        text(raw["text"]),
-        text(raw.get("least", "")),
-        tuple(_remedy_from_json(item) for item in raw.get("also", ())),
-    )
-
-
-def _pairs(raw: Sequence[Sequence[Any]]) -> tuple[tuple[str, str], ...]:
-    """Pairs of texts from a document; raises `TypeError` or `ValueError`."""
-    return tuple((text(name), text(value)) for name, value in raw)
+    """The document of a stack."""
+    return {"schema": SCHEMA, **object_to_json(stack)}

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor.core import stack as documents
 from gpudoctor.core import stack as models
-from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.stack import GPU, Remedy, Stack, Wishes, wishes_from_snapshot
@@ -17,13 +15,6 @@ from gpudoctor.fixes.solver.environment import Environment
 from gpudoctor.fixes.solver.stacks import stack as answer
 
 H100 = Wishes((GPU("NVIDIA H100 80GB HBM3", "9.0", 8),), "535.183.06", "3.11.9", "linux", "x86_64")
-
-
-@pytest.mark.parametrize("torch", ["", "2.15", "2.9"])
-@pytest.mark.parametrize("extras", [(), ("torchvision",)])
-def test_a_stack_goes_to_json_and_back(torch: str, extras: tuple[str, ...]) -> None:
-    stack = answer(replace(H100, torch=torch, extras=extras))
-    assert documents.from_json(json.loads(json.dumps(documents.to_json(stack)))) == stack
 
 
 def test_wishes_are_read_from_the_facts_that_there_are() -> None:
@@ -58,7 +49,7 @@ def test_what_the_user_says_is_kept_apart_from_what_was_read() -> None:
     assert not wishes.elsewhere
     assert wishes.with_wish("driver", "570").elsewhere
     assert not wishes.alike(H100)
-    assert H100.alike(replace(H100, tool="uv", emit="dockerfile", said=frozenset({"tool"})))
+    assert H100.alike(replace(H100, tool="uv", emit="dockerfile", set_by_user=frozenset({"tool"})))
 
 
 def test_a_stack_is_a_plan() -> None:
@@ -78,26 +69,6 @@ def test_each_form_has_its_text() -> None:
     assert "torch==2.14.1+cu126" in stack.written("pip", "requirements")
     assert stack.written("conda", "command").startswith("conda create --yes --name torch ")
     assert stack.written("pip", "environment.yml") == ""
-
-
-WHOLE = documents.to_json(answer(H100))
-
-
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        None,
-        {**WHOLE, "schema": "other"},
-        {**WHOLE, "reasons": [{"candidate": "x", "standing": "maybe", "because": "y"}]},
-        {**WHOLE, "packages": [["torch"]]},
-        {**WHOLE, "commands": {"pip": "pip install torch"}},
-        {**WHOLE, "wishes": {"gpus": [{}]}},
-        {**WHOLE, "torch": 2},
-    ],
-)
-def test_what_is_no_stack_is_refused(spoilt: object) -> None:
-    with pytest.raises(DocumentError):
-        documents.from_json(spoilt)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +97,21 @@ def test_a_change_is_made_with_all_that_it_takes() -> None:
     assert (without.extras, without.wants) == (("torchvision",), ("torch==2.5.*", "numpy"))
     other = wishes.remedied(Remedy("torch", "2.9", "", also=(Remedy("python", "3.12", ""),)))
     assert (other.torch, other.wants, other.python) == ("2.9", ("flash_attn>=2.7", "numpy"), "3.12")
-    assert {"torch", "python"} <= other.said
+    assert {"torch", "python"} <= other.set_by_user
 
 
-def test_what_is_said_of_a_machine_and_the_smallest_changes_go_to_json_and_back() -> None:
+def test_another_machine_or_want_is_another_stack() -> None:
     wishes = Wishes(python="3.13t", libc="musl", distribution="debian 12", wants=("torch>=2.6",))
-    python = Remedy("python", "3.12", "Python 3.12", "3.12")
-    stack = Stack(wishes, "", smallest=(Remedy("driver", "580", "driver 570 or newer", "570", (python,)),))
-    assert documents.from_json(json.loads(json.dumps(documents.to_json(stack)))) == stack
     assert not wishes.alike(replace(wishes, wants=()))
     assert not wishes.alike(replace(wishes, libc="glibc 2.36"))
+
+
+def test_the_document_has_what_was_wished_and_the_smallest_changes() -> None:
+    python = Remedy("python", "3.12", "Python 3.12", "3.12")
+    stack = Stack(H100.with_wish("os", "wsl"), "", smallest=(Remedy("driver", "580", "driver 580", "570", (python,)),))
+    document = json.loads(json.dumps(models.to_json(stack)))
+    assert document["wishes"]["said"] == ["os"]
+    assert document["wishes"]["gpus"] == [{"name": H100.gpus[0].name, "compute_capability": "9.0", "count": 8}]
+    assert document["smallest"][0]["also"] == [
+        {"field": "python", "value": "3.12", "text": "Python 3.12", "least": "3.12", "also": []}
+    ]

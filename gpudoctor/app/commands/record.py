@@ -16,9 +16,8 @@ from gpudoctor.app.hiding.numbers import Addresses, Numbers
 from gpudoctor.app.hiding.places import ACCOUNTS, Ledger
 from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.document import without_empty
+from gpudoctor.core.document import object_to_json
 from gpudoctor.core.fact import listed, text_of
-from gpudoctor.core.measurement import field_values
 from gpudoctor.core.secrets import variable_shown, without_secrets
 from gpudoctor.core.snapshot import Progress, Snapshot
 from gpudoctor.kernels.ladder import measurements
@@ -111,7 +110,7 @@ def _kernels(sections: Sections, snapshot: Snapshot) -> dict[str, Any] | None:
         return None
     measured = measurements(snapshot)
     meanwhile = [
-        {"kernel": run.kernel, "gpu": run.gpu, **without_empty(field_values(run.meanwhile))}
+        {"kernel": run.kernel, "gpu": run.gpu, **object_to_json(run.meanwhile, sparse=True)}
         for run in (measured.runs if measured else ())
         if run.meanwhile
     ]

@@ -105,7 +105,7 @@ def _same_release_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
     wishes, former = _wishes(snapshot), builds.base(snapshot.text("torch.version") or env.installed.get("torch", ""))
     if not former:
         return (_set_up(wishes, env),)
-    same = replace(wishes, torch=former, said=wishes.said | {"torch"})
+    same = replace(wishes, torch=former, set_by_user=wishes.set_by_user | {"torch"})
     found = _solution_with_companions(same, env)
     return (_fix(found, same, env) if found.best else _set_up(wishes, env),)
 
@@ -115,7 +115,7 @@ def _other_python_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
     wishes = _wishes(snapshot)
     fresh = replace(env, managed=True, python="", prefix="", installed={})
     for python in _PYTHONS:
-        asked = replace(wishes, python=python, said=wishes.said | {"python"})
+        asked = replace(wishes, python=python, set_by_user=wishes.set_by_user | {"python"})
         found = _solution_with_companions(asked, env)
         if found.best:
             return (_in_new_environment(completed(found.best, asked.arch), asked, fresh, python),)

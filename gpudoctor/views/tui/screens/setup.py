@@ -83,8 +83,8 @@ class SetupScreen(FramedScreen):
         read = wishes_from_snapshot(diagnosis.snapshot)
         if read == self.read:
             return
-        kept = {name: getattr(self.wishes, name) for name in self.wishes.said}
-        self.read, self.wishes = read, replace(read, said=self.wishes.said, **kept)
+        kept = {name: getattr(self.wishes, name) for name in self.wishes.set_by_user}
+        self.read, self.wishes = read, replace(read, set_by_user=self.wishes.set_by_user, **kept)
         self._solve()
 
     def _solve(self) -> None:
@@ -154,7 +154,7 @@ class SetupScreen(FramedScreen):
         """Set a field of the wishes, and find the stack anew if it matters."""
         wishes = self.wishes.with_wish(name, value)
         if value == getattr(self.read, name):
-            wishes = replace(wishes, said=wishes.said - {name})
+            wishes = replace(wishes, set_by_user=wishes.set_by_user - {name})
         self.wishes = wishes
         if name in ("tool", "emit") and self.stack:
             self._show_stack()  # what fits is the same
@@ -299,7 +299,7 @@ def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:
 def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
     """Why the plan cannot be run here; empty if it can."""
     if wishes.elsewhere:
-        wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.said)
+        wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.set_by_user)
         return f"not from here: it is for another machine ({wished} as you said)"
     if diagnosis.snapshot.target.kind != "local":
         return "not from here: what was read is another machine"

@@ -84,7 +84,7 @@ def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
     """Where a value of the machine comes from: ``you said``, ``read``, or empty."""
     if name not in MACHINE:
         return ""
-    if value == getattr(wishes, name) and name in wishes.said:
+    if value == getattr(wishes, name) and name in wishes.set_by_user:
         return "you said"
     return "read" if value and value == getattr(read, name) else ""
 
