@@ -1,16 +1,18 @@
 """The language that a run speaks. English stands where it is said; other languages are looked up by it.
 
 A process speaks one language, as it has one locale: the front door chooses it, and everything that is worded afterwards
-is worded in it. Words of the program are in ``gpudoctor/core/language/<name>/``, those of a rule's page in
-``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
+is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of a rule's page
+in ``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+
+from gpudoctor.core import shipped
+from gpudoctor.core.document import parse_toml
 
 ENGLISH = "en"
 OTHERS = ("zh",)
@@ -41,9 +43,7 @@ def say(english: str, **values: object) -> str:
 @lru_cache(maxsize=len(OTHERS))
 def words(name: str) -> Mapping[str, str]:
     """Translations by English sentence for that language."""
-    module = importlib.import_module(f"gpudoctor.core.language.{name}")
-    found: Mapping[str, str] = module.WORDS
-    return found
+    return parse_toml(shipped.text(f"core/language/{name}.toml"))
 
 
 # ---- Which language a run speaks ----
