@@ -10,7 +10,6 @@ import pytest
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis.knowledge import entries
 from gpudoctor.diagnosis.knowledge._tables import table
-from gpudoctor.diagnosis.knowledge.entries.words import SECTIONS, TABLES
 from gpudoctor.diagnosis.knowledge.gpus import candidate_gpus
 from gpudoctor.views.explain import entries_page, table_page
 from tests.conftest import Program
@@ -27,8 +26,9 @@ def said(name: str, key: str) -> dict[str, dict[str, str]]:
 
 
 def test_every_table_and_every_section_has_its_words() -> None:
-    assert sorted(TABLES) == NAMES
-    assert {(name, group) for name in NAMES for group, _ in rows(name)} == set(SECTIONS)
+    assert sorted(entries.NAMES) == NAMES
+    for name in NAMES:
+        assert {group for group, _ in rows(name)} == set(table(name)["words"]["sections"])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -202,7 +202,7 @@ def test_a_table_alone_lists_its_sources_and_what_to_type(name: str) -> None:
     page = table_page(entries.overview(name))
     assert f"Checked {table(name)['checked']} against:" in page
     typed = [shlex.split(line.strip(" $")) for line in page.splitlines() if line.startswith("  $ ")]
-    assert [words[:3] for words in typed] == [["gpudoctor", "explain", name]] * len(TABLES[name].tries)
+    assert [words[:3] for words in typed] == [["gpudoctor", "explain", name]] * len(entries.overview(name).tries)
     assert all(entries.entries(name, words[3]).entries for words in typed)
 
 

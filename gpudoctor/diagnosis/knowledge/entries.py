@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.rule import Entries, Entry, Table
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds, drivers, gpus, printed_errors
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.diagnosis.knowledge.archs import capability
-from gpudoctor.diagnosis.knowledge.entries.words import PAIRED, SECTIONS, TABLES, Section
 from gpudoctor.diagnosis.knowledge.gpus import plain_name
 from gpudoctor.diagnosis.knowledge.table_reach import version_numbers
 
@@ -113,7 +114,7 @@ def _package_rows(section: str, package: str) -> list[Hit]:
 
 def _release_rows(package: str, version: str) -> list[Hit]:
     """The package's releases, all or those of that version or version prefix; empty for an unknown package."""
-    if package in ("torchvision", "torchaudio", "triton"):
+    if package in _WITH_TORCH:
         return [
             hit
             for hit in _releases_with_torch(package)
@@ -122,7 +123,7 @@ def _release_rows(package: str, version: str) -> list[Hit]:
     if package == "bitsandbytes":
         return matching_rows("companions", package, lambda row: not version or _is_in_range(row, version))
     section = package.replace("-", "_")
-    if section not in table("companions") or section in ("source", "checked", "support", "source_builds", "sdists"):
+    if section not in _sections("companions") or section in ("support", "source_builds", "sdists"):
         return []
     return matching_rows("companions", section, lambda row: not version or has_version_prefix(row["version"], version))
 
@@ -133,7 +134,7 @@ def _releases_with_torch(package: str) -> Iterator[Hit]:
         if package in row:
             others = package in row.get("loose", "").split()
             pair = {"package": package, "version": row[package], "torch": row["version"], "loose": others}
-            yield Hit("paired", pair)
+            yield Hit(package, pair)
 
 
 def _is_in_range(row: TableRow, version: str) -> bool:
@@ -366,14 +367,47 @@ _FINDERS: Mapping[str, Callable[[str], Matches]] = {
     "xid": find_xid,
 }
 
-NAMES = tuple(TABLES)
+NAMES = tuple(_FINDERS)
 """Every table that can be asked."""
+_WITH_TORCH = ("torchvision", "torchaudio", "triton")
+"""Companions that stand on the row of the torch release that they belong to."""
+
+
+@frozen
+class Section:
+    """One list of a table: its heading, and for its rows the key, the title and the label of each column.
+
+    `key` and `title` are templates over the row. A column that has no label is told by its own name, one whose label is
+    empty is left out.
+    """
+
+    heading: str
+    key: str
+    title: str
+    labels: Mapping[str, str]
+
+
+@cache
+def _sections(name: str) -> Mapping[str, Section]:
+    """The sections of a table, by the name of their list, as its ``words`` have them."""
+    words = table(name)["words"]
+    shared = words.get("labels", {})
+    sections = {
+        part: Section(raw["heading"], raw["key"], raw["title"], {**shared, **raw.get("labels", {})})
+        for part, raw in words["sections"].items()
+    }
+    paired = {"package": "", "version": "", "torch": "belongs to torch", "loose": "takes other torches too"}
+    for package in _WITH_TORCH if name == "companions" else ():
+        sections[package] = Section(package, f"{package} {{version}}", f"{package} {{version}}", paired)
+    return sections
 
 
 def overview(name: str) -> Table:
     """The table's description, sources, date of last check, keys by heading and example keys."""
-    raw, about = table(name), TABLES[name]
-    return Table(name, about.says, raw["checked"], tuple(raw["source"]), tuple(_keys_by_heading(name)), about.tries)
+    raw = table(name)
+    words = raw["words"]
+    keys = tuple(_keys_by_heading(name))
+    return Table(name, words["about"], raw["checked"], tuple(raw["source"]), keys, tuple(words["tries"]))
 
 
 def entries(name: str, key: str) -> Entries:
@@ -385,7 +419,7 @@ def entries(name: str, key: str) -> Entries:
         help_ = (
             f"near it: {', '.join(nearest_keys)}"
             if nearest_keys
-            else f"it takes keys such as {', '.join(TABLES[name].tries)}"
+            else f"it takes keys such as {', '.join(table(name)['words']['tries'])}"
         )
         raise UsageError(f"the table {name} has no {key[:80]!r}; {help_}; gpudoctor explain {name} lists them")
     return Entries(key, tuple(_entry(name, hit) for hit in matches.hits), matches.note)
@@ -404,18 +438,17 @@ def gpu_is_listed(name: str) -> bool:
 
 def _keys_by_heading(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each heading of the table with the keys that it accepts."""
-    for (owner, part), section in SECTIONS.items():
-        if owner == name:
-            yield section.heading, tuple(dict.fromkeys(section.key.format_map(row) for row in table(name)[part]))
-    if name == "companions":
-        for package in PAIRED:
-            versions = dict.fromkeys(row[package] for row in table("torch")["release"] if package in row)
-            yield package, tuple(f"{package} {version}" for version in versions)
+    for part, section in _sections(name).items():
+        if part in _WITH_TORCH:
+            rows = [{"version": row[part]} for row in table("torch")["release"] if part in row]
+        else:
+            rows = table(name)[part]
+        yield section.heading, tuple(dict.fromkeys(section.key.format_map(row) for row in rows))
 
 
 def _entry(name: str, hit: Hit) -> Entry:
     """The hit as an entry to show: title, labelled lines, source."""
-    section = SECTIONS.get((name, hit.section)) or PAIRED[hit.row["package"]]
+    section = _sections(name)[hit.section]
     title = section.title.format_map({"meaning": hit.row.get("name", ""), **hit.row})
     return Entry(title, tuple(_labelled_cells(section, hit.row)), hit.row.get("source", ""))
 
