@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
+from gpudoctor.core.document import object_from_json, object_to_json, objects
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Json, Known, Reason, fact_from_json, fact_to_json, listed
 from gpudoctor.core.fleet import Fleet
@@ -40,16 +41,8 @@ class Kept:
 
     def to_json(self) -> dict[str, Json]:
         """One entry of the list."""
-        return {
-            "id": self.id,
-            "time": self.time,
-            "level": "quick" if self.level == "run" else self.level,  # a run's machine is looked at so
-            "verdict": self.verdict,
-            "python": self.python,
-            "findings": [cast(Json, finding) for finding in self.findings],
-            "trouble": self.trouble or None,
-            "command": self.command,
-        }
+        level = "quick" if self.level == "run" else self.level  # a run's machine is looked at so
+        return {**object_to_json(self), "level": level, "trouble": self.trouble or None}
 
 
 REPLAY_SCHEMA = "gpudoctor-replay/1"
@@ -72,14 +65,7 @@ class Replayed:
     def to_json(self) -> dict[str, Json]:
         """One entry of the list."""
         causes: list[Json] = [{"id": name, "title": title} for name, title in self.causes]
-        return {
-            "file": self.file,
-            "machine": self.machine,
-            "at": self.at,
-            "drained": self.drained,
-            "causes": causes,
-            "trouble": self.trouble or None,
-        }
+        return {**object_to_json(self), "causes": causes, "trouble": self.trouble or None}
 
 
 @frozen
@@ -124,22 +110,7 @@ class Since:
 
     def to_json(self) -> dict[str, Json]:
         """As documents have it."""
-        return {
-            "what": self.what,
-            "before": self.before,
-            "after": self.after,
-            "at": self.at,
-            "by": self.by,
-            "source": self.source,
-            "worked": self.worked,
-        }
-
-
-def since_from_json(raw: Mapping[str, Any]) -> Since:
-    """The inverse of `Since.to_json`; raises what a mapping raises where a part is missing."""
-    keys = ("before", "after", "at", "by", "worked")
-    texts = {key: None if raw[key] is None else str(raw[key]) for key in keys}
-    return Since(what=str(raw["what"]), source=str(raw["source"]), **texts)
+        return object_to_json(self)
 
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]
@@ -234,21 +205,13 @@ class Finding:
         several = {"subjects": cast(Json, subjects)} if len(subjects) > 1 else {}
         since = {"since": cast(Json, [change.to_json() for change in self.since])} if self.since else {}
         return {
-            "id": self.id,
-            "layer": self.layer,
-            "severity": self.severity,
-            "role": self.role,
-            "confidence": self.confidence,
-            "title": self.title,
-            "why": self.why,
+            **object_to_json(self, "id layer severity role confidence title why"),
             "subject": cast(Json, subjects[0]) if subjects else None,
             **several,
             "evidence": cast(Json, [item.to_json() for item in self.evidence]),
             "explains": list(self.explains),
             "fixes": [_fix_to_json(fix, self.id) for fix in self.fixes],
-            "references": list(self.references),
-            "confirm": self.confirm,
-            "by_rule": list(self.by_rule),
+            **object_to_json(self, "references confirm by_rule"),
             **since,
         }
 
@@ -293,7 +256,7 @@ class Note:
 
     def to_json(self) -> dict[str, Json]:
         """The note's facts, text and rules."""
-        return {"facts": list(self.facts), "text": self.text, "rules": list(self.rules)}
+        return object_to_json(self)
 
 
 @frozen
@@ -356,18 +319,11 @@ def from_json(raw: object) -> Diagnosis:
             unjudged=tuple(map(_unjudged_from_json, document["unjudged"])),
             passed=tuple(document.get("passed", ())),
             tool_version=document["tool"]["version"],
-            notes=tuple(Note(tuple(n["facts"]), n["text"], tuple(n["rules"])) for n in document.get("notes", ())),
-            fleet=_fleet_from_json(document),
+            notes=tuple(object_from_json(Note, note, where) for note, where in objects(document, "notes")),
+            fleet=fleet_from_json(document["fleet"]) if document.get("fleet") else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error
-
-
-def _fleet_from_json(document: Mapping[str, Any]) -> Fleet | None:
-    """The fleet in the document; None where there is none; raises `DocumentError`."""
-    if not document.get("fleet"):
-        return None
-    return fleet_from_json(document["fleet"])
 
 
 def _unjudged_from_json(raw: Mapping[str, Any]) -> Unjudged:
@@ -404,7 +360,7 @@ def finding_from_json(raw: Mapping[str, Any]) -> Finding:
         references=tuple(raw["references"]),
         confirm=raw.get("confirm", ""),
         by_rule=tuple(raw.get("by_rule", ())),
-        since=tuple(since_from_json(item) for item in raw.get("since", ())),
+        since=tuple(object_from_json(Since, change, where) for change, where in objects(raw, "since")),
     )
 
 
@@ -418,8 +374,5 @@ def _fix_from_json(raw: Mapping[str, Any]) -> Fix:
 
 def _fix_to_json(fix: Fix, verify: str) -> Json:
     """The JSON object of a fix; `verify` is the rule that must pass afterwards."""
-    steps: list[Json] = [
-        {"argv": list(step.argv), "text": step.text, "needs": list(step.needs), "touches": step.touches}
-        for step in fix.steps
-    ]
+    steps: list[Json] = [object_to_json(step, "argv text needs touches") for step in fix.steps]
     return {"title": fix.title, "steps": steps, "verify": verify, "undo": fix.undo}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Since
+from gpudoctor.core.document import object_to_json
 from gpudoctor.core.fact import Fact, Json, Unread, fact_to_json
 from gpudoctor.core.frozen import frozen
 
@@ -100,13 +101,7 @@ class Difference:
             "schema": SCHEMA,
             "tool": {"version": self.b.tool_version},
             **sides,
-            "equal": self.equal,
-            "findings": [cast(Json, item.to_json()) for item in self.findings],
-            "both": list(self.both),
-            "packages": [cast(Json, change.to_json()) for change in self.packages],
-            "facts": {
-                layer: [cast(Json, change.to_json()) for change in changes] for layer, changes in self.layers.items()
-            },
-            "unread": [cast(Json, change.to_json()) for change in self.unread],
-            "moving": [cast(Json, change.to_json()) for change in self.moving],
+            **object_to_json(self, "equal findings both packages"),
+            "facts": object_to_json(self, "layers")["layers"],
+            **object_to_json(self, "unread moving"),
         }
