@@ -7,7 +7,7 @@ what it should be: the rule that asked is then unjudged, and says why.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, text_of, value_of
@@ -15,76 +15,18 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
-from gpudoctor.diagnosis.knowledge import archs, builds, drivers, gpus, printed_errors, variables
-from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, is_open
+from gpudoctor.diagnosis.knowledge import (  # noqa: F401 - each registers its look-ups
+    archs,
+    builds,
+    drivers,
+    gpus,
+    printed_errors,
+    variables,
+)
+from gpudoctor.diagnosis.knowledge._tables import LOOKUPS, Facts, Groups, is_open
 from gpudoctor.diagnosis.knowledge.drivers import driver_cuda
 from gpudoctor.diagnosis.knowledge.implied_rates import imply_load_columns, imply_rates
 from gpudoctor.diagnosis.knowledge.implied_results import imply_results, imply_torch
-
-_CALLABLE = (
-    drivers.driver_floor,
-    drivers.driver_serves,
-    drivers.driver_cuda,
-    drivers.driver_jits,
-    drivers.driver_branch,
-    drivers.driver_for,
-    gpus.gpu_known,
-    gpus.gpu_capability,
-    gpus.gpu_generation,
-    gpus.gpu_floor,
-    gpus.gpu_ceiling_of,
-    gpus.gpu_floor_of,
-    gpus.gpu_ceiling,
-    gpus.gpu_spec,
-    gpus.open_module,
-    gpus.open_module_of,
-    gpus.is_datacenter,
-    gpus.has_nvlink,
-    gpus.needs_fabric_manager,
-    archs.runs_on,
-    archs.arch_too_new,
-    archs.arch_too_old,
-    archs.needs_jit,
-    archs.nvcc_knows,
-    archs.cuda_serves,
-    archs.nvcc_dropped,
-    archs.nvcc_for,
-    archs.gcc_max,
-    archs.clang_max,
-    builds.release_serves,
-    builds.torch_for,
-    builds.torch_default,
-    builds.torch_archs,
-    builds.cuda_build_serves,
-    builds.torch_release,
-    builds.companion_for,
-    builds.bitsandbytes_has,
-    printed_errors.symbol_says,
-    printed_errors.symbol_library,
-    printed_errors.symbol_abi,
-    variables.visible_none,
-    variables.visible_by_number,
-    variables.visible_by_uuid,
-    variables.visible_asked,
-    drivers.requirement_met,
-    drivers.requirement_cuda,
-    printed_errors.xid_name,
-    printed_errors.xid_class,
-    printed_errors.xid_action,
-    printed_errors.xid_fatal,
-    printed_errors.sxid_name,
-    printed_errors.sxid_fatal,
-    printed_errors.nvml_name,
-    printed_errors.nvml_says,
-    printed_errors.cuda_error_name,
-    printed_errors.cuda_error_says,
-    variables.nccl_risk,
-    variables.nccl_renamed,
-    variables.nccl_like,
-)
-
-LOOKUPS: Mapping[str, Callable[..., object]] = {function.__name__: function for function in _CALLABLE}
-"""What conditions on rule pages may call, by name; each function's docstring says what it answers."""
 
 __all__ = ["LOOKUPS", "complete"]
 

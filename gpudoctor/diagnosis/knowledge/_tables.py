@@ -31,8 +31,12 @@ def table(name: str) -> Mapping[str, Any]:
     return loaded
 
 
+LOOKUPS: dict[str, Callable[..., object]] = {}
+"""What conditions on rule pages may call, by name; each function's docstring says what it answers."""
+
+
 def lookup(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of a look-up that pages call: an absent argument gives an absent result."""
+    """Decorator of a look-up that pages call by its name: an absent argument gives an absent result."""
 
     @wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> R:
@@ -41,6 +45,7 @@ def lookup(function: Callable[P, R]) -> Callable[P, R]:
             return cast(R, NOTHING)
         return function(*arguments, **named)
 
+    LOOKUPS[function.__name__] = called
     return called
 
 

@@ -25,19 +25,26 @@ def _rows_by_code(group: str) -> Mapping[int, TableRow]:
     return {row["code"]: row for row in table("xid" if "xid" in group else "codes")[group]}
 
 
-def _xid_row(code: object) -> TableRow:
-    """The catalogue's row of that Xid; raises `CannotJudge` where there is none."""
-    wanted = code_number(code, "Xid")
-    row = _rows_by_code("xid").get(wanted)
+_MISSING = {
+    "xid": ("Xid", "NVIDIA's catalogue does not describe it"),
+    "sxid": ("SXid", "the fabric manager's guide does not describe it"),
+}
+
+
+def _row(group: str, code: object) -> TableRow:
+    """The row of that Xid, SXid, NVML or CUDA code; raises `CannotJudge` where there is none."""
+    what, why = _MISSING.get(group, (f"{group} code", "the table does not know it"))
+    wanted = code_number(code, what)
+    row = _rows_by_code(group).get(wanted)
     if row is None:
-        raise CannotJudge(f"Xid {wanted}", "NVIDIA's catalogue does not describe it")
+        raise CannotJudge(f"{what} {wanted}", why)
     return row
 
 
 @lookup
 def xid_name(code: object) -> str:
     """What the Xid is about, in NVIDIA's words: ``GPU has fallen off the bus`` for 79."""
-    row = _xid_row(code)
+    row = _row("xid", code)
     return str(row.get("meaning") or row["name"])
 
 
@@ -51,7 +58,7 @@ def xid_class(code: object) -> str:
 @lookup
 def xid_action(code: object) -> str:
     """What NVIDIA's catalogue says to do at once, in plain words."""
-    row = _xid_row(code)
+    row = _row("xid", code)
     actions = {action["name"]: str(action["text"]) for action in table("xid")["action"]}
     if row.get("action") not in actions:
         raise CannotJudge(f"Xid {row['code']}", "NVIDIA's catalogue names no action")
@@ -65,7 +72,7 @@ def xid_fatal(code: object) -> bool:
     False for what a program does wrong (13, 31), for consequences (45, 154), for events that only inform (63, 92) and
     contained errors (94). The catalogue names no action for its newest codes; there the table says it by itself.
     """
-    row = _xid_row(code)
+    row = _row("xid", code)
     if row["class"] in ("app", "consequence"):
         return False
     return bool(row.get("fatal", row.get("action") in _GPU_ACTIONS))
@@ -87,55 +94,37 @@ _GPU_ACTIONS = (
 @lookup
 def sxid_name(code: object) -> str:
     """What the NVSwitch error is about: ``Minion Halt`` for 22003."""
-    return str(_sxid_row(code)["name"])
+    return str(_row("sxid", code)["name"])
 
 
 @lookup
 def sxid_fatal(code: object) -> str:
     """Whether the NVSwitch error is fatal: ``no``, ``may be`` (to the GPUs behind it) or ``always`` (to the fabric)."""
-    return str(_sxid_row(code)["fatal"])
-
-
-def _sxid_row(code: object) -> TableRow:
-    """The row of that NVSwitch error; raises `CannotJudge` where there is none."""
-    wanted = code_number(code, "SXid")
-    row = _rows_by_code("sxid").get(wanted)
-    if row is None:
-        raise CannotJudge(f"SXid {wanted}", "the fabric manager's guide does not describe it")
-    return row
+    return str(_row("sxid", code)["fatal"])
 
 
 @lookup
 def nvml_name(code: object) -> str:
     """NVML's name of its return code: ``NVML_ERROR_GPU_IS_LOST`` for 15."""
-    return str(_code_row("nvml", code)["name"])
+    return str(_row("nvml", code)["name"])
 
 
 @lookup
 def nvml_says(code: object) -> object:
     """What an NVML return code means in practice; absent where its name says it all."""
-    return _code_row("nvml", code).get("means", NOTHING)
+    return _row("nvml", code).get("means", NOTHING)
 
 
 @lookup
 def cuda_error_name(code: object) -> str:
     """The CUDA runtime's name of an error: ``cudaErrorSystemNotReady`` for 802."""
-    return str(_code_row("cuda", code)["name"])
+    return str(_row("cuda", code)["name"])
 
 
 @lookup
 def cuda_error_says(code: object) -> object:
     """What a CUDA error means in practice; absent where its name says it all."""
-    return _code_row("cuda", code).get("means", NOTHING)
-
-
-def _code_row(group: str, code: object) -> TableRow:
-    """The row of that NVML or CUDA code; raises `CannotJudge` where there is none."""
-    wanted = code_number(code, f"{group} code")
-    row = _rows_by_code(group).get(wanted)
-    if row is None:
-        raise CannotJudge(f"{group} code {wanted}", "the table does not know it")
-    return row
+    return _row("cuda", code).get("means", NOTHING)
 
 
 # ---- Symbols ----
