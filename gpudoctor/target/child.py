@@ -16,9 +16,9 @@ from typing import Any
 from gpudoctor.target import Answer, Watch
 
 if sys.platform == "win32":
-    from gpudoctor.target.windows import processes
-    from gpudoctor.target.windows.processes import Process as Process
-    from gpudoctor.target.windows.processes import Selector as Selector
+    from gpudoctor.target import windows_processes as processes
+    from gpudoctor.target.windows_processes import Process as Process
+    from gpudoctor.target.windows_processes import Selector as Selector
 else:
     from gpudoctor.target import posix_processes as processes
     from gpudoctor.target.posix_processes import Process as Process

@@ -25,8 +25,15 @@ from gpudoctor.core.stack import Remedy
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import builds
 from gpudoctor.fixes.solver.judging import compiles_first, fits, unserved_devices
-from gpudoctor.fixes.solver.machine import Machine, branches, parsed_driver, preferred_branch, python_numbers_of, ships
-from gpudoctor.fixes.solver.specifiers import version
+from gpudoctor.fixes.solver.machine import (
+    Machine,
+    branches,
+    parsed_driver,
+    preferred_branch,
+    python_numbers_of,
+    ships,
+    version,
+)
 from gpudoctor.fixes.solver.wants import Wants
 
 

@@ -11,10 +11,9 @@ from gpudoctor.core.frozen import frozen
 from gpudoctor.diagnosis.knowledge import archs
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.fixes.solver.builds import Build
-from gpudoctor.fixes.solver.machine import Machine, Place
+from gpudoctor.fixes.solver.machine import Machine, Place, version
 from gpudoctor.fixes.solver.solution import Package
-from gpudoctor.fixes.solver.specifiers import inside, version
-from gpudoctor.fixes.solver.wants import Want, Wants
+from gpudoctor.fixes.solver.wants import Want, Wants, inside
 
 _FLASH_ATTN = "https://github.com/Dao-AILab/flash-attention/releases/download/v{0}/flash_attn-{0}+{1}-linux_{2}.whl"
 
@@ -38,7 +37,7 @@ def row_fits(row: TableRow, want: Want, place: Place) -> bool:
     return (
         want.takes(row["version"])
         and takes_python(row.get("requires_python", ""), place)
-        and _fits_system(row, place)
+        and (place.wheels in row["machines"].split() if "machines" in row else True)
         and _fits_libc(row, place)
     )
 
@@ -46,11 +45,6 @@ def row_fits(row: TableRow, want: Want, place: Place) -> bool:
 def takes_python(requires: str, place: Place) -> bool:
     """True if ``requires_python`` admits the machine's Python; True if either is not known."""
     return not requires or not place.python or inside(requires, "{}.{}".format(*place.numbers))
-
-
-def _fits_system(row: TableRow, place: Place) -> bool:
-    """True if the row's wheels include this platform, or it names none."""
-    return place.wheels in row["machines"].split() if "machines" in row else True
 
 
 def _fits_libc(row: TableRow, place: Place) -> bool:

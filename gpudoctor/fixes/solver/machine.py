@@ -19,7 +19,13 @@ from gpudoctor.diagnosis.knowledge import drivers, gpus
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.diagnosis.knowledge.archs import Capability, capability
 from gpudoctor.diagnosis.knowledge.entries import gpu_is_listed, near_gpus
-from gpudoctor.fixes.solver.specifiers import version
+
+
+@lru_cache(maxsize=1 << 12)
+def version(written: str) -> Version:
+    """Version of a text, cached; raises `InvalidVersion`."""
+    return Version(written)
+
 
 # ---- Its driver: compared by version, or by branch where only that was said; future ones, too ----
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.pattern import pattern
@@ -148,12 +148,7 @@ def _with_origin(package: Package, candidate: Candidate, machine: str) -> Packag
 # would do as well, but then a name that both have is taken from whichever has the higher version.
 
 
-def pip_commands(order: Order) -> Argvs:
-    """pip commands, one per index; preceded by creating an environment if the present one is managed."""
-    return tuple(_pip_commands(order))
-
-
-def _pip_commands(order: Order) -> Iterator[Argv]:
+def pip_commands(order: Order) -> Iterator[Argv]:
     """pip's commands in order: make a new environment if one is needed, else uninstall what clashes; install from the
     order's index; then the others from pip's default index; last those that are compiled against torch.
     """
@@ -175,12 +170,7 @@ def _pip_commands(order: Order) -> Iterator[Argv]:
 # knows no mirror: with one, torch's index stands in for the user's in a first command, as with pip.
 
 
-def uv_commands(order: Order) -> Argvs:
-    """uv commands; preceded by creating an environment if the present one is managed."""
-    return tuple(_uv_commands(order))
-
-
-def _uv_commands(order: Order) -> Iterator[Argv]:
+def uv_commands(order: Order) -> Iterator[Argv]:
     """uv commands in order; the first makes a new environment if the present one is managed."""
     environment = order.environment
     where = ("--python", environment.target)
@@ -275,4 +265,8 @@ def _conda_pin(version: str, order: Order) -> str:
     return f"={match[0]}" if match else ""
 
 
-COMMANDS = {"pip": pip_commands, "uv": uv_commands, "conda": conda_commands}
+COMMANDS: Mapping[str, Callable[[Order], Argvs]] = {
+    "pip": lambda order: tuple(pip_commands(order)),
+    "uv": lambda order: tuple(uv_commands(order)),
+    "conda": conda_commands,
+}

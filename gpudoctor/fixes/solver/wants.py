@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen, replace
@@ -14,7 +15,6 @@ from gpudoctor.core.stack import Wishes
 from gpudoctor.core.versions import normal
 from gpudoctor.fixes.solver.builds import Build, builds, cpu_builds
 from gpudoctor.fixes.solver.machine import Machine
-from gpudoctor.fixes.solver.specifiers import inside, parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -34,6 +34,18 @@ FOLLOWED = (
 _RENAMED = {"pytorch": "torch"}
 _PLAIN = pattern(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(==\d+(?:\.\d+)*(?:\.\*|\+[a-z0-9]+)?)?")
 """A name, or a name and the one version that is wanted."""
+
+
+@lru_cache(maxsize=1 << 15)
+def inside(specifier: str, version: str) -> bool:
+    """True if the version satisfies the specifier, prereleases included; a bare version means exactly that one."""
+    return not specifier or parsed(specifier).contains(version, prereleases=True)
+
+
+@lru_cache(maxsize=1 << 10)
+def parsed(specifier: str) -> SpecifierSet:
+    """SpecifierSet of a text, cached; raises `InvalidSpecifier`."""
+    return SpecifierSet(f"=={specifier}" if specifier[:1].isdigit() else specifier)
 
 
 @frozen

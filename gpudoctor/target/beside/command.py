@@ -351,7 +351,7 @@ class Command:
         """As process 1 of a container: collect what has ended and is nobody's."""
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if found.si_pid == self.pid or not _is_orphan(found.si_pid):
+                if found.si_pid == self.pid or not found.si_pid not in child.begun:
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)
 
@@ -435,8 +435,3 @@ def is_within(pid: int, ancestors: Collection[int]) -> bool:
             return False
         pid = _parent(pid)
     return False
-
-
-def _is_orphan(pid: int) -> bool:
-    """Whether nobody in this process has started it and waits for it."""
-    return pid not in child.begun

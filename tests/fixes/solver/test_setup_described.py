@@ -20,7 +20,7 @@ def test_every_key_is_read_and_noted_as_said() -> None:
     assert wishes.gpus == (GPU("RTX 5090", "12.0", 2), GPU("H100", "9.0", 1))
     assert (wishes.driver, wishes.python, wishes.os, wishes.arch) == ("570.124.06", "3.12", "wsl", "aarch64")
     assert (wishes.libc, wishes.distribution) == ("glibc 2.31", "ubuntu 24.04")
-    assert wishes.said == {"gpus", "driver", "python", "os", "arch", "libc", "distribution"}
+    assert wishes.set_by_user == {"gpus", "driver", "python", "os", "arch", "libc", "distribution"}
     assert wishes.elsewhere
 
 

@@ -17,7 +17,7 @@ from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.diagnosis.pages import toml
 from gpudoctor.fixes.solver.described import parse_machine
 from gpudoctor.fixes.solver.solver import solve
-from gpudoctor.fixes.solver.specifiers import inside
+from gpudoctor.fixes.solver.wants import inside
 from tests.fixes.solver.combinations import trial
 
 A100 = parse_machine("gpu=A100-SXM4-80GB,driver=535.183.06,python=3.12,os=linux,arch=x86_64,glibc=2.35")
