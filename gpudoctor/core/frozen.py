@@ -123,14 +123,9 @@ def _own_annotations(cls: Any) -> Mapping[str, str]:
     """Names and types (as text) annotated in the class's own body, without those of its bases."""
     return (
         {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
-        if _has_own_annotations(cls)
+        if "__annotations__" in cls.__dict__ or "__annotate_func__" in cls.__dict__
         else {}
     )
-
-
-def _has_own_annotations(cls: Any) -> bool:
-    """Whether the class's own body has annotations (older Pythons otherwise answer with the base's)."""
-    return "__annotations__" in cls.__dict__ or "__annotate_func__" in cls.__dict__
 
 
 def _field_of(cls: Any, name: str) -> _Field:

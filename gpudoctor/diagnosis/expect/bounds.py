@@ -109,7 +109,7 @@ def checked_pattern(pattern: object) -> str:
         raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST} are read")
     try:
         re.compile(pattern)
-        count = _match_count(_parsed_pattern(pattern))
+        count = _match_count(_parser.parse(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"not a pattern: {pattern[:60]!r} ({_short_message(error)})") from error
     if count > _WAYS:
@@ -120,11 +120,6 @@ def checked_pattern(pattern: object) -> str:
 def _short_message(error: BaseException) -> str:
     """The last 120 characters of the error's message, else its type's name."""
     return str(error)[-120:] or type(error).__name__
-
-
-def _parsed_pattern(pattern: str) -> Any:
-    """The pattern as Python's own regular-expression parser gives it."""
-    return _parser.parse(pattern)
 
 
 def _match_count(parsed: Any) -> float:

@@ -50,7 +50,7 @@ def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], 
     """
     what = line.kernel or line.fact
     values = _rows_by_value(line, unmet, rows)
-    where = _where_clause(line)
+    where = say(" where {condition}", condition=line.where) if line.where else ""
     if line.at_least:
         others = f"; {'; '.join(values)}" if values else ""
         few = "{what} is {wanted} on {held} {things}{where}, expected on {least} at least ({profile}){others}"
@@ -89,11 +89,6 @@ def _spelling_hint(wanted: str, unmet: Sequence[Place]) -> str:
     if all(wanted.casefold() in text for text in texts):
         return say("; a part of it is {form}", form=f'{{ matches = "{wanted}" }}')
     return ""
-
-
-def _where_clause(line: FactLine) -> str:
-    """`` where CONDITION`` of the line, empty without one."""
-    return say(" where {condition}", condition=line.where) if line.where else ""
 
 
 def _rows_by_value(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row]) -> list[str]:

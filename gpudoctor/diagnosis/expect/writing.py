@@ -256,19 +256,9 @@ def any_patch(values: Sequence[Value]) -> str:
     return as_observed(sorted(releases)) if releases else ""
 
 
-def true_if_all_on(values: Sequence[Value]) -> str:
-    """``true`` where it is on everywhere; otherwise empty."""
-    return "true" if list(values) == [True] else ""
-
-
-def running_if_all(values: Sequence[Value]) -> str:
-    """``"running"`` where that is the only value; otherwise empty."""
-    return as_observed(values) if list(values) == ["running"] else ""
-
-
-def unlimited_if_all(values: Sequence[Value]) -> str:
-    """``-1`` (no limit) where that is the only value; otherwise empty."""
-    return "-1" if list(values) == [-1] else ""
+def only(wanted: Value) -> Policy:
+    """A policy that keeps this value, as TOML, where it is the only one; otherwise its answer is empty."""
+    return lambda values: toml_value(wanted) if list(values) == [wanted] else ""
 
 
 def no_slowdowns(values: Sequence[Value]) -> str:
@@ -304,7 +294,7 @@ KEPT: Mapping[str, Sequence[Kept]] = {
         Kept("gpu.ecc", as_observed),
         Kept("gpu.mig", as_observed),
         Kept("gpu.compute_mode", as_observed),
-        Kept("gpu.persistence", true_if_all_on),
+        Kept("gpu.persistence", only(True)),
         Kept("gpu.power_limit_w", at_least_lowest),
         Kept("gpu.clock_max_mhz", at_least_lowest),
         Kept("gpu.memory_clock_max_mhz", at_least_lowest),
@@ -315,7 +305,7 @@ KEPT: Mapping[str, Sequence[Kept]] = {
         Kept("gpu.link_generation_max", as_observed, 'looser: ">= 4"'),
         Kept("gpu.link_width_max", as_observed, 'looser: ">= 8"'),
         Kept("gpu.links", as_observed),
-        Kept("nvlink.active", true_if_all_on),
+        Kept("nvlink.active", only(True)),
         Kept("nvlink.version", as_observed),
         Kept("topology.nvswitches", as_observed),
         Kept("gpu.fabric_state", as_observed),
@@ -323,9 +313,9 @@ KEPT: Mapping[str, Sequence[Kept]] = {
     "The driver and what belongs to it": (
         Kept("driver.version", same_branches, 'of any newer branch, too: without "< ..."'),
         Kept("driver.module_kind", as_observed),
-        Kept("driver.fabric_manager", running_if_all),
-        Kept("driver.persistenced", true_if_all_on),
-        Kept("driver.peermem_loaded", true_if_all_on),
+        Kept("driver.fabric_manager", only("running")),
+        Kept("driver.persistenced", only(True)),
+        Kept("driver.peermem_loaded", only(True)),
     ),
     "The environment": (
         Kept("python.version", any_patch),
@@ -339,7 +329,7 @@ KEPT: Mapping[str, Sequence[Kept]] = {
         Kept("host.distribution_version", as_observed),
         Kept("host.memory_mib", at_least_nine_tenths),
         Kept("limits.shm_mib", at_least_nine_tenths, '">= 64 GiB" goes as well'),
-        Kept("limits.memlock_kib", unlimited_if_all),
+        Kept("limits.memlock_kib", only(-1)),
     ),
 }
 """By heading."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
-from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
@@ -97,13 +96,9 @@ def _filled_fix(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None
         """The template with its holes filled."""
         return fill(template, evaluator, groups)
 
-    def filled_effect(name: str, value: Json) -> tuple[str, Json]:
-        """A fact that the step makes true, with the holes of a text value filled."""
-        return name, filled(value) if isinstance(value, str) else value
-
     def filled_step(raw: Step) -> Step:
         """The step filled; an unsafe command becomes text that says why it is not run; unknown effects are dropped."""
-        makes = (filled_effect(name, value) for name, value in raw.makes)
+        makes = ((name, filled(value) if isinstance(value, str) else value) for name, value in raw.makes)
         known = tuple((name, value) for name, value in makes if not (isinstance(value, str) and NOT_KNOWN in value))
         argv, text = tuple(map(filled, raw.argv)), filled(raw.text)
         if not any(NOT_KNOWN in word for word in argv) and (why := command_fault(raw.argv, argv, filled)):

@@ -85,14 +85,9 @@ def find_images(key: str) -> Matches:
     )
     hits += matching_rows("images", "distribution", lambda row: not words.isdisjoint(row["tags"].split()))
     made = matching_rows(
-        "images", "made_for_gpus", lambda row: _is_image_of(name, row) and (not tag or row.get("tag", "") in tag)
+        "images", "made_for_gpus", lambda row: name.startswith(row["image"]) and (not tag or row.get("tag", "") in tag)
     )
     return Matches([*hits, *made])
-
-
-def _is_image_of(name: str, row: TableRow) -> bool:
-    """Whether the image name begins with the row's image."""
-    return name.startswith(row["image"])
 
 
 def find_companions(key: str) -> Matches:

@@ -169,7 +169,7 @@ def _no_match_error(specs: Sequence[str], exact: str, kinds: Sequence[str], plac
     if release:
         row = builds.releases()[release]
         if not has_wheels_for(row, place._replace(glibc="")):
-            pythons = ", ".join(_python_of_tag(tag) for tag in row["pythons"].split() if not tag.endswith("t"))
+            pythons = ", ".join(f"{tag[2]}.{tag[3:]}" for tag in row["pythons"].split() if not tag.endswith("t"))
             return NoWheelError(f"{wanted} has wheels for Python {pythons}, not for {_major_minor(place.python)}")
         if not has_wheels_for(row, place):
             return NoWheelError(f"{wanted} wants glibc {row.get('glibc')} or newer, and here is {place.glibc}")
@@ -183,11 +183,6 @@ def _where_available(exact: str, release: str, kinds: Sequence[str]) -> str:
         return f", it is in https://download.pytorch.org/whl/{exact.partition('+')[2]}"
     tags = [row["build"] for row in table("torch")["build"] if row["torch"] == release]
     return f": {release} was built for {', '.join(tags)}" if tags and PYPI not in kinds else ""
-
-
-def _python_of_tag(tag: str) -> str:
-    """The Python of a wheel tag: 3.12 of ``cp312``."""
-    return f"{tag[2]}.{tag[3:]}"
 
 
 def _major_minor(python: str) -> str:
