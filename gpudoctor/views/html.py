@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import current, say
 from gpudoctor.core.measurement import Measurements
-from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views import plots
 from gpudoctor.views._terminal import command, drawable, step_text
-from gpudoctor.views.plots import STYLE
 
 _LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 _MARKS = {"error": "✗ Error", "warning": "! Warning", "info": "i Info"}
@@ -77,7 +76,17 @@ def _body_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iter
         yield "</section>"
     yield from (f"<p>{_text(note.text)}</p>" for note in diagnosis.notes)
     yield from plots.sections(diagnosis, measurements)
-    yield from _unjudged_and_passed(diagnosis)
+    if diagnosis.unjudged:
+        unjudged = say("{count} rules were not judged", count=len(diagnosis.unjudged))
+        yield f"<details><summary>{unjudged}</summary><ul>"
+        for reason in report.reasons(diagnosis):
+            facts = f" ({', '.join(reason.facts)})" if reason.facts else ""
+            yield f"<li>{_text(reason.why + facts)}: {_text(', '.join(reason.rules))}</li>"
+        yield "</ul></details>"
+    if diagnosis.passed:
+        passed = say("{count} rules passed", count=len(diagnosis.passed))
+        yield f"<details><summary>{passed}</summary>"
+        yield f"<p>{_text(', '.join(diagnosis.passed))}</p></details>"
     yield f'<p class="quiet">gpudoctor {_text(diagnosis.tool_version)}</p>'
 
 
@@ -91,9 +100,21 @@ def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]
         yield f"<p>{say('The same of {names}.', names=_text(account.same_of))}</p>"
     yield f"<p>{_text(finding.why)}</p>"
     for fix in finding.fixes:
-        yield from _fix_parts(fix)
+        yield f"<h3>{say('What to do: {title}', title=_text(fix.title))}</h3>"
+        for step in fix.steps:
+            note = step_text(step.text, step.needs, step.touches)
+            if note:
+                yield f"<p>{_text(note)}</p>"
+            if step.argv:
+                yield f"<pre>{_text(command(step.argv))}</pre>"
+        if fix.undo:
+            yield f"<p>{say('To undo: {how}', how=_text(fix.undo))}</p>"
     yield f"<h3>{say('How it is known ({confidence})', confidence=_text(say(finding.confidence)))}</h3>"
-    yield from _evidence_table(account.proofs)
+    yield f"<table><tr><th>{say('fact')}</th><th>{say('value')}</th><th>{say('read from')}</th></tr>"
+    for proof in account.proofs:
+        shown, source = _text(proof.value), _text(proof.source)
+        yield f"<tr><td><code>{_text(proof.name)}</code></td><td>{shown}</td><td>{source}</td></tr>"
+    yield "</table>"
     if account.changes:
         yield f"<h3>{_text(account.changes_lead)}</h3>"
         yield f"<ul>{''.join(f'<li>{_text(change)}</li>' for change in account.changes)}</ul>"
@@ -108,43 +129,6 @@ def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]
     yield f'<p class="quiet">{say("{id}, more: {command}", id=name, command=page)}</p>'
 
 
-def _evidence_table(proofs: Sequence[report.Proof]) -> Iterator[str]:
-    """HTML table of facts, values and sources."""
-    yield f"<table><tr><th>{say('fact')}</th><th>{say('value')}</th><th>{say('read from')}</th></tr>"
-    for proof in proofs:
-        shown, source = _text(proof.value), _text(proof.source)
-        yield f"<tr><td><code>{_text(proof.name)}</code></td><td>{shown}</td><td>{source}</td></tr>"
-    yield "</table>"
-
-
-def _fix_parts(fix: Fix) -> Iterator[str]:
-    """HTML of a fix: title, steps with their commands, and how to undo it."""
-    yield f"<h3>{say('What to do: {title}', title=_text(fix.title))}</h3>"
-    for step in fix.steps:
-        note = step_text(step.text, step.needs, step.touches)
-        if note:
-            yield f"<p>{_text(note)}</p>"
-        if step.argv:
-            yield f"<pre>{_text(command(step.argv))}</pre>"
-    if fix.undo:
-        yield f"<p>{say('To undo: {how}', how=_text(fix.undo))}</p>"
-
-
-def _unjudged_and_passed(diagnosis: Diagnosis) -> Iterator[str]:
-    """Collapsed lists of the rules that were not judged, by reason, and of those that passed; none where empty."""
-    if diagnosis.unjudged:
-        unjudged = say("{count} rules were not judged", count=len(diagnosis.unjudged))
-        yield f"<details><summary>{unjudged}</summary><ul>"
-        for reason in report.reasons(diagnosis):
-            facts = f" ({', '.join(reason.facts)})" if reason.facts else ""
-            yield f"<li>{_text(reason.why + facts)}: {_text(', '.join(reason.rules))}</li>"
-        yield "</ul></details>"
-    if diagnosis.passed:
-        passed = say("{count} rules passed", count=len(diagnosis.passed))
-        yield f"<details><summary>{passed}</summary>"
-        yield f"<p>{_text(', '.join(diagnosis.passed))}</p></details>"
-
-
 def _text(text: str) -> str:
     """Foreign text escaped for an element or attribute: no tags, no control characters."""
     return escape(drawable(text), quote=True)
@@ -153,54 +137,14 @@ def _text(text: str) -> str:
 # ---- How the report looks on a page of its own, and as a part of another ----
 # Every selector begins at our own class.
 
-_COMMON = """
-.gpudoctor { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); overflow-wrap: anywhere; }
-.gpudoctor h1, .gpudoctor [aria-level="1"] { font-size: 1.4em; font-weight: 700; margin: .6em 0;
-  border-left: .3em solid var(--mark); padding-left: .5em; }
-.gpudoctor h2, .gpudoctor [aria-level="2"] { font-size: 1.15em; font-weight: 700; margin: 1.2em 0 .4em; }
-.gpudoctor section > :first-child { margin-top: 0; }
-.gpudoctor h3, .gpudoctor [aria-level="3"] { font-size: 1em; font-weight: 700; margin: 1em 0 .3em; }
-.gpudoctor p { margin: .4em 0; }
-.gpudoctor section { border: 1px solid var(--line); border-left: .4em solid var(--mark, var(--line));
-  border-radius: .3em; padding: 1em; margin: 1em 0; }
-.gpudoctor .error, .gpudoctor .broken { --mark: var(--error); }
-.gpudoctor .warning, .gpudoctor .impaired { --mark: var(--warning); }
-.gpudoctor .info, .gpudoctor .unknown { --mark: var(--info); } .gpudoctor .sound { --mark: var(--sound); }
-.gpudoctor .word { color: var(--mark); } .gpudoctor .quiet { color: var(--quiet); }
-.gpudoctor pre { background: var(--panel); color: inherit; padding: .6em .8em; border-radius: .3em;
-  white-space: pre-wrap; margin: .4em 0; }
-.gpudoctor code { background: none; color: inherit; padding: 0; }
-.gpudoctor code, .gpudoctor pre { font-family: ui-monospace, monospace; font-size: .9em; }
-.gpudoctor table { border-collapse: collapse; width: 100%; margin: 0; font-size: 1em; table-layout: auto; }
-.gpudoctor table tr { background: none; }
-.gpudoctor table tr td, .gpudoctor table tr th { text-align: left; vertical-align: top; max-width: none;
-  white-space: normal; border: 0; border-bottom: 1px solid var(--line); padding: .25em .6em .25em 0; }
-.gpudoctor summary { cursor: pointer; }
-"""
-PAGE = f"""
-:root {{ color-scheme: light dark; }}
-body {{ margin: 0; background: var(--paper); }}
-:root {{ --ink: #1c1c1c; --quiet: #595959; --paper: #fff; --panel: #f2f2f2; --line: #d0d0d0;
-  --error: #b00000; --warning: #7a5000; --info: #005faf; --sound: #006b38; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #d7d7d7; --quiet: #a0a0a0; --paper: #121212; --panel: #1f1f1f; --line: #3a3a3a;
-    --error: #ff7b7b; --warning: #ffd75f; --info: #7fbfff; --sound: #5fd787; }} }}
-{_COMMON}{STYLE}
-.gpudoctor.page {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-@media print {{
-  :root {{ --ink: #000; --quiet: #444; --paper: #fff; --panel: #f2f2f2; --line: #bbb;
-    --error: #b00000; --warning: #7a5000; --info: #005faf; --sound: #006b38; }}
-  .gpudoctor.page {{ max-width: none; margin: 0; font-size: 11px; }}
-  .gpudoctor section {{ break-inside: avoid; }} .gpudoctor h2 {{ break-after: avoid; }}
-}}
-"""
-"""For a page of its own: the reader's system says whether it is light or dark; paper is light."""
 
-CELL = f"""
-.gpudoctor.cell {{ --ink: currentColor; --quiet: color-mix(in srgb, currentColor 70%, transparent);
-  --panel: color-mix(in srgb, currentColor 8%, transparent); --line: color-mix(in srgb, currentColor 22%, transparent);
-  --error: #d64545; --warning: #a87500; --info: #2f7fc9; --sound: #2c8f57; }}
-{_COMMON}{STYLE}
-.gpudoctor.cell {{ font-size: 14px; color: inherit; max-width: 60rem; }}
-"""
+def _style(name: str) -> str:
+    """The style sheet of that name, with the rules that all have."""
+    rules = shipped.text("views/report.css")
+    return f"\n{shipped.text(f'views/{name}.css').replace('/* report.css */', rules, 1)}"
+
+
+PAGE = _style("page")
+"""For a page of its own: the reader's system says whether it is light or dark; paper is light."""
+CELL = _style("cell")
 """For a notebook: ink and paper are those of its theme, and the marks are told from both white and black."""

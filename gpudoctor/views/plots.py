@@ -19,26 +19,6 @@ from gpudoctor.views import svg
 from gpudoctor.views._terminal import digits
 from gpudoctor.views.svg import MOST_ROWS, Bar, Cell, Look, Matrix, Panel, share_cell
 
-STYLE = """
-.gpudoctor .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: .8rem; }
-.gpudoctor figure { margin: 0; padding: .6rem; border: 1px solid var(--line); border-radius: .3rem; min-width: 0;
-  break-inside: avoid; }
-.gpudoctor figure.wide { grid-column: 1 / -1; overflow-x: auto; }
-.gpudoctor figcaption { font-size: .85em; font-weight: 600; }
-.gpudoctor figcaption small { font-weight: 400; color: var(--quiet); }
-.gpudoctor svg { display: block; width: 100%; height: auto; overflow: visible; }
-.gpudoctor figure.wide svg { max-width: 100%; width: auto; }
-.gpudoctor svg text { font: 10px ui-sans-serif, system-ui, sans-serif; fill: var(--quiet); }
-.gpudoctor svg .strong { fill: var(--ink); font-weight: 600; paint-order: stroke; stroke: var(--paper);
-  stroke-width: 2px; stroke-linejoin: round; }
-.gpudoctor svg .axis { stroke: var(--line); } .gpudoctor svg .most { stroke: var(--quiet); stroke-dasharray: 3 2; }
-.gpudoctor svg .least { stroke: var(--ink); stroke-opacity: .55; }
-.gpudoctor svg .band { fill: var(--sound); fill-opacity: .16; }
-.gpudoctor svg .plain { fill: var(--info); } .gpudoctor svg .sound { fill: var(--sound); }
-.gpudoctor svg .warning { fill: var(--warning); } .gpudoctor svg .error { fill: var(--error); }
-.gpudoctor svg .none { fill: var(--line); fill-opacity: .45; }
-"""
-
 
 def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
     """HTML of each kind of figure that has facts to show: heading, legend, figures."""
@@ -294,22 +274,17 @@ def host_figures(diagnosis: Diagnosis) -> Iterator[str]:
     if fleet is None or len(fleet.hosts) < 2:
         return
     if fleet.checks:
-        yield _check_matrix(fleet).draw()
+        names, note = [host.name for host in fleet.hosts], ""
+        if len(names) > _MOST_HOSTS_IN_FULL:
+            worst = sorted(names, key=lambda name: _severity_rank(fleet, name))[:MOST_ROWS]
+            shown = {name for name in worst if any(_severity_rank(fleet, name))} or set(worst[:1])
+            names = [name for name in names if name in shown]
+            rest = "the others pass every check" if len(names) < MOST_ROWS else "those with the most to see to"
+            note = f"{len(names)} of {len(fleet.hosts)} hosts; {rest}"
+        cells = [[_check_cell(fleet, name, check) for check in fleet.checks] for name in names]
+        yield Matrix("Hosts by checks", note, names, [check.short or check.id for check in fleet.checks], cells).draw()
     if fleet.pairwise and fleet.pairwise.names:
         yield _pair_matrix(fleet.pairwise).draw()
-
-
-def _check_matrix(fleet: Fleet) -> Matrix:
-    """Hosts by checks; beyond `_MOST_HOSTS_IN_FULL` hosts only those with most problems, at most `MOST_ROWS`."""
-    names, note = [host.name for host in fleet.hosts], ""
-    if len(names) > _MOST_HOSTS_IN_FULL:
-        worst = sorted(names, key=lambda name: _severity_rank(fleet, name))[:MOST_ROWS]
-        shown = {name for name in worst if any(_severity_rank(fleet, name))} or set(worst[:1])
-        names = [name for name in names if name in shown]
-        rest = "the others pass every check" if len(names) < MOST_ROWS else "those with the most to see to"
-        note = f"{len(names)} of {len(fleet.hosts)} hosts; {rest}"
-    cells = [[_check_cell(fleet, name, check) for check in fleet.checks] for name in names]
-    return Matrix("Hosts by checks", note, names, [check.short or check.id for check in fleet.checks], cells)
 
 
 def _severity_rank(fleet: Fleet, name: str) -> tuple[int, ...]:

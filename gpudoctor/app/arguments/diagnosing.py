@@ -283,7 +283,16 @@ def add_saving(commands: Any) -> None:
     add_target(snapshot)
     add_wait(snapshot)
     add_diff(commands)
-    add_history(commands)
+    history = new_command(
+        commands,
+        "history",
+        "the checks and runs of this machine that are kept",
+        description="Lists the kept checks of this machine, and the commands that ran under gpudoctor run, the"
+        " newest first: when, how deep, what came of it. A run's"
+        " name can stand in gpudoctor diff. GPUDOCTOR_HISTORY=off keeps none; GPUDOCTOR_STATE names another folder.",
+    )
+    history.add_argument("--json", action="store_true", help="the list as one JSON document")
+    add_share(history)
     add_replay(commands)
     record = new_command(
         commands,
@@ -322,20 +331,6 @@ def add_diff(commands: Any) -> None:
     add_share(diff)
     add_rules(diff)
     add_lang(diff)
-
-
-def add_history(commands: Any) -> None:
-    """Add the command ``history``."""
-    history = new_command(
-        commands,
-        "history",
-        "the checks and runs of this machine that are kept",
-        description="Lists the kept checks of this machine, and the commands that ran under gpudoctor run, the"
-        " newest first: when, how deep, what came of it. A run's"
-        " name can stand in gpudoctor diff. GPUDOCTOR_HISTORY=off keeps none; GPUDOCTOR_STATE names another folder.",
-    )
-    history.add_argument("--json", action="store_true", help="the list as one JSON document")
-    add_share(history)
 
 
 def add_replay(commands: Any) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gpudoctor.app import output
 from gpudoctor.app.output import BROKEN, SOUND
+from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Finding, Unjudged
 from gpudoctor.core.errors import UsageError
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, value_from_json
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, value_from_json
 from gpudoctor.core.rule import LAYERS, Case, Rule, SetupCase
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import pages, rulebook
@@ -25,9 +27,6 @@ from gpudoctor.diagnosis.rulebook.compiling import stale
 from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
 from gpudoctor.readers import read_text
 from gpudoctor.views import explain
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def rules_list(options: argparse.Namespace) -> int:
@@ -54,112 +53,10 @@ def rules_new(options: argparse.Namespace) -> int:
 
 # ---- A new page to fill in ----
 
-_PAGE = """\
-# What to look for, what to say of it, how it is cured, and the cases that prove it. Every blank begins {blank} and the
-# page is refused while one is left. `gpudoctor explain driver.missing` shows a finished page, `gpudoctor explain
-# driver.version` what a fact means and which rules read it.
-
-id = "{id}"
-title = "{blank} the problem as a heading, without values"
-
-# error: GPU work stops or comes out wrong. warning: it costs speed, or will bite later. info: worth knowing.
-# Sound machines must give no error: in doubt, a warning.
-severity = "warning"
-
-# cause, or symptom: what has a cause elsewhere and is shown under it.
-role = "cause"
-
-# How often it is behind reports that look like it: common, usual or rare. Of equal guesses the commoner comes first.
-# prevalence = "rare"
-
-# Other rules whose findings are mere consequences of this one: ["torch.cuda-unavailable"]
-explains = []
-
-# To judge each GPU (or each row of another group) by itself:
-# each = "gpu"
-
-# Otherwise, where it is about some GPUs, ports, ranks or hosts and not the whole machine: which.
-# subjects = ["[g for g in gpu if g.utilization > 90]"]
-
-# A name for what the page asks or says more than once, for its conditions and its sentences:
-# let.busy = "[g.index for g in gpu if g.utilization > 90]"
-
-# All must hold; one that is false settles it. A fact that nobody could read leaves the page unjudged, never passed; one
-# that is known not to be there makes every comparison false (ask absent(x) or present(x)).
-# Versions are ordered only so: version(driver.version) < "550.54". Rows: any(g.mig for g in gpu).
-# A line of the log or paste: says(text, 'a pattern').
-when = ["{blank} a condition over facts"]
-
-# Any one that holds: never found, whatever else is seen.
-unless = []
-
-# Where the cause is known in several ways: a line each, of which one must hold beside `when` (which may then be left
-# out). Each that holds adds what it `says` to the sentence; the first that does may give a whole `finding` or a
-# `confidence` in place of the page's.
-# proof = [
-#   {{ when = ["gpu.count == 0"], finding = "No GPU is left" }},
-#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
-# ]
-
-# What else is known to hold, and proves nothing, is added likewise, or to `why` (of = "why"). No `if` in a sentence.
-# detail = [
-#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
-# ]
-
-# Where `when` is but one of several ways to come true, so that its being false says nothing against the signs:
-# several = true
-
-# What is, with the values that clash: "driver.version is read so: {{driver.version}}, and {{gpu.count | some}} GPUs".
-finding = "{blank} the sentence to say, with facts in braces"
-
-why = "{blank} what follows from it, and why: two or three calm sentences"
-misses = "{blank} what this page will not catch, and what it may take for it"
-sources = ["{blank} where this is documented; for a number, with the date it was read"]
-
-# A command whose output would settle it, where it is not certain.
-# confirm = "nvidia-smi -q"
-
-# Machine-printed text that speaks for it (regular expression; case does not matter). conclusive: proof by itself.
-# suggestive: a second sign must agree, or the sign's own `when` hold.
-# [[sign]]
-# match = 'the words (?P<what>\\w+) failed'
-# weight = "suggestive"
-# finding = "The words of {{what}} failed"
-
-[[fix]]
-title = "{blank} what to do, in a few words"
-# A command is a list of words, never a shell line. needs: root, reboot, network, downtime. touches: nothing,
-# environment, system, hardware. `text` says what a person should know, or do where there is no command.
-steps = [
-  {{ text = "{blank} what to do first", needs = [], touches = "nothing" }},
-  # {{ argv = ["systemctl", "restart", "some-service"], needs = ["root"], touches = "system" }},
-]
-# undo = "the command that takes it back"
-
-# Three cases at least. Facts are values, {{ absent = "why" }} (known not to be there) or {{ unread = "why" }} (could
-# not look); rows are lists: gpu = [{{ name = "NVIDIA L4" }}]. In place of facts, or beside them, what somebody pasted:
-# report = '''the paste'''
-
-[[case]]
-name = "it fires"
-facts = {{ "{blank} a fact" = "{blank} its value where something is wrong" }}
-finds = "{blank} the finding's sentence, word for word"
-
-[[case]]
-name = "a near miss"
-facts = {{ "{blank} a fact" = "{blank} the nearest value that is still right" }}
-passes = true
-
-[[case]]
-name = "a fact is missing"
-facts = {{ "{blank} a fact" = {{ unread = "not asked" }} }}
-unjudged = "{blank} the fact's name"
-"""
-
 
 def page(rule_id: str) -> str:
     """The text of a new page for that id, with blanks to fill in."""
-    return _PAGE.format(id=rule_id, blank=BLANK)
+    return shipped.text("app/commands/new_page.toml").replace("@ID@", rule_id)
 
 
 def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) -> Path:
@@ -221,7 +118,9 @@ def run(places: Sequence[Path] = ()) -> Failures:
         raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
     book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
-    cures = _setup_cases(places)
+    named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
+    own = pages.home().resolve() / SETUP
+    cures = [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
     cases = [case for place in places or [home] for case in rulebook.cases(place) if (case.scope, case.rule) in rules]
     wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
     lines = [f"{_case_location(case, cases)}: {problem}" for case, problem in wrong]
@@ -235,13 +134,6 @@ def run(places: Sequence[Path] = ()) -> Failures:
     failed = len(wrong) + len(refused)
     lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
     return Failures("\n".join(lines), failed)
-
-
-def _setup_cases(places: Sequence[Path]) -> list[SetupCase]:
-    """The cases of the shipped setup pages that are among `places`; all of them without places."""
-    named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
-    own = pages.home().resolve() / SETUP
-    return [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
 
 
 def _case_location(case: Case, cases: Sequence[Case]) -> str:
@@ -329,17 +221,12 @@ def _facts(raw: Mapping[str, object]) -> tuple[dict[str, Fact], dict[str, Rows]]
         if "." in name:
             facts[name] = _fact(entry)
         elif isinstance(entry, list):
-            groups[name] = tuple(_row(item) for item in entry)
+            groups[name] = tuple({column: _fact(value) for column, value in item.items()} for item in entry)
         elif isinstance(entry, str):
             groups[name] = tuple({"line": Known(line, "case")} for line in entry.splitlines())
         else:
             groups[name] = cast(Rows, _fact(entry))
     return facts, groups
-
-
-def _row(entry: Mapping[str, object]) -> Row:
-    """A TOML table as a row of facts by column."""
-    return {column: _fact(value) for column, value in entry.items()}
 
 
 def _fact(entry: object) -> Fact:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import getpass
 import re
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -73,12 +72,25 @@ class Sharing:
         self._spans: dict[str, tuple[Span, ...]] = {}
         self._hidden_by_text: dict[tuple[str, str], str] = {}
         if this_machine:
-            self._learn_this_machine()
+            with suppress(KeyError, OSError):
+                self._names.learn("user", getpass.getuser())
+            with suppress(RuntimeError, OSError):
+                self._names.learn("user", Path.home().name)
+            with suppress(OSError):
+                self._names.learn("host", socket.gethostname())
 
     def __call__(self, value: T) -> T:
         """The value with personal data replaced in every text of it."""
         found_texts = list(dict.fromkeys(texts(value)))
-        self._learn(found_texts)
+        pairs = [(visible_ascii(text), key) for text, key in found_texts]
+        for text, _ in pairs:
+            self._ledger.reserve(text)
+        for text, key in pairs:
+            if len(key) <= _LONGEST and (kind := _name_kind(text, key)):
+                self._names.learn(kind, text)
+        for text, key in pairs:
+            for reading in {text, decoded(text)}:
+                self._learn_places(reading if not key.startswith("env.") else f"{key[4:]}={reading}")
         self._files.learn(value)
         return map_texts(value, self.text)
 
@@ -93,30 +105,6 @@ class Sharing:
         if place not in self._hidden_by_text:
             self._hidden_by_text[place] = self._hide(*place)
         return self._hidden_by_text[place]
-
-    def _learn_this_machine(self) -> None:
-        """Learn the user and host name of this machine."""
-        with suppress(KeyError, OSError):
-            self._names.learn("user", getpass.getuser())
-        with suppress(RuntimeError, OSError):
-            self._names.learn("user", Path.home().name)
-        with suppress(OSError):
-            self._names.learn("host", socket.gethostname())
-
-    def _learn(self, keyed_texts: Iterable[tuple[str, str]]) -> None:
-        """Learn hosts and users, first from facts that name them, in order, then from places in texts.
-
-        `keyed_texts` are texts with the fact or field that each is the value of.
-        """
-        pairs = [(visible_ascii(text), key) for text, key in keyed_texts]
-        for text, _ in pairs:
-            self._ledger.reserve(text)
-        for text, key in pairs:
-            if len(key) <= _LONGEST and (kind := _name_kind(text, key)):
-                self._names.learn(kind, text)
-        for text, key in pairs:
-            for reading in {text, decoded(text)}:
-                self._learn_places(reading if not key.startswith("env.") else f"{key[4:]}={reading}")
 
     def _learn_places(self, text: str) -> None:
         """Learn what stands in this text where names, numbers or addresses must stand."""

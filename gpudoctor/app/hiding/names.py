@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from gpudoctor.app.hiding.places import ACCOUNTS, SUFFIXES, Ledger, is_file, is_public_host, is_replacement, vocabulary
+from gpudoctor.app.hiding.places import (
+    ACCOUNTS,
+    PLAIN_FILE_WORDS,
+    SUFFIXES,
+    Ledger,
+    is_file,
+    is_public_host,
+    is_replacement,
+    vocabulary,
+)
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Snapshot
 
@@ -218,14 +227,6 @@ def _folded_range(head: str, numbers: Sequence[int], tail: str) -> str:
 # ---- Names of the files that a report is about ----
 # A person may have named them after himself, a firm or a project.
 
-_PLAIN_WORDS = """
-    file report log logs out err output stdout stderr text paste issue snapshot diagnosis before after machine node host
-    collect env nvidia smi dmesg journal kernel nccl cuda gpu cpu torch pytorch train training job slurm rank error
-    requirements require req reqs constraints environment conda pip base dev test prod cu rocm dockerfile containerfile
-    docker compose pod pyproject pixi poetry uv pylock lock txt yaml yml toml json in
-"""
-_PLAIN = frozenset(_PLAIN_WORDS.split())
-"""Words of file names that tell of nobody."""
 _FILE_PARTS = re.compile(r"[^A-Za-z]+")
 _DESCRIBED = " on the machine that you described"
 
@@ -244,7 +245,7 @@ class Files:
             base = PurePath(name.replace("\\", "/")).name
             if name in self._words or not base.strip("-."):
                 continue
-            plain = all(part.lower() in _PLAIN for part in _FILE_PARTS.split(base) if part)
+            plain = all(part.lower() in PLAIN_FILE_WORDS for part in _FILE_PARTS.split(base) if part)
             if plain:
                 if base != name:
                     self._words[name] = base

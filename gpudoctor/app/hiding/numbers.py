@@ -130,7 +130,8 @@ class Numbers:
         if len(groups) == 4 and (tail[0] in {"fe80", "fec0"} or not any(group.strip("0") for group in tail)):
             return match[0]
         if tail[:2] == ["0000", "ffff"]:
-            word = self._replacement_of_mapped_ipv4(tail)
+            address = ":".join(tail)
+            word = self._ledger.word("guid", address, lambda number: f"0000:ffff:0a00:{number:04x}", "mapped")
         else:
             port = self._replace_port("".join(tail))
             word = ":".join(port[at : at + 4] for at in range(0, 16, 4))
@@ -142,11 +143,6 @@ class Numbers:
             return head
         word = self._ledger.word("guid", ":".join(head), lambda number: f"2001:0db8:0000:{number:04x}", "prefix")
         return [word]
-
-    def _replacement_of_mapped_ipv4(self, tail: list[str]) -> str:
-        """Replacement of an IPv4 address inside a GID, as ``0000:ffff:0a00:0001``."""
-        address = ":".join(tail)
-        return self._ledger.word("guid", address, lambda number: f"0000:ffff:0a00:{number:04x}", "mapped")
 
     def _replace_port(self, digits: str) -> str:
         """Replacement of the 16 digits that name a port; zeros and replacements are kept."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpudoctor.core import shipped
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 
@@ -22,6 +23,13 @@ _TLDS = (
     "com|org|net|edu|gov|mil|int|arpa|internal|local|localdomain|lan|corp|intra|intranet|private|cluster|example|ai|io"
     "|de|fr|uk|nl|ch|at|it|es|se|no|fi|dk|pl|cz|eu|us|ca|au|nz|jp|cn|kr|tw|in|sg|br|il|ru|hpc|dev|cloud|tech|gmbh"
 )
+
+
+_WORDS = {
+    heading[2:].partition(":")[0]: frozenset(words.split())
+    for block in shipped.text("app/hiding/words.txt").split("\n\n")
+    for heading, _, words in [block.partition("\n")]
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +134,8 @@ _MODULES = re.compile(r"(?:torch|torchvision|scipy|numpy|skimage|threading|tenso
 _WORDS_TOO = ("ai", "io", "in", "it", "no")
 _PATH = re.compile(rf"(?<![\w.\\/-])(?:[A-Za-z]:)?(?:file://)?/{_PART}(?:/{_PART}){{0,40}}")
 _HOMES = frozenset({"home", "homes", "users", "people"})
-_SCRATCH_WORDS = (
-    "data scratch work lustre gpfs storage fsx beegfs project projects groups shared nfs export mnt vol ssd nvme raid"
-    " tmp weka ceph wekafs ddn panfs p ptmp localscratch nobackup workspace team"
-)
-_SCRATCH = frozenset(_SCRATCH_WORDS.split())
-_OWN_WORDS = (
-    ".local .cache .conda .config .ssh .nv .pyenv .virtualenvs .triton .cupy .keras .bashrc .netrc .vscode-server"
-    " .cargo .docker .kube .aws .huggingface .jupyter .ipython .condarc .profile miniconda3 miniforge3 anaconda3"
-    " mambaforge"
-)
-_OWN = frozenset(_OWN_WORDS.split())
+_SCRATCH = _WORDS["scratch"]
+_OWN = _WORDS["own"]
 """What stands in the home folder of a user."""
 
 
@@ -215,51 +214,20 @@ def _is_on_scratch(parts: Sequence[str], place: int) -> bool:
 
 # ---- Words that name nobody: accounts of every system, folders of every disk, hosts that all the world uses ----
 
-_ACCOUNTS = (
-    "root user users home admin administrator ubuntu debian fedora centos rocky alma almalinux suse opensuse arch"
-    " linux redhat rhel docker podman container containers host localhost node nodes worker master server machine"
-    " nvidia cuda torch pytorch gpu gpus driver python python3 conda mamba mambauser default system local test"
-    " bench build data shared public runner jenkins vscode ec2-user opc jovyan azureuser nobody daemon www-data"
-    " sys games mail man backup syslog sshd ssh git slurm munge mpi mpiuser ray kube kubelet gitlab-runner dev"
-    " developer guest demo example me you name username hostname someone anonymous all users.slice app workspace"
-    " site-packages none null unknown self this that true false hidden vagrant pi core ci cloud-user google amazon"
-    " macbook imac laptop desktop box"
-    " azure aws gcp opt usr var lib lib64 bin etc tmp src venv env envs linuxbrew"
-)
-ACCOUNTS = frozenset(_ACCOUNTS.split())
+ACCOUNTS = _WORDS["accounts"]
 """Names that say nothing about anybody, and may be words of any path."""
 
-_FOLDERS = (
-    "models model datasets dataset checkpoints ckpt weights logs log outputs output results runs cache caches tmp"
-    " temp apps app software sw tools opt lib lib64 bin include share etc var usr src code repos repo spack"
-    " modules easybuild containers images sif venv venvs .venv env envs conda anaconda3 miniconda3 miniforge3"
-    " mambaforge micromamba python site-packages dist-packages cuda nvidia nccl torch pytorch huggingface hub jobs"
-    " batch job slurm spool docker containerd kubelet overlay2 overlay lost+found wheels packages pkgs build builds"
-    " install installs ray triton nsight dev local imagenet coco laion c4 wikitext"
-)
-FOLDERS = frozenset(_FOLDERS.split())
+FOLDERS = _WORDS["folders"]
 """Folders beside those of users, below which no user's is looked for."""
 
-_SHELVES = (
-    "home homes user users people group groups team teams staff scratch shared public project projects data work"
-    " lustre gpfs nfs storage export mnt fsx beegfs disk disk1 disk2 vol vol1 ssd nvme raid c d e"
-)
-SHELVES = frozenset(_SHELVES.split())
+SHELVES = _WORDS["shelves"]
 """Folders that hold the folders of users, or more of such."""
 
-_DOMAINS = (
-    "anaconda.com anaconda.org apache.org archlinux.org arxiv.org cloudflare.com cncf.io conda.io debian.org docker.com"
-    " docker.io fedoraproject.org gcr.io ghcr.io github.com github.io githubusercontent.com gitlab.com gnu.org"
-    " golang.org google.com googleapis.com googlesource.com hf.co huggingface.co intel.com jax.dev json-schema.org"
-    " k8s.io kernel.org kubernetes.io launchpad.net man7.org mcr.microsoft.com microsoft.com nixos.org nvcr.io"
-    " nvidia.cn nvidia.com open-mpi.org openfabrics.org opensuse.org pepy.tech pkg.dev pypa.io pypi.org"
-    " pythonhosted.org python.org pytorch.org quay.io readthedocs.io readthedocs.org redhat.com redhat.io"
-    " rockylinux.org"
-    " rpmfusion.org schedmd.com stackexchange.com stackoverflow.com suse.com tensorflow.org ubuntu.com vllm.ai w3.org"
-    " wandb.ai wandb.com wikipedia.org"
-)
-DOMAINS = frozenset(_DOMAINS.split())
+DOMAINS = _WORDS["domains"]
 """Sites that are the same for everybody, with all hosts below them."""
+
+PLAIN_FILE_WORDS = _WORDS["files"]
+"""Words of file names that tell of nobody."""
 
 SUFFIXES = ("svc.cluster.local", "cluster.local", "localdomain", "local", "internal", "lan", "test", "invalid")
 """Ends of names that every private network has; what stands before them is hidden, they stay."""
