@@ -38,14 +38,18 @@ def run_and_finish(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
     system.prepare_streams()
-    _use_safe_paths()
+    if "PATH" in os.environ:  # without the folders that other users can write to
+        os.environ["PATH"] = rights.trusted_search_path(os.environ["PATH"])
+    if "TMPDIR" in os.environ:
+        files.secure_tmpdir()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):
         no_command(words[0])
     options = parse(["check", *words] if bare else words)
     language.use(_language_of(options))
-    _set_consent(options)
+    trust, as_owner = (getattr(options, name, False) for name in ("trust_python", "as_owner"))
+    rights.consent = "trust" if trust else "as owner" if as_owner else ""
     for number in system.ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _exit_on_signal)
@@ -74,21 +78,13 @@ def run(argv: Sequence[str]) -> int:
                 "gpudoctor: no memory is left to answer with: raise its limit (ulimit -v, a cgroup's)", file=sys.stderr
             )
             return UNKNOWN
-        return _report_internal_error(error)
-
-
-def _use_safe_paths() -> None:
-    """Drop folders that other users can write to from PATH, and choose a safe temporary folder."""
-    if "PATH" in os.environ:
-        os.environ["PATH"] = rights.trusted_search_path(os.environ["PATH"])
-    if "TMPDIR" in os.environ:
-        files.secure_tmpdir()
-
-
-def _set_consent(options: argparse.Namespace) -> None:
-    """Store whether another user's Python may be run: ``--trust-python``, ``--as-owner``, or neither."""
-    trust, as_owner = (getattr(options, name, False) for name in ("trust_python", "as_owner"))
-    rights.consent = "trust" if trust else "as owner" if as_owner else ""
+        print(
+            f"gpudoctor: {type(error).__name__}: {_line_of(error)[:300] or 'no more is known'}\n"
+            "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
+            f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
+            file=sys.stderr,
+        )
+        return UNKNOWN
 
 
 def _line_of(error: Exception) -> str:
@@ -96,17 +92,6 @@ def _line_of(error: Exception) -> str:
     from gpudoctor.views._terminal import one_line  # half of what the command line takes to start
 
     return one_line(without_secrets(str(error)))
-
-
-def _report_internal_error(error: Exception) -> int:
-    """Print an unexpected error, without secrets, to standard error; exit code `UNKNOWN`, for nothing was judged."""
-    print(
-        f"gpudoctor: {type(error).__name__}: {_line_of(error)[:300] or 'no more is known'}\n"
-        "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
-        f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
-        file=sys.stderr,
-    )
-    return UNKNOWN
 
 
 def _language_of(options: argparse.Namespace) -> str:
@@ -136,14 +121,17 @@ def _action_of(
 
 
 _FILES = {
+    "bench": "measuring",
     "completion": "supplies",
     "diff": "keeping",
     "history": "keeping",
     "mcp": "supplies",
     "pyz": "supplies",
     "recipe": "supplies",
+    "replay": "keeping",
     "schema": "supplies",
     "snapshot": "keeping",
+    "soak": "measuring",
 }
 """The file of `gpudoctor.app.commands` that holds a command; every other one has a file of its own name."""
 

@@ -10,26 +10,23 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import Any, Literal
 
 from gpudoctor.app import pipeline
 from gpudoctor.cluster.preflight import JobOptions
 from gpudoctor.cluster.preflight.run import Checked, run
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
-from gpudoctor.views import account, text
+from gpudoctor.views import job, text
 
 if sys.platform != "win32":
     import resource
 
-    from gpudoctor.app.beside.concluding import Seen, conclude, word_of_end
+    from gpudoctor.app.beside.judging import Seen, conclude, word_of_end
     from gpudoctor.app.beside.ranks import Ranks
     from gpudoctor.app.beside.watching import Watch
     from gpudoctor.target.beside.command import Ended
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from gpudoctor.core.diagnosis import Diagnosis
 
 
 class NoGoError(DoctorError):
@@ -205,4 +202,4 @@ if sys.platform != "win32":
 
 def _write(diagnosis: Diagnosis) -> None:
     """Write the account to standard error."""
-    print(account.render(diagnosis, text.style_of(sys.stderr)), file=sys.stderr, flush=True)
+    print(job.render_account(diagnosis, text.style_of(sys.stderr)), file=sys.stderr, flush=True)

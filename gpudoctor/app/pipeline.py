@@ -292,9 +292,7 @@ def soak(
     diagnosis = diagnose(measured(after, soaked.measurements), book)
     findings = diagnosis.findings
     if device == "cpu":
-        known = {_key(finding) for finding in diagnose(before, book).findings}
-        sound = {rule.id for rule in book.rules if rule.sound}
-        findings = tuple(one for one in findings if _key(one) not in known and one.id not in sound)
+        findings = new_findings(diagnosis, diagnose(before, book), book)
     known_enough = soaked.whole and (device == "cpu" or diagnosis.verdict != "unknown")
     return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known_enough))
 
@@ -307,18 +305,18 @@ def benched(snapshot: Snapshot, measurements: Measurements, shelf: Shelf | None 
     from gpudoctor.kernels.facts import measured
 
     book = rulebook.load()
-    before = {_key(finding) for finding in diagnose(snapshot, book).findings}
     now = measured(snapshot, measurements)
     diagnosis = diagnose(with_best(now, shelf) if shelf else now, book)
-    before |= {_key(finding) for finding in diagnosis.findings if (rule := book.find(finding.id)) and rule.sound}
-    findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)
+    findings = new_findings(diagnosis, diagnose(snapshot, book), book)
     because = "" if measurements.devices else _why_no_gpu(diagnosis)
     return Bench(measurements, bench_verdict(measurements, findings), findings, because)
 
 
-def _key(finding: Finding) -> tuple[str, str]:
-    """What identifies a finding: its id and title."""
-    return finding.id, finding.title
+def new_findings(now: Diagnosis, before: Diagnosis, book: rulebook.Rulebook) -> tuple[Finding, ...]:
+    """The findings that were not there before, by id and title; none of rules that say that all is well."""
+    known = {(finding.id, finding.title) for finding in before.findings}
+    sound = {rule.id for rule in book.rules if rule.sound}
+    return tuple(one for one in now.findings if (one.id, one.title) not in known and one.id not in sound)
 
 
 def _why_no_gpu(diagnosis: Diagnosis) -> str:

@@ -1,14 +1,16 @@
-"""The report of a running job: for whom its ranks wait, what each does, then what was found."""
+"""A job: the report of one that runs, for whom its ranks wait and what each does; the account of one that has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.fact import Row, listed, number_of, text_of, value_of
+from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
+from gpudoctor.core.measurement import COUNTERS
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
-from gpudoctor.views._terminal import Style, one_line, plural, seconds, wrapped
+from gpudoctor.views._terminal import Style, one_line, plural, seconds, size, wrapped
 
 _MOST_GROUPS = 12
 _MOST_HOSTS = 4
@@ -128,3 +130,140 @@ def _verb(count: float | None, verb: str) -> str:
 def _lower(name: str) -> str:
     """The name within a sentence."""
     return name[:1].lower() + name[1:]
+
+
+# ---- The short account of a command that ran under ``gpudoctor run``: how it ended, what it used, what was found ----
+
+_MOST_GPUS = 4
+"""GPUs with a line each; more of them share one, and only those that stand out have their own."""
+_MOST_SIGNALS = 3
+
+
+def render_account(diagnosis: Diagnosis, style: Style | None = None) -> str:
+    """The account, and the findings below it, ending without a newline."""
+    style = style or Style()
+    snapshot = diagnosis.snapshot
+    failed = snapshot.value("run.exit_code") != 0
+    grave = failed or any(finding.severity != "info" for finding in diagnosis.findings)
+    colour = "red" if grave else "green"
+    head = f"gpudoctor: {_rank(snapshot)}{_end(snapshot)}; {_found(diagnosis, failed)}"
+    first, *rest = wrapped(head, hang=2)
+    lines = [style.paint(first, "bold", colour), *rest, *_used(snapshot)]
+    blocks = ["\n".join(lines), *text.findings(diagnosis.findings, style)]
+    return "\n\n".join([*blocks, *("\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes)])
+
+
+def _rank(snapshot: Snapshot) -> str:
+    """``rank 2 of 8 on node1: ``; empty outside of a job."""
+    rank, ranks = snapshot.number("run.rank"), snapshot.number("run.world_size")
+    return f"rank {rank:.0f} of {ranks:.0f} on {snapshot.text('run.host')}: " if rank is not None and ranks else ""
+
+
+def _end(snapshot: Snapshot) -> str:
+    """How it ended: ``exit 1 after 2 min 5 s``."""
+    end = f"exit {snapshot.text('run.exit_code')}"
+    if name := snapshot.text("run.signal"):
+        end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
+    elif name := snapshot.text("run.died_of"):
+        end = f"{end} (a process of it was killed by {name})"
+    first = snapshot.number("run.first_rank")
+    of_host = ", the first of its host to fail" if first is not None and first == snapshot.number("run.rank") else ""
+    return f"{end} after {_duration(snapshot.number('run.seconds') or 0.0)}{of_host}"
+
+
+def _found(diagnosis: Diagnosis, failed: bool) -> str:
+    """What was found, in a few words."""
+    if diagnosis.findings:
+        return f"{plural(len(diagnosis.findings), 'finding')} below"
+    name = diagnosis.snapshot.text("run.died_of")
+    if name and any(one.startswith(f"{name} ") for one in diagnosis.snapshot.texts("run.signalled")):
+        return "it was asked to end; nothing else found"
+    if failed and not diagnosis.snapshot.texts("run.output_from"):
+        return "nothing found; its output was not kept, so what it printed was not read"
+    return "nothing found" if not failed else "nothing found that explains it, neither printed nor logged"
+
+
+def _used(snapshot: Snapshot) -> Iterator[str]:
+    """Lines about signals, memory, processes and GPUs."""
+    signals = snapshot.texts("run.signalled")
+    if signals:
+        more = f" and {len(signals) - _MOST_SIGNALS} more" if len(signals) > _MOST_SIGNALS else ""
+        yield from wrapped(f"signals: {', '.join(signals[:_MOST_SIGNALS])}{more}", 2, 4)
+    if memory := _memory(snapshot):
+        yield from wrapped(memory, 2, 4)
+    gpus = listed(snapshot.rows("run_gpu"))
+    used = [row for row in gpus if value_of(row.get("used"))] or list(gpus)
+    many = len(used) > _MOST_GPUS
+    if many:
+        yield from wrapped(_many(used), 2, 4)
+    for row in used:
+        if not many or text_of(row.get("error")) or number_of(row.get("ecc_uncorrected")) or _stands_out(row, used):
+            yield from wrapped(_gpu(row), 2, 4)
+
+
+def _many(rows: Sequence[Row]) -> str:
+    """``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W, 412 Wh``."""
+    parts = []
+    if busy := _numbers(rows, "utilization"):
+        parts.append(f"{sum(busy) / len(busy):.0f} % busy on the average")
+    if peaks := _numbers(rows, "memory_peak_mib"):
+        parts.append(
+            size(max(peaks)) if size(min(peaks)) == size(max(peaks)) else f"{size(min(peaks))} to {size(max(peaks))}"
+        )
+    for name, unit in (("power_w", "W"), ("energy_wh", "Wh")):
+        if values := _numbers(rows, name):
+            parts.append(f"{sum(values):.0f} {unit} in all")
+    return f"{len(rows)} GPUs: {', '.join(parts)}"
+
+
+def _stands_out(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether the GPU was far less busy than most, or held down while others were not."""
+    busy, all_busy = number_of(row.get("utilization")), sorted(_numbers(rows, "utilization"))
+    idle = busy is not None and busy < 0.5 * all_busy[len(all_busy) // 2]
+    held = bool(texts_of(row.get("held_down"))) and not all(texts_of(other.get("held_down")) for other in rows)
+    return idle or held
+
+
+def _numbers(rows: Sequence[Row], name: str) -> list[float]:
+    """The known numbers of a column."""
+    return [value for row in rows if (value := number_of(row.get(name))) is not None]
+
+
+def _memory(snapshot: Snapshot) -> str:
+    """``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9 processes``; empty where it was not seen."""
+    peak, limit = snapshot.number("run.memory_peak_mib"), snapshot.number("run.memory_limit_mib")
+    if peak is None:
+        return ""
+    most = f", of {size(limit)} (its cgroup's limit)" if limit else ""
+    count = int(snapshot.number("run.processes") or 0)
+    processes = f"; {count} processes" if count > 1 else ""
+    cpu, whole = snapshot.number("run.cpu_seconds"), snapshot.number("run.seconds")
+    cpus = f"; {cpu / whole:.1f} processors busy" if cpu and whole and whole >= 1 else ""
+    return f"memory: {size(peak)} at most{most}{processes}{cpus}"
+
+
+def _gpu(row: Row) -> str:
+    """``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W, 81 degrees C, 83 Wh; held down by sw_power_cap``."""
+    parts = []
+    if error := text_of(row.get("error")):
+        parts.append(f"does not answer any more ({error})")
+    if (busy := number_of(row.get("utilization"))) is not None:
+        parts.append(f"{busy:.0f} % busy")
+    peak, whole = number_of(row.get("memory_peak_mib")), number_of(row.get("memory_mib"))
+    if peak is not None:
+        parts.append(size(peak) + (f" of {size(whole)}" if whole else ""))
+    for name, unit in (("power_w", "W"), ("temperature_c", "degrees C"), ("energy_wh", "Wh")):
+        if (value := number_of(row.get(name))) is not None:
+            parts.append(f"{value:g} {unit}")
+    parts += [f"{gain:.0f} {words}" for name, words in COUNTERS.items() if (gain := number_of(row.get(name)))]
+    held = texts_of(row.get("held_down"))
+    down = f"; held down by {', '.join(held)}" if held else ""
+    return one_line(f"GPU {text_of(row.get('index'))}: {', '.join(parts) or 'seen, and nothing told'}{down}")
+
+
+def _duration(value: float) -> str:
+    """A duration with its two largest units: ``2 h 5 min``."""
+    if value < 3600:
+        return seconds(value)
+    minutes = round(value / 60)
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,4 +1,7 @@
-"""What was seen of a command as facts, judged with what this machine says now; what was so before is left out."""
+"""The end of what was watched: by itself or as a rank among those of its host, judged and told once.
+
+What was seen is judged as facts, with what this machine says now; what was so before is left out.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
 from gpudoctor.core.about import __version__
-from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, verdict_of
+from gpudoctor.core.diagnosis import Diagnosis, Note, verdict_of
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.frozen import replace
@@ -28,8 +32,12 @@ from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
 from gpudoctor.target.local import Local
 
-if TYPE_CHECKING and sys.platform != "win32":
-    from gpudoctor.target.beside.command import Ended, Received
+if sys.platform != "win32":
+    from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
+
+    if TYPE_CHECKING:
+        from gpudoctor.app.beside.watching import Watch
+        from gpudoctor.target.beside.command import Ended, Received
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
@@ -45,6 +53,66 @@ _WAKING = 5.0
 _EARLIER = 2.0
 """Seconds before the start from which on the kernel's messages count: its clock may run apart from ours."""
 _DATED = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a command: `kept` is the end of its output, and from what that was kept; `facts` and `groups`
+    are of the last look at its ranks.
+    """
+
+    argv: Sequence[str]
+    watch: Watch
+    kept: bytes
+    kept_from: frozenset[str]
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    groups: Mapping[str, Rows] = field(default_factory=dict)
+
+
+def word_of_end(ended: Ended, ranks: Ranks | None) -> End:
+    """How this rank ended, of which the others hear at once: some of them end by it."""
+    rank = ranks.place.rank if ranks else 0
+    own = End(rank, end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
+    if ranks:
+        ranks.end(own)
+    return own
+
+
+def conclude(
+    ended: Ended,
+    seen: Seen,
+    ranks: Ranks | None,
+    own: End,
+    write: Callable[[Diagnosis], None],
+    rules: Sequence[Path] = (),
+) -> Diagnosis:
+    """The diagnosis of what has ended; it is given to `write` where no other rank of the host says the same."""
+    printed = read_output(seen.kept) if own.failed else None
+    echo, asked = bool(printed and printed.text("failure.echo")), was_asked(ended)
+    own = replace(own, of_itself=not echo and not asked)
+    source = "gpudoctor run"
+    kept_from = Known(tuple(sorted(seen.kept_from)), source)
+    facts: dict[str, Fact] = {**seen.watch.facts, **seen.facts, "run.output_from": kept_from}
+    if own.failed and asked and own.rank == 0 and "SLURM_JOB_ID" in os.environ:
+        facts["failure.slurm"] = end_by_slurm(os.environ)
+    if ranks:
+        ranks.end(own)
+        first = ranks.first(own, echo)
+        facts.update(ranks.facts(first, own))
+    else:
+        facts.update(alone())
+    judged = judge(
+        *(ended, seen.argv, facts, {**seen.watch.groups, **seen.groups}, printed, seen.watch.alarming, rules),
+        by_another=bool(ranks) and not own.of_itself,
+    )
+    if not ranks or ranks.speaks(own, first, echo, judged):
+        write(judged)
+    if ranks and first == own:
+        ranks.claim(FIRST)
+    return judged
+
+
+# ---- What was seen, judged ----
 
 
 def judge(
@@ -73,9 +141,7 @@ def judge(
     book = rulebook.load(rules)
     before = pipeline.diagnose(_with(machine, earlier, {}, {}, None), book)
     whole = pipeline.diagnose(_with(machine, now, seen, own, printed), book)
-    known = {_key(finding) for finding in before.findings}
-    sound = {rule.id for rule in book.rules if rule.sound}
-    findings = tuple(one for one in whole.findings if _key(one) not in known and one.id not in sound)
+    findings = pipeline.new_findings(whole, before, book)
     notes = tuple(note for note in whole.notes if note not in before.notes)
     errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]
     if failed and errors:
@@ -138,11 +204,6 @@ def _told_by_shell(code: int | None) -> int | None:
     """The signal that a shell's exit code of 128 and more stands for; None for any other."""
     number = (code or 0) - 128
     return number if number in signal.valid_signals() and number < signal.SIGRTMIN else None
-
-
-def _key(finding: Finding) -> tuple[str, str]:
-    """What identifies a finding: its id and title."""
-    return finding.id, finding.title
 
 
 def _machine(python: str | None, whole: bool) -> Snapshot:

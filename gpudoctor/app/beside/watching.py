@@ -1,15 +1,17 @@
-"""Watching a command while it runs, in a thread that costs next to nothing."""
+"""Watching a command while it runs, in threads that cost next to nothing: what it uses, and whether it hangs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.app.beside.hanging import Used
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
 from gpudoctor.target import child
 
@@ -19,8 +21,10 @@ if sys.platform != "win32":
 if TYPE_CHECKING and sys.platform != "win32":
     from gpudoctor.app.beside.gpus import GPUUse
     from gpudoctor.app.beside.ranks import Ranks
-    from gpudoctor.core.sample import Sample
+    from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.core.sample import GPU, Sample
     from gpudoctor.probes._job.around import Around
+    from gpudoctor.probes._job.members import Job
     from gpudoctor.probes._job.processes import Tree
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
@@ -34,6 +38,14 @@ _GPU_AFTER = 1.0
 """Seconds after which the GPUs are watched: a command that is over by then used them for nothing."""
 _LAST = 1.0
 """Seconds for the last look; where it takes longer (a hung file system), it is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the command has used so far: processor seconds of its processes, how many they are, and their ids."""
+
+    cpu_seconds: float
+    pids: frozenset[int]
 
 
 class Watch:
@@ -147,3 +159,179 @@ class Watch:
 
         if self._samples_gpus and live.has_gpus():
             self._end_gpus = live.watch(on_sample, interval=_GPU_PAUSE)
+
+
+# ---- Whether it hangs: once it has long been still, or SIGQUIT asks, its ranks are looked at ----
+# Still is a command that has printed nothing for the time given, and whose GPUs stood still or were busy to the same
+# degree without moving data (as collectives that wait keep them); one without GPUs has used next to no processor.
+# Nothing of the command is stopped or ended. What is found stands in the diagnosis of its end, too.
+
+_LOOK = 8.0
+_OFTEN, _SELDOM = 0.2, 10.0
+"""Seconds between two checks whether it is still: a twentieth of the time given, within these."""
+_IDLE = 0.02
+"""Processors that each of its processes may keep busy, on the average, while all are asleep."""
+_SAME_PERCENT = 3.0
+_SAME_POWER = 0.1
+_TRAFFIC_MB_S = 20.0
+"""MB/s over PCIe or NVLink from which on a GPU moves data: a GPU that spins in a collective has a few."""
+
+
+@dataclass(slots=True)
+class GPUStillness:
+    """Since when each GPU is busy to the same degree and moves no data, by the monotonic clock."""
+
+    _since: dict[int, float] = field(default_factory=dict)
+    _like: dict[int, GPU] = field(default_factory=dict)
+    pids: dict[int, set[int]] = field(default_factory=dict)
+    """The processes on each GPU."""
+
+    def add(self, sample: Sample) -> None:
+        """Take in one sample."""
+        now = time.monotonic()
+        for gpu in sample.gpus:
+            self.pids[gpu.index] = {process.pid for process in gpu.processes or ()}
+            like = self._like.get(gpu.index)
+            if like is None or not _alike(like, gpu):
+                self._like[gpu.index], self._since[gpu.index] = gpu, now
+
+    def since(self, own: frozenset[int]) -> float | None:
+        """Since when all GPUs of those processes are still; of all GPUs where none is theirs by NVML. None without."""
+        used = [index for index, pids in self.pids.items() if pids & own] or (
+            list(self.pids) if any(self.pids.values()) else []
+        )
+        return max((self._since[index] for index in used), default=None)
+
+
+def _alike(before: GPU, now: GPU) -> bool:
+    """Whether a GPU does what it did: the same use and power, and next to no traffic."""
+    traffic = (now.pcie_send_mb_s, now.pcie_receive_mb_s, now.nvlink_send_mb_s, now.nvlink_receive_mb_s)
+    if any((rate or 0.0) > _TRAFFIC_MB_S for rate in traffic):
+        return False
+    if abs((now.utilization or 0.0) - (before.utilization or 0.0)) > _SAME_PERCENT:
+        return False
+    return abs((now.power_w or 0.0) - (before.power_w or 0.0)) <= _SAME_POWER * max(before.power_w or 0.0, 30.0)
+
+
+class HangWatch:
+    """Watches for stillness in a thread, from `start` to `stop`; nothing here may raise into who waits for the command.
+
+    `printed` is anything that changes when the command prints; `used` tells what its processes use.
+    """
+
+    def __init__(
+        self, pid: int, after: float, printed: Callable[[], object], used: Callable[[], Used], rules: tuple[Path, ...]
+    ) -> None:
+        self._pid = pid
+        self._after = after
+        self._printed = printed
+        self._used = used
+        self._rules = rules
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._asked = False
+        self.gpus = GPUStillness()
+        self.samples: list[Sample] = []
+        """The latest sample of the GPUs, for whose are whose."""
+        self._found: Diagnosis | None = None
+        self._thread = threading.Thread(target=self._run, name="hanging", daemon=True)
+
+    def start(self) -> None:
+        """Begin; where no thread may be started, nothing is seen."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
+
+    def ask(self) -> None:
+        """Look now, whether it is still or not: for SIGQUIT."""
+        self._asked = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End; a look under way is given up."""
+        self._stop.set()
+        self._wake.set()
+
+    def add(self, sample: Sample) -> None:
+        """Take in a sample of the GPUs."""
+        self.gpus.add(sample)
+        self.samples[:] = [sample]
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """The facts of the last look that found something."""
+        facts = self._found.snapshot.facts if self._found else {}
+        return {name: fact for name, fact in facts.items() if name.startswith(("job.", "nccl."))}
+
+    @property
+    def groups(self) -> dict[str, Rows]:
+        """The ranks as the last look that found something saw them."""
+        groups = self._found.snapshot.groups if self._found else {}
+        return {name: groups[name] for name in ("rank", "rank_group", "job_host") if name in groups}
+
+    def _run(self) -> None:
+        """Check again and again; a fault of ours ends this thread alone."""
+        with contextlib.suppress(Exception):
+            self._watch()
+
+    def _watch(self) -> None:
+        """Look where it has been still for long, once for each time, and where it is asked for."""
+        pause = min(_SELDOM, max(_OFTEN, self._after / 20))
+        printed, used = self._printed(), self._used()
+        printed_at = busy_at = looked_at = time.monotonic()
+        checked = looked_at
+        while not self._stop.is_set():
+            self._wake.wait(pause)
+            self._wake.clear()
+            now = time.monotonic()
+            if (latest := self._printed()) != printed:
+                printed, printed_at = latest, now
+            uses = self._used()
+            idle = _IDLE * max(1, len(uses.pids)) * max(0.01, now - checked)
+            if uses.cpu_seconds - used.cpu_seconds > idle:
+                busy_at = now
+            used, checked = uses, now
+            on_gpus = self.gpus.since(uses.pids)
+            quiet_since = max(printed_at, busy_at if on_gpus is None else on_gpus, looked_at)
+            if self._asked or now - quiet_since >= self._after:
+                self._look(self._asked)
+                looked_at = time.monotonic()
+                used, checked = self._used(), looked_at
+
+    def _look(self, asked: bool) -> None:
+        """Look at the ranks, and tell what is found; where nobody has asked, nothing where nothing is."""
+        from gpudoctor.cluster.running import judging
+        from gpudoctor.cluster.running.looking import look
+        from gpudoctor.probes._job.members import read_job
+
+        self._asked = False
+        job = read_job([self._pid])
+        if isinstance(job, Unread) or self._stop.is_set() or not (asked or _reports_for(job, self._pid)):
+            return
+        looked = look(job, _LOOK, self.samples, self._stop)
+        if self._stop.is_set():
+            return
+        name = f"job of process {self._pid}"
+        diagnosis = judging.diagnose(
+            name, looked.rows, looked.seconds, looked.records, [looked.host], self._rules, events=looked.groups
+        )
+        if diagnosis.findings:
+            self._found = diagnosis
+        if diagnosis.findings or asked:
+            _tell(diagnosis, 0.0 if asked else self._after)
+
+
+def _reports_for(job: Job, pid: int) -> bool:
+    """Whether this gpudoctor reports on the job: where each rank has its own, the one of the first rank here does."""
+    own = {pid, *(member.pid for member in job.below(pid))}
+    mine = [one.rank for one in job.ranks if one.rank is not None and one.member.pid in own]
+    return not mine or min(mine) == min(one.rank for one in job.ranks if one.rank is not None)
+
+
+def _tell(diagnosis: Diagnosis, after: float) -> None:
+    """Write to standard error what the ranks do and what was found, in a few lines."""
+    from gpudoctor.views import job as view
+    from gpudoctor.views._terminal import style_of
+
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{view.render_short(diagnosis, after, style_of(sys.stderr))}\n")
+        sys.stderr.flush()

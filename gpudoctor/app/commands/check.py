@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
 from gpudoctor.views.progress import progress_on
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def check(options: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from gpudoctor.app import demos, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
@@ -11,9 +11,6 @@ from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
 from gpudoctor.views._terminal import style_of
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -26,17 +23,12 @@ def demo(options: argparse.Namespace) -> int:
             names = ", ".join(demo.name for demo in demos.every())
             raise UsageError(f"the list of demos needs a terminal; with a name the report is printed: {names}")
 
-        return _report(options)
+        output.check(options.out)
+        diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)
+        stream = stream_of(options.out)
+        text = demos.own_report(diagnosis, style_of(stream)) if options.format in (None, "text") else ""
+        output.put(text or rendered(diagnosis, options.format, stream, options.strict), options.out)
+        return exit_code(diagnosis, options.strict)
     demand_interface()
     demos.show(options.name)
     return SOUND
-
-
-def _report(options: argparse.Namespace) -> int:
-    """Print or write the report of the recorded machine; the exit code of its verdict."""
-    output.check(options.out)
-    diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)
-    stream = stream_of(options.out)
-    text = demos.own_report(diagnosis, style_of(stream)) if options.format in (None, "text") else ""
-    output.put(text or rendered(diagnosis, options.format, stream, options.strict), options.out)
-    return exit_code(diagnosis, options.strict)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.read import snapshots_in
@@ -17,11 +17,6 @@ from gpudoctor.diagnosis.expect.writing import profile_text
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.progress import progress_on
 
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.core.diagnosis import Diagnosis
-
 
 def expect(options: argparse.Namespace) -> int:
     """``gpudoctor expect``: list or show profiles, or write one of this machine or of files; exit code 0."""
@@ -29,7 +24,9 @@ def expect(options: argparse.Namespace) -> int:
     if wanted.count(True) != 1 or (options.what == "list" and options.name):
         raise UsageError("expect: one of list, show NAME, --from-here, --from FILE; gpudoctor expect --help")
     if options.what == "list":
-        print(_listing())
+        profiles = [reading.load(name) for name in reading.shipped_names()]
+        width = max((len(profile.name) for profile in profiles), default=0)
+        print("\n".join(f"{profile.name:{width}}  {profile.about}" for profile in profiles))
     elif options.what == "show":
         if not options.name:
             raise UsageError("which one? gpudoctor expect list shows the profiles that ship")
@@ -57,19 +54,7 @@ def _write(options: argparse.Namespace) -> None:
     )
     output.put(text, options.out)
     for diagnosis in diagnoses:
-        _warn(diagnosis)
-
-
-def _warn(diagnosis: Diagnosis) -> None:
-    """Warn on standard error if the machine has errors: others should not be held to its profile."""
-    wrong = [finding.id for finding in diagnosis.findings if finding.severity == "error"]
-    if wrong:
-        name, ids = one_line(diagnosis.snapshot.target.name), ", ".join(dict.fromkeys(wrong))
-        print(f"gpudoctor: {name} is not sound ({ids}): the profile describes it as it is", file=sys.stderr)
-
-
-def _listing() -> str:
-    """Names and descriptions of the profiles that ship, one a line."""
-    profiles = [reading.load(name) for name in reading.shipped_names()]
-    width = max((len(profile.name) for profile in profiles), default=0)
-    return "\n".join(f"{profile.name:{width}}  {profile.about}" for profile in profiles)
+        wrong = [finding.id for finding in diagnosis.findings if finding.severity == "error"]
+        if wrong:
+            name, ids = one_line(diagnosis.snapshot.target.name), ", ".join(dict.fromkeys(wrong))
+            print(f"gpudoctor: {name} is not sound ({ids}): the profile describes it as it is", file=sys.stderr)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpudoctor import probes
 from gpudoctor.app.output import SOUND
@@ -18,10 +18,6 @@ from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.views import explain as pages
 from gpudoctor.views.tui.work import FactInfo
 
-if TYPE_CHECKING:
-    import argparse
-
-
 FACTS = "facts"
 """What lists facts, as if they were a table."""
 
@@ -30,20 +26,23 @@ def explain(options: argparse.Namespace) -> int:
     """``gpudoctor explain``: print the page of a rule, a fact or a table, or a list of facts; exit code 0."""
     key = " ".join(options.key)
     if options.id == FACTS:
-        print(facts_listed(key))
+        specs, wanted = list(catalog().specs.values()), key.lower()
+        topic = [spec for spec in specs if not wanted or spec.name.startswith(f"{wanted.rstrip('.')}.")]
+        named = [spec for spec in specs if wanted in spec.name.lower()]
+        matching = topic or named or [spec for spec in specs if wanted in spec.about.lower()]
+        if not matching:
+            raise DoctorError(
+                f"no fact has {key!r} in its name or its meaning; `gpudoctor explain facts` lists them all"
+            )
+        print(pages.fact_list(sorted(matching, key=lambda spec: spec.name)))
     elif options.id in entries.NAMES:
-        print(_table_page(options.id, key))
+        table = entries.overview(options.id)
+        print(pages.entries_page(table, entries.entries(options.id, key)) if key else pages.table_page(table))
     elif key:
         raise UsageError(f"only tables have keys: {', '.join([FACTS, *entries.NAMES])}; {options.id!r} is none")
     else:
         print(explained(options.id, options.rules))
     return SOUND
-
-
-def _table_page(name: str, key: str) -> str:
-    """The page of a table, or of its entries that match the key."""
-    table = entries.overview(name)
-    return pages.entries_page(table, entries.entries(name, key)) if key else pages.table_page(table)
 
 
 def explained(name: str, folders: Sequence[Path]) -> str:
@@ -55,28 +54,9 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     if spec := catalog().find(name):
         return pages.fact_page(spec, [rule.id for rule in every if spec.name in facts_read(rule)])
     if name.startswith("expect."):
-        return _profile_line_page(name)
+        facts = [spec for spec in catalog().specs.values() if f"expect.{line_name(spec.name)}" == name]
+        return pages.line_page(name, facts)
     raise DoctorError(_unknown_name_message(name, [rule.id for rule in every]))
-
-
-def facts_listed(word: str) -> str:
-    """List of the facts of that topic, else with the word in their names, else in their meaning; all for "".
-
-    Raises `DoctorError` where there is none.
-    """
-    specs, wanted = list(catalog().specs.values()), word.lower()
-    topic = [spec for spec in specs if not wanted or spec.name.startswith(f"{wanted.rstrip('.')}.")]
-    named = [spec for spec in specs if wanted in spec.name.lower()]
-    matching = topic or named or [spec for spec in specs if wanted in spec.about.lower()]
-    if not matching:
-        raise DoctorError(f"no fact has {word!r} in its name or its meaning; `gpudoctor explain facts` lists them all")
-    return pages.fact_list(sorted(matching, key=lambda spec: spec.name))
-
-
-def _profile_line_page(name: str) -> str:
-    """The page of an ``expect.*`` finding: a line of a profile that is not met."""
-    facts = [spec for spec in catalog().specs.values() if f"expect.{line_name(spec.name)}" == name]
-    return pages.line_page(name, facts)
 
 
 def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:

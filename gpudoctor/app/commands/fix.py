@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands import running
@@ -12,7 +12,9 @@ from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.commands.running import run_plan, settle_unfinished, undo_run
 from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN
 from gpudoctor.core import system
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo
 from gpudoctor.fixes import plan as plans
@@ -25,12 +27,6 @@ from gpudoctor.views._report import counts
 from gpudoctor.views._terminal import command, style_of
 from gpudoctor.views.plan import SCRIPT_NAME, root_script
 from gpudoctor.views.progress import progress_on
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.core.diagnosis import Diagnosis, Finding
-    from gpudoctor.core.plan import Foreseen, Plan
 
 
 def fix(options: argparse.Namespace) -> int:
@@ -49,7 +45,9 @@ def fix(options: argparse.Namespace) -> int:
     if not plan.steps:
         return _show(diagnosis, plan, options)
     if options.out == "-":
-        return _print_script(plan)
+        text = root_script(plan)
+        print(text, end="\n" if text else "")
+        return BROKEN if text else SOUND
 
     if options.only == "user":
         _write_script(plan, options.out)
@@ -85,13 +83,6 @@ def _write_script(plan: Plan, name: str | None) -> None:
         place = name or SCRIPT_NAME
         output.put(text, place)
         print(f"gpudoctor: what needs root is in {place}; an administrator runs it: sudo sh {place}", file=sys.stderr)
-
-
-def _print_script(plan: Plan) -> int:
-    """Print only the script of the steps that need root; 1 if there are any, 0 if not."""
-    text = root_script(plan)
-    print(text, end="\n" if text else "")
-    return BROKEN if text else SOUND
 
 
 def _journals() -> Journals:
@@ -142,7 +133,11 @@ def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:
         print(plan_view.render(plan, style_of(sys.stdout), foreseen, _titles(diagnosis)))
         print("\nThis was a dry run: nothing was changed.")
     else:
-        print(_why_no_plan(diagnosis, options.ids))
+        hint_by_id = {finding.id: command(finding.more) for finding in _findings_to_fix(diagnosis, options.ids)}
+        absent = [name for name in options.ids if name not in hint_by_id]
+        lines = [f"{name}: not found here, so there is nothing to cure" for name in absent]
+        lines += [f"{name}: no cure is written down; {hint_by_id[name]}" for name in sorted(hint_by_id)]
+        print("\n".join(lines or ["Nothing to cure.", "", counts(diagnosis)]))
     return code
 
 
@@ -183,15 +178,6 @@ def _titles(diagnosis: Diagnosis) -> dict[str, str]:
 def _findings_to_fix(diagnosis: Diagnosis, ids: Sequence[str]) -> list[Finding]:
     """The findings with these ids; without ids, every error."""
     return [finding for finding in diagnosis.findings if (finding.id in ids if ids else finding.severity == "error")]
-
-
-def _why_no_plan(diagnosis: Diagnosis, ids: Sequence[str]) -> str:
-    """The message where nothing is planned: not found, or no fix known."""
-    hint_by_id = {finding.id: command(finding.more) for finding in _findings_to_fix(diagnosis, ids)}
-    absent = [name for name in ids if name not in hint_by_id]
-    lines = [f"{name}: not found here, so there is nothing to cure" for name in absent]
-    lines += [f"{name}: no cure is written down; {hint_by_id[name]}" for name in sorted(hint_by_id)]
-    return "\n".join(lines or ["Nothing to cure.", "", counts(diagnosis)])
 
 
 def _exit_code(diagnosis: Diagnosis, plan: Plan, ids: Sequence[str]) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import interactive, output, pipeline, reading
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.commands.screens import demand_interface, run_interface
 from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import asking
-from gpudoctor.cluster.fleet.asking import FleetQuery
+from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
 from gpudoctor.cluster.fleet.fold import FleetFold
 from gpudoctor.cluster.fleet.remote import Question
 from gpudoctor.core import language
@@ -19,16 +19,15 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.views.progress import counting_on
 
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
-
 
 def fleet(options: argparse.Namespace) -> int:
     """``gpudoctor fleet``: check many hosts and print the report; the exit code of its verdict."""
     if options.tui:
-        return _fleet_in_interface(options)
+        demand_interface()
+        if options.out:
+            raise UsageError("-o does not go with --tui: leave one of them out")
+        _asking(options)  # what cannot be asked is said before a screen is drawn
+        return run_interface(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options)
 
     output.check(options.out)
     query = _asking(options)
@@ -45,15 +44,6 @@ def fleet(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         raise ended
     return exit_code(diagnosis, options.strict)
-
-
-def _fleet_in_interface(options: argparse.Namespace) -> int:
-    """Open the interface on the fleet; raises UsageError for options that do not go with it."""
-    demand_interface()
-    if options.out:
-        raise UsageError("-o does not go with --tui: leave one of them out")
-    _asking(options)  # what cannot be asked is said before a screen is drawn
-    return run_interface(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options)
 
 
 def _asking(options: argparse.Namespace) -> FleetQuery:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import live, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
-from gpudoctor.cluster.running import judging
+from gpudoctor.cluster.fleet import remote
+from gpudoctor.cluster.running import hosts, judging
+from gpudoctor.cluster.running.looking import look
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread
 from gpudoctor.core.sample import Sample
+from gpudoctor.probes._job.members import Job, find_job, key_of, read_job
 from gpudoctor.views import job as view
 from gpudoctor.views._terminal import style_of
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from gpudoctor.core.diagnosis import Diagnosis
-    from gpudoctor.probes._job.members import Job
 
 _SLACK = 30.0
 """Seconds that a machine may take beyond the look: to start Python, and for what does not answer there."""
@@ -33,7 +31,21 @@ def job(options: argparse.Namespace) -> int:
         raise UsageError("job reads /proc, which only Linux has")
     match = _match(options)
     if options.tui:
-        return _in_interface(options, match)
+        from gpudoctor.app import following, interactive
+        from gpudoctor.app.commands.screens import demand_interface, run_interface
+
+        demand_interface()
+        if options.out or options.format:
+            raise UsageError("--tui shows the interface; --format, --json and -o are for reports")
+        samples = live.Shared()
+        if options.slurm or options.hosts:
+            source: following.Source = following.OfManyMachines(lambda: _of_many(options, match))
+            name = f"Slurm job {options.slurm}" if options.slurm else f"job on {options.hosts}"
+        else:
+            name = f"job of process {options.pids[0]}" if options.pids else "job"
+            find = partial(_find_again, options.pids, match)
+            source = following.OfThisMachine(find, options.rules, samples.watch)
+        return run_interface(interactive.of_job(name, source, options.rules, samples), options)
     output.check(options.out)
     diagnosis = _of_many(options, match) if options.slurm or options.hosts else _of_this_machine(options, match)
     report = shared(diagnosis, options)
@@ -44,29 +56,8 @@ def job(options: argparse.Namespace) -> int:
     return exit_code(diagnosis, options.strict)
 
 
-def _in_interface(options: argparse.Namespace, match: dict[str, str]) -> int:
-    """Open the interface on the job; raises `UsageError` for options that do not go with it."""
-    from gpudoctor.app import following, interactive
-    from gpudoctor.app.commands.screens import demand_interface, run_interface
-
-    demand_interface()
-    if options.out or options.format:
-        raise UsageError("--tui shows the interface; --format, --json and -o are for reports")
-    samples = live.Shared()
-    if options.slurm or options.hosts:
-        source: following.Source = following.OfManyMachines(lambda: _of_many(options, match))
-        name = f"Slurm job {options.slurm}" if options.slurm else f"job on {options.hosts}"
-    else:
-        name = f"job of process {options.pids[0]}" if options.pids else "job"
-        find = partial(_find_again, options.pids, match)
-        source = following.OfThisMachine(find, options.rules, samples.watch)
-    return run_interface(interactive.of_job(name, source, options.rules, samples), options)
-
-
 def _find_again(pids: Sequence[int], match: dict[str, str], known: Sequence[int]) -> Job | Unread:
     """The job as it is now: by its variables, or by the processes that were named and those that are known of it."""
-    from gpudoctor.probes._job.members import find_job, read_job
-
     return find_job(match) if match else read_job([*pids, *known])
 
 
@@ -89,8 +80,6 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
 
 def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
     """The diagnosis of the job's ranks on this machine."""
-    from gpudoctor.cluster.running.looking import look
-
     found = _found(options, match)
     samples: list[Sample] = []
     end = live.watch(samples.append, interval=1.0) if live.has_gpus() else (lambda: None)
@@ -114,10 +103,6 @@ def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
 
 def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
     """The diagnosis of the job's ranks on many machines; raises `UsageError` where these cannot be asked."""
-    from gpudoctor.cluster.fleet import remote
-    from gpudoctor.cluster.running import hosts
-    from gpudoctor.probes._job.members import key_of
-
     match = match or ({"SLURM_JOB_ID": options.slurm} if options.slurm else key_of(_found(options, match)))
     if not match:
         raise UsageError("job: no launcher gave that process what the job's other processes have; use --match")

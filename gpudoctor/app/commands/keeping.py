@@ -1,21 +1,23 @@
-"""What is kept of this machine: its facts (``snapshot``), its checks (``history``); and what differs (``diff``)."""
+"""What is kept: facts (``snapshot``), checks (``history``); what differs (``diff``), and what it is judged today."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.reports import shared
-from gpudoctor.app.output import DIFFERENT, SOUND
+from gpudoctor.app.output import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.core.about import __version__
+from gpudoctor.core.diagnosis import Replay, Replayed
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.diagnosis.history import Run, Shelf, interpreter_mark, of_this_machine
+from gpudoctor.diagnosis.history import Run, Shelf, interpreter_mark, of_this_machine, run_at
 from gpudoctor.readers import read_file
 from gpudoctor.target.local import Local
 from gpudoctor.views import diff as diff_view
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     import argparse
 
     from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.core.snapshot import Snapshot
+    from gpudoctor.diagnosis.expect import Profile
     from gpudoctor.diagnosis.rulebook import Rulebook
 
 
@@ -66,28 +70,6 @@ _NOW = "this machine now"
 
 def diff(options: argparse.Namespace) -> int:
     """``gpudoctor diff``: compare two files, or one or a kept run with this machine; 0 if equal, 1 if different."""
-    _check_options(options)
-    book = rulebook.load(options.rules)
-    given = [name for name in (options.a, options.b) if name is not None]
-    if len(given) == 2:
-        names = given
-        a, b = (_diagnosis_of(name, book) for name in given)
-    else:
-        run = _run_for(options, given)
-        names = [f"run {run.id}" if run else given[0], _NOW]
-        a = _diagnosis_of_run(run, book) if run else _diagnosis_of(given[0], book)
-        b = _now(options, run)
-        _warn_of_other_python(run, b)
-    difference, sides = shared((compare(a, b), (names[0], names[1])), options)
-    if options.json:
-        print(diff_view.document(difference))
-    else:
-        print(diff_view.render(difference, sides, style_of(sys.stdout)))
-    return SOUND if difference.equal else DIFFERENT
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    """Raise UsageError for sides or options that do not go together."""
     kept = "--last-good" if options.last_good else "--last" if options.last else ""
     if kept and options.a is not None:
         raise UsageError(f"{kept} stands for A, and B is this machine now: leave {options.a} out")
@@ -99,6 +81,24 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError("--level and --python are of this machine now: leave B out, or them")
     if [options.a, options.b].count("-") == 2:
         raise UsageError("-: standard input can be read only once")
+    book = rulebook.load(options.rules)
+    given = [name for name in (options.a, options.b) if name is not None]
+    if len(given) == 2:
+        names = given
+        a, b = (_diagnosis_of(name, book) for name in given)
+    else:
+        run = _run_for(options, given)
+        names = [f"run {run.id}" if run else given[0], _NOW]
+        a = _diagnosis_of_run(run, book) if run else _diagnosis_of(given[0], book)
+        b = _now(options, run)
+        if run and run.mark != interpreter_mark(b.snapshot.target.python):
+            print(f"gpudoctor: run {run.id} was of another Python: its torch is not this one", file=sys.stderr)
+    difference, sides = shared((compare(a, b), (names[0], names[1])), options)
+    if options.json:
+        print(diff_view.document(difference))
+    else:
+        print(diff_view.render(difference, sides, style_of(sys.stdout)))
+    return SOUND if difference.equal else DIFFERENT
 
 
 def _run_for(options: argparse.Namespace, sides: list[str]) -> Run | None:
@@ -144,7 +144,58 @@ def _now(options: argparse.Namespace, run: Run | None) -> Diagnosis:
         return pipeline.check(options.level or as_then, options.python, options.rules, progress)
 
 
-def _warn_of_other_python(run: Run | None, now: Diagnosis) -> None:
-    """Warn on standard error if the run examined another Python than this one."""
-    if run and run.mark != interpreter_mark(now.snapshot.target.python):
-        print(f"gpudoctor: run {run.id} was of another Python: its torch is not this one", file=sys.stderr)
+# ---- ``replay``: what a profile and pages would have drained, over what was kept ----
+
+_MOST_FILES = 100_000
+
+
+def replay(options: argparse.Namespace) -> int:
+    """``gpudoctor replay``: judge all files again; 1 if one would have drained its machine, 3 if none could be read."""
+    book, profile = rulebook.load(options.rules), pipeline.expected(options.expect)
+    files = _files(options.paths)
+    found = Replay(
+        profile.name if profile else "", tuple(_replayed(*file, book, profile, options.strict) for file in files)
+    )
+    found = shared(found, options)
+    print(history_view.replay_document(found) if options.json else history_view.replay(found, style_of(sys.stdout)))
+    if found.drained:
+        return BROKEN
+    return SOUND if any(not one.trouble for one in found.files) else UNKNOWN
+
+
+def _files(paths: list[Path]) -> list[tuple[Path, str]]:
+    """Each file with the name of its folder below the one that was given, else empty; raises `UsageError`."""
+    found: list[tuple[Path, str]] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
+        places = sorted(place for place in path.rglob("*") if place.is_file()) if path.is_dir() else [path]
+        found += [(place, place.parent.name if place.parent != path and place != path else "") for place in places]
+        if len(found) > _MOST_FILES:
+            raise UsageError(f"{path}: more than {_MOST_FILES} files; give a folder in it")
+    if not found:
+        raise UsageError("there is no file in it")
+    return found
+
+
+def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None, strict: bool) -> Replayed:
+    """What would have come of one file: of its machine, at the time when it was kept or written."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(place.stat().st_mtime))
+    try:
+        snapshot, kept = _kept_snapshot(place)
+    except DocumentError as error:
+        return Replayed(str(place), folder or place.stem, at, False, (), str(error))
+    diagnosis = pipeline.diagnose(snapshot, book, profile=profile)
+    drained = exit_code(diagnosis, strict) == BROKEN
+    grave = ("error", "warning") if strict else ("error",)
+    causes = tuple((one.id, one.title) for one in diagnosis.findings if one.severity in grave) if drained else ()
+    own = snapshot.target.name if snapshot.target.kind in ("local", "snapshot", "node") else ""
+    machine = own if own and own != str(place) else folder or place.stem
+    return Replayed(str(place), machine, kept or at, drained, causes)
+
+
+def _kept_snapshot(place: Path) -> tuple[Snapshot, str]:
+    """The facts in the file, and when a kept run was made; raises `DocumentError`."""
+    if run := run_at(place):
+        return run.snapshot(), run.time
+    return reading.snapshot_of(read_file(str(place)), str(place)), ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.reports import rendered, shared
@@ -17,11 +18,6 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.target import child
 from gpudoctor.views import document
 from gpudoctor.views.progress import saying_on
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
 
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 """Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""

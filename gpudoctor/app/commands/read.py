@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.reports import machine_of, rendered, shared, stream_of
 from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN, exit_code
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import merge_snapshots, read_file
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.core.snapshot import Snapshot
-
 
 _WHOLE = {"html": "page", "junit": "document", "prometheus": "machine's metrics"}
 """Forms of which several cannot stand one after the other."""

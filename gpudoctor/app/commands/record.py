@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import getpass
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.hiding.numbers import Addresses, Numbers
@@ -19,7 +20,8 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.document import object_to_json
 from gpudoctor.core.fact import listed, text_of
 from gpudoctor.core.secrets import variable_shown, without_secrets
-from gpudoctor.core.snapshot import Progress, Snapshot
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.texts import texts
 from gpudoctor.kernels.ladder import measurements
 from gpudoctor.probes._packages import LOG_PATHS, screened_log
 from gpudoctor.target import Answer
@@ -29,25 +31,19 @@ from gpudoctor.target.recorded import ladder_request
 from gpudoctor.target.recording import Observations, Parts, Recording
 from gpudoctor.views.progress import progress_on
 
-if TYPE_CHECKING:
-    import argparse
-
 
 def record(options: argparse.Namespace) -> int:
     """``gpudoctor record``: write all answers of this machine, for a replay; exit code 0."""
     output.check(options.out)
     with progress_on(sys.stderr) as progress:
-        text = _record_of_machine(options.level, options.python, progress)
+        target = Recording(options.level, options.python)
+        diagnosis = pipeline.check(options.level, progress=progress, target=target)
+        for row in listed(diagnosis.snapshot.rows("stuck")):
+            with suppress(OSError):
+                target.read(f"/proc/{text_of(row.get('pid'))}/stat")
+        text = json.dumps(to_json(recorded(target, diagnosis)), ensure_ascii=True, indent=1)
     output.put(text, options.out)
     return SOUND
-
-
-def _record_of_machine(level: str, python: str | None, progress: Progress) -> str:
-    """Probe this machine and return its record as JSON text; raises `DoctorError` for an interpreter that is none."""
-    target = Recording(level, python)
-    diagnosis = pipeline.check(level, progress=progress, target=target)
-    _keep_stuck(target, diagnosis.snapshot)
-    return json.dumps(to_json(recorded(target, diagnosis)), ensure_ascii=True, indent=1)
 
 
 def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
@@ -89,11 +85,6 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
             "exit": exit_code(diagnosis),
         },
     )
-    return _without_personal_data(whole, hider)
-
-
-def _without_personal_data(whole: Record, hider: Hider) -> Record:
-    """The record with personal data replaced; in binary parts only their paths are changed."""
     raw = to_json(whole)
     host = raw["host"]
     binary = {key: host.pop(key) for key in ("bytes", "sparse") if key in host}
@@ -115,13 +106,6 @@ def _kernels(sections: Sections, snapshot: Snapshot) -> dict[str, Any] | None:
         if run.meanwhile
     ]
     return {"children": sections.children, **({"meanwhile": meanwhile} if meanwhile else {})}
-
-
-def _keep_stuck(target: Recording, snapshot: Snapshot) -> None:
-    """Read the stat file of each hung process through the target, so that the record contains it."""
-    for row in listed(snapshot.rows("stuck")):
-        with suppress(OSError):
-            target.read(f"/proc/{text_of(row.get('pid'))}/stat")
 
 
 def _current_user() -> str:
@@ -381,7 +365,7 @@ class Hider:
 
     def json(self, value: Any) -> Any:
         """Parsed JSON with every text in it replaced; keys of serial numbers and UUIDs decide how."""
-        for text in _texts(value):
+        for text, _ in texts(value):
             self._numbers.learn(text)
         return self._json(value, "")
 
@@ -408,19 +392,6 @@ class Hider:
         if name in self._users:
             return self._users[name]
         return "host1" if name in self._hosts else self._addresses.word(name)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text within parsed JSON, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield name
-            yield from _texts(item)
 
 
 def _is_identifying(name: str) -> bool:

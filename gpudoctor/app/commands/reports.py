@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from gpudoctor.app import pipeline
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import GRANTED
 from gpudoctor.views import document
 from gpudoctor.views._terminal import style_of
-
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.core.diagnosis import Diagnosis
-    from gpudoctor.core.snapshot import Snapshot
 
 
 def stream_of(out: str | None) -> TextIO:

@@ -13,9 +13,9 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
-    from gpudoctor.app.beside.hanging import HangWatch
     from gpudoctor.app.beside.ranks import Ranks
-    from gpudoctor.app.beside.watching import Watch
+    from gpudoctor.app.beside.watching import HangWatch, Watch
+    from gpudoctor.target import child
     from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
     from gpudoctor.target.beside.outputs import Outputs
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     hanging.stop()
     own = None
     try:
-        from gpudoctor.app.beside.concluding import Seen, conclude, word_of_end
+        from gpudoctor.app.beside.judging import Seen, conclude, word_of_end
 
         own = word_of_end(ended, ranks)
         watch.stop()
@@ -112,7 +112,7 @@ def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
     """Keep what was found, and write it."""
     from gpudoctor.app.beside import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.app.commands.reports import shared
-    from gpudoctor.views import _terminal, account, document
+    from gpudoctor.views import _terminal, document, job
 
     judging.keep(judged)
     found: Diagnosis = shared(judged, options)
@@ -121,7 +121,7 @@ def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
     if options.json and not options.out:
         _tell(document.render(found))
     elif found.findings or not options.quiet:
-        _tell(account.render(found, _terminal.style_of(sys.stderr)))
+        _tell(job.render_account(found, _terminal.style_of(sys.stderr)))
 
 
 def _tell(text: str) -> None:
@@ -134,8 +134,6 @@ def _end(ended: Ended) -> int:
     """End as the command ended; children of ours are ended before a signal ends this process."""
     if ended.signal is None:
         return ended.code or 0
-    from gpudoctor.target import child
-
     with contextlib.suppress(Exception):
         child.end_all()
     code = end_as(ended)

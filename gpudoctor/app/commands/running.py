@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from gpudoctor.app import pipeline
 from gpudoctor.app.output import BROKEN, INTERRUPTED, SOUND, stopping
 from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.plan import Foreseen, Plan, PlanStep
+from gpudoctor.core.run import Run, Stop
 from gpudoctor.fixes import records, undo
 from gpudoctor.fixes.apply import apply
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import journals_folder, manner_of_process, runnable, with_hindrances
+from gpudoctor.fixes.site import Asked, Only, Site, journals_folder, manner_of_process, runnable, with_hindrances
 from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
 from gpudoctor.views._terminal import one_line, style_of
 from gpudoctor.views.fix_run import printing_run
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from gpudoctor.core.plan import Foreseen, Plan, PlanStep
-    from gpudoctor.core.run import Run, Stop
-    from gpudoctor.fixes.site import Asked, Only, Site
 
 
 @dataclass(frozen=True, slots=True)

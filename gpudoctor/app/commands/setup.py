@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
 from gpudoctor.app.commands.reports import shared
@@ -15,7 +15,10 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
-from gpudoctor.core.stack import parse_requirements, wishes_from_snapshot
+from gpudoctor.core.plan import Plan
+from gpudoctor.core.rule import SetupPage
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.stack import Stack, Wishes, parse_requirements, wishes_from_snapshot
 from gpudoctor.diagnosis.judge import new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
@@ -23,28 +26,30 @@ from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
 from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.fixes.plan import setup_plan
 from gpudoctor.fixes.solver import described, environment, index, stacks
+from gpudoctor.fixes.solver.environment import Environment
 from gpudoctor.fixes.solver.order import BASE
 from gpudoctor.views import plan as plans
 from gpudoctor.views import stack as view
 from gpudoctor.views._terminal import one_line, style_of, wrapped
 from gpudoctor.views.progress import progress_on
 
-if TYPE_CHECKING:
-    import argparse
-
-    from gpudoctor.core.plan import Plan
-    from gpudoctor.core.rule import SetupPage
-    from gpudoctor.core.snapshot import Snapshot
-    from gpudoctor.core.stack import Stack, Wishes
-    from gpudoctor.fixes.solver.environment import Environment
-
-
 _TOOLS = ("pip", "uv", "conda")
 
 
 def setup_torch(options: argparse.Namespace) -> int:
     """``gpudoctor setup torch``: print the torch stack that fits, or install it; 1 if none fits."""
-    _check_torch_options(options)
+    if options.machine and options.apply:
+        raise UsageError("--for plans for a machine that is not here, --apply installs on this one: leave one out")
+    if options.machine and options.python:
+        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    if options.json and options.emit:
+        raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
+    if options.apply and (options.emit or options.json):
+        raise UsageError("--apply installs the stack and tells of it; --emit and --json only print it")
+    if options.share and options.apply:
+        raise UsageError("--share is for what is shown to others, --apply installs: leave one out")
+    if options.yes and not options.apply:
+        raise UsageError("--yes goes with --apply: without it nothing is installed")
     if options.apply:
         settle_unfinished(options)
     shelves = replace(index.user_indexes(options.index or BASE), ask=not options.offline)
@@ -61,22 +66,6 @@ def setup_torch(options: argparse.Namespace) -> int:
     if not stack.torch:
         return BROKEN
     return _apply(stack, environment, snapshot, options) if options.apply and snapshot else SOUND
-
-
-def _check_torch_options(options: argparse.Namespace) -> None:
-    """Raise UsageError for options of ``setup torch`` that do not go together."""
-    if options.machine and options.apply:
-        raise UsageError("--for plans for a machine that is not here, --apply installs on this one: leave one out")
-    if options.machine and options.python:
-        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
-    if options.json and options.emit:
-        raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
-    if options.apply and (options.emit or options.json):
-        raise UsageError("--apply installs the stack and tells of it; --emit and --json only print it")
-    if options.share and options.apply:
-        raise UsageError("--share is for what is shown to others, --apply installs: leave one out")
-    if options.yes and not options.apply:
-        raise UsageError("--yes goes with --apply: without it nothing is installed")
 
 
 def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
@@ -131,23 +120,6 @@ def setup_system(options: argparse.Namespace) -> int:
     cuda-toolkit
     container``: print or run the plan; 1 if none is known for this system.
     """
-    _check_system_options(options)
-    if options.apply:
-        settle_unfinished(options)
-    page = setups()[options.what]
-    snapshot = _with_cuda(options.cuda, _machine(options))
-    plan = _plan(page, snapshot)
-    if not plan.steps:
-        print(_why_no_plan(page, snapshot), file=sys.stderr)
-        return BROKEN
-    if options.apply:
-        return int(run_plan(plan, options))
-    _show(shared(plan, options), options.json)
-    return SOUND
-
-
-def _check_system_options(options: argparse.Namespace) -> None:
-    """Raise UsageError for options of these commands that do not go together, or a malformed ``--cuda``."""
     if options.machine and options.apply:
         raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
     if options.machine and options.python:
@@ -160,6 +132,19 @@ def _check_system_options(options: argparse.Namespace) -> None:
         raise UsageError("--yes goes with --apply: without it nothing is changed")
     if options.cuda and not re.fullmatch(r"\d{1,2}\.\d{1,2}", options.cuda):
         raise UsageError(f"--cuda {options.cuda[:20]!r} is no CUDA release; it is written 12.8")
+    if options.apply:
+        settle_unfinished(options)
+    page = setups()[options.what]
+    snapshot = _with_cuda(options.cuda, _machine(options))
+    fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
+    plan = setup_plan(page, fixes, snapshot, system.is_root())
+    if not plan.steps:
+        print(_why_no_plan(page, snapshot), file=sys.stderr)
+        return BROKEN
+    if options.apply:
+        return int(run_plan(plan, options))
+    _show(shared(plan, options), options.json)
+    return SOUND
 
 
 def _machine(options: argparse.Namespace) -> Snapshot:
@@ -176,12 +161,6 @@ def _with_cuda(cuda: str, snapshot: Snapshot) -> Snapshot:
     if not cuda:
         return snapshot
     return replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(cuda, "as you said")})
-
-
-def _plan(page: SetupPage, snapshot: Snapshot) -> Plan:
-    """The plan of the setup page's fixes whose conditions hold on this machine."""
-    fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
-    return setup_plan(page, fixes, snapshot, system.is_root())
 
 
 def _show(plan: Plan, json: bool) -> None:

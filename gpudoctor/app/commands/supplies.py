@@ -6,23 +6,19 @@ that wrote it: that is what ``@VERSION@`` in the package becomes.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import textwrap
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
 from gpudoctor.app.output import SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import ExtraError, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
 
 _TITLE = r'(?m)^(?:#(?!!|SBATCH|cloud-config|\s*syntax=)[#\s]*|""")(.+)'
 """The first line that says something: a comment, a heading or a docstring, but no instruction to a program."""

@@ -16,11 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 from gpudoctor.app import interactive, pipeline
 from gpudoctor.core import fleet, measurement, sample, shipped
-from gpudoctor.core.diagnosis import Diagnosis, Verdict, verdict_of
+from gpudoctor.core.diagnosis import Diagnosis, verdict_of
 from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fact import Reason, text_of, texts_of
@@ -32,13 +33,9 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record, from_json
 from gpudoctor.target.recorded import Recorded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpudoctor.views._terminal import Style
-    from gpudoctor.views.tui.work import JobLook, JobWatch, Work
-
+from gpudoctor.views import job
+from gpudoctor.views._terminal import Style
+from gpudoctor.views.tui.work import JobLook, JobWatch, RecordedMachine, Work
 
 LONGEST = 1.5
 """Seconds that the answers of a recorded machine take in all: enough to be seen arriving."""
@@ -47,14 +44,9 @@ _OTHER_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
-    """A recorded machine: the verdict, what is wrong, the symptom a user meets first, and its hardware."""
+class Demo(RecordedMachine):
+    """A recorded machine that ships."""
 
-    name: str
-    verdict: Verdict
-    title: str
-    meets: str
-    machine: str
     pace: float = 1.0
     """How slowly its answers come: 1 is good to watch, 0 is at once."""
 
@@ -85,8 +77,6 @@ class Demo:
 
     def _follow(self, on_look: Callable[[JobLook], None]) -> JobWatch:
         """The recorded job as one look at it, for the Job screen."""
-        from gpudoctor.views.tui.work import JobLook, JobWatch
-
         on_look(JobLook(self._of_document(), read_at=time.time(), local=False))
         return JobWatch(
             read=lambda: None,
@@ -164,11 +154,9 @@ def named(name: str) -> Demo:
 
 def own_report(diagnosis: Diagnosis, style: Style | None = None) -> str:
     """The report of a recorded job or run, as its command prints it; empty for a machine's."""
-    from gpudoctor.views import account, job
-
     if diagnosis.snapshot.known("job.ranks"):
         return job.render(diagnosis, style)
-    return account.render(diagnosis, style) if diagnosis.snapshot.known("run.command") else ""
+    return job.render_account(diagnosis, style) if diagnosis.snapshot.known("run.command") else ""
 
 
 def show(name: str = "") -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -17,9 +18,6 @@ from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, NARROW, SCREEN_ENTRIES
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.work import Reading, RecordedMachine
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 LIST = "demos"
 
@@ -58,18 +56,13 @@ class RecordingsApp(DoctorApp):
         for door in (*SCREEN_ENTRIES, FIX_SCREEN):
             await self.remove_mode(door.name)
             self.add_mode(door.name, door.open)
-        await self.switch_mode(self.first)
+        await self.switch_mode(SCREEN_ENTRIES[0].name)
         self.action_read()
 
     def action_choices(self) -> None:
         """Go back to the list, and ignore a reading in progress."""
         self._reading_number += 1
         self.switch_mode(LIST)
-
-    @property
-    def first(self) -> str:
-        """Name of the screen that a machine opens with."""
-        return SCREEN_ENTRIES[0].name
 
 
 # ---- The recorded machines to choose from ----

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpudoctor.core.diagnosis import Diagnosis, Verdict
 from gpudoctor.core.errors import DoctorError
@@ -154,31 +154,19 @@ class JobWatch:
     """Look no more."""
 
 
-class RecordedMachine(Protocol):
-    """A recorded machine: verdict, what is wrong, the symptom that a user meets first, and its hardware."""
+@dataclass(frozen=True, slots=True)
+class RecordedMachine:
+    """A recorded machine: the verdict, what is wrong, the symptom that a user meets first, and its hardware."""
 
-    @property
-    def name(self) -> str:
-        """Name of the recording."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """Verdict of its diagnosis."""
-
-    @property
-    def title(self) -> str:
-        """What is wrong with it."""
-
-    @property
-    def meets(self) -> str:
-        """The symptom that a user meets first."""
-
-    @property
-    def machine(self) -> str:
-        """Its hardware."""
+    name: str
+    verdict: Verdict
+    title: str
+    meets: str
+    machine: str
 
     def work(self) -> Work:
-        """The machine as `Work` for the interface."""
+        """The machine as `Work` for the interface; a subclass must define it."""
+        raise NotImplementedError
 
 
 # ---- In threads ----

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.beside.hanging import GPUStillness
+from gpudoctor.app.beside.watching import GPUStillness
 from gpudoctor.core.sample import GPU, Process, Sample
 from tests import needs
 from tests.app.beside.running import beside, python

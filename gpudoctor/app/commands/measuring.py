@@ -1,26 +1,64 @@
-"""``soak``: an idle machine worked hard for minutes, and judged."""
+"""Kernels run on this machine: ``bench`` measures, ``soak`` works an idle one hard for minutes."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
-from gpudoctor.app.output import exit_code, stopping
+from gpudoctor.app.output import INTERRUPTED, OF_VERDICT, SOUND, exit_code, stopping
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Note
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
+from gpudoctor.kernels import specs
+from gpudoctor.views import bench as view
+from gpudoctor.views._terminal import style_of
 from gpudoctor.views.progress import measuring_on
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpudoctor.core.diagnosis import Diagnosis
     from gpudoctor.core.measurement import Measurements
+
+    OnResults = Callable[[Measurements], None]
+
+
+def bench(options: argparse.Namespace) -> int:
+    """``gpudoctor bench``: run kernels, or list them, and print; the verdict's exit code, 130 after Ctrl-C."""
+    if options.list:
+        print(view.kernel_list([spec.kernel for spec in specs.select_kernels(options.kernel)]))
+        return SOUND
+    with measuring_on(sys.stderr) as on_results, _stop_on_ctrl_c(on_results) as (record_results, stop):
+        result = pipeline.bench(options.kernel, options.device, options.python, record_results, stop)
+    result = shared(result, options)
+    print(view.document(result) if options.json else view.render(result, style_of(sys.stdout)))
+    return INTERRUPTED if stop.is_set() else OF_VERDICT[result.verdict]
+
+
+@contextmanager
+def _stop_on_ctrl_c(on_results: OnResults) -> Iterator[tuple[OnResults, threading.Event]]:
+    """Context with a callback for results and a stop event, which Ctrl-C sets once there are results.
+
+    Before there are any, Ctrl-C interrupts.
+    """
+    begun, stop = threading.Event(), threading.Event()
+
+    def record_results(measurements: Measurements) -> None:
+        """Note that there are results, and pass them on."""
+        begun.set()
+        on_results(measurements)
+
+    with stopping(stop, lambda: not begun.is_set()):
+        yield record_results, stop
+
+
+# ---- ``soak`` ----
 
 _WHOLE = "Worked hard for {seconds} s; rounds of kernels: {rounds}."
 _CUT_SHORT = "{signal} ended it after {seconds} of {planned} s: what was measured until then is judged."
@@ -52,16 +90,11 @@ def soak(options: argparse.Namespace) -> int:
             stop,
             lambda: signal.Signals(received[0]).name if received else "",
         )
-    report = shared(_with_note(diagnosis), options)
-    output.put(rendered(report, options.format, stream_of(options.out), options.strict), options.out)
-    return 128 + received[0] if received else exit_code(diagnosis, options.strict)
-
-
-def _with_note(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis with a note on how long the machine was worked, and what ended it before its time."""
     snapshot = diagnosis.snapshot
     words = {name: f"{snapshot.number(f'soak.{name}'):.0f}" for name in ("seconds", "rounds")}
     ended_by = snapshot.text("soak.ended_by")
     planned = f"{snapshot.number('soak.planned_seconds'):.0f}"
     text = say(_CUT_SHORT, signal=ended_by, planned=planned, **words) if ended_by else say(_WHOLE, **words)
-    return replace(diagnosis, notes=(*diagnosis.notes, Note(("soak.seconds",), text)))
+    report = shared(replace(diagnosis, notes=(*diagnosis.notes, Note(("soak.seconds",), text))), options)
+    output.put(rendered(report, options.format, stream_of(options.out), options.strict), options.out)
+    return 128 + received[0] if received else exit_code(diagnosis, options.strict)
