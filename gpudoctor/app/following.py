@@ -161,18 +161,14 @@ class AnyJob(Source):
         if jobs and (self._turned or self._source is None):
             chosen = jobs[(at + 1) % len(jobs)] if self._turned else jobs[0]
             if self._source is None or chosen.root != self._root:
-                self._choose(chosen)
+                if self._source:
+                    self._source.stop()
+                self._source, self._root = None, chosen.root
+                with contextlib.suppress(UsageError):  # it has just ended
+                    self._source = OfThisMachine(lambda known: read_job([chosen.root, *known]), self._rules, self._live)
         self._turned = False
         others = [job for job in jobs if job.root != self._root]
         self._also = tuple(f"process {job.root}, {job.members[job.root].name}" for job in others)
-
-    def _choose(self, job: Job) -> None:
-        """Look at that job from now on."""
-        if self._source:
-            self._source.stop()
-        self._source, self._root = None, job.root
-        with contextlib.suppress(UsageError):  # it has just ended
-            self._source = OfThisMachine(lambda known: read_job([job.root, *known]), self._rules, self._live)
 
     def turn(self) -> None:
         """Look at the next job from now on."""

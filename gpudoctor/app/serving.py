@@ -169,7 +169,8 @@ class TokenServer(Server):
             """Answer the request, or raise the refusal."""
             if not self._names_this_machine(request.host):
                 raise _refusal("this page was asked for by a name that is not this machine's; use the URL as printed")
-            if not _same_origin(request):
+            origin = request.headers.get("Origin")
+            if not (origin is None or origin.partition("://")[2] == request.host):
                 raise _refusal("another web page asks; open the URL that gpudoctor --serve printed")
             if request.path == "/" and "token" in request.query:
                 raise self._cookie_for_token(request)
@@ -267,9 +268,3 @@ def _refusal(sentence: str, kind: type[web.HTTPException] = web.HTTPForbidden) -
 def _equal_secret(given: str, secret: str) -> bool:
     """True if the strings are equal, compared in constant time."""
     return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
-
-
-def _same_origin(request: web.Request) -> bool:
-    """True unless another web page sent the request: no Origin header, or one of this host."""
-    origin = request.headers.get("Origin")
-    return origin is None or origin.partition("://")[2] == request.host

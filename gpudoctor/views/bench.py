@@ -324,13 +324,8 @@ def names(measurements: Measurements, ids: Iterable[str]) -> str:
             of_rung = [
                 kernel
                 for kernel in measurements.kernels
-                if kernel.rung == rung and _runs_on_all_gpus(measurements, kernel) == on_all
+                if kernel.rung == rung and any(run.gpu < 0 for run in measurements.of(kernel.id)) == on_all
             ]
             titles = [kernel.title for kernel in of_rung if kernel.id in wanted]
             parts += [f"{title} ({len(of_rung)} kernels)"] if len(titles) == len(of_rung) >= WHOLE else titles
     return "; ".join(parts)
-
-
-def _runs_on_all_gpus(measurements: Measurements, kernel: Kernel) -> bool:
-    """Whether the kernel runs once on all GPUs together, instead of once per GPU."""
-    return any(run.gpu < 0 for run in measurements.of(kernel.id))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
-from gpudoctor.core.rule import Case, Entries, Entry, Fix, Rule, Table
+from gpudoctor.core.rule import Case, Entries, Fix, Rule, Table
 from gpudoctor.views._terminal import command, padded, safe, step_text, wrapped
 
 _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
@@ -177,21 +177,16 @@ def _entries_lines(table: Table, entries: Entries) -> Iterator[str]:
         yield from wrapped(entries.note)
         yield ""
     for entry in entries.entries:
-        yield from _entry_lines(entry)
+        yield from wrapped(entry.title, 0, 4)
+        width = max((len(label) for label, _ in entry.lines), default=0)
+        for label, text in entry.lines:
+            yield from wrapped(f"{label + ':':<{width + 1}} {text}", 2, width + 4)
+        if entry.source:
+            yield from wrapped(f"Source: {entry.source}", 2, 4)
         yield ""
     yield from wrapped(f"Table {table.name}, checked {table.checked} against", 0, 2)
     for source in table.sources:
         yield from wrapped(source, 2, 4)
-
-
-def _entry_lines(entry: Entry) -> Iterator[str]:
-    """One row: title, labelled lines in two columns, and its own source if it has one."""
-    yield from wrapped(entry.title, 0, 4)
-    width = max((len(label) for label, _ in entry.lines), default=0)
-    for label, text in entry.lines:
-        yield from wrapped(f"{label + ':':<{width + 1}} {text}", 2, width + 4)
-    if entry.source:
-        yield from wrapped(f"Source: {entry.source}", 2, 4)
 
 
 def _source_lines(title: str, items: Sequence[str]) -> Iterator[str]:

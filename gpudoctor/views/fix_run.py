@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from gpudoctor.core.plan import Plan, PlanStep
-from gpudoctor.core.run import Run, State, StepRun
+from gpudoctor.core.run import Run, State
 from gpudoctor.views._terminal import Style, command, one_line, safe, seconds, step_marks, style_of, uncoloured, wrapped
 from gpudoctor.views.document import line as as_line
 
@@ -78,17 +78,12 @@ def _summary_lines(run: Run, style: Style) -> Iterator[str]:
         yield style.paint(f"  {'still found' if is_found else 'cured'}: {rule}", "red" if is_found else "green")
     if waiting := [
         run.plan.number(step.id)
-        for step, step_run in _steps_with_runs(run)
+        for step, step_run in zip(run.plan.steps, run.steps, strict=True)
         if step_run.state == "waits" and step.chosen
     ]:
         yield f"  not begun: step{'s' if len(waiting) > 1 else ''} {', '.join(map(str, waiting))}"
     if run.changed and not run.undoes:
         yield f"To take it back: gpudoctor fix --undo {run.id}"
-
-
-def _steps_with_runs(run: Run) -> Iterator[tuple[PlanStep, StepRun]]:
-    """(planned step, its run) of each step, in order."""
-    return zip(run.plan.steps, run.steps, strict=True)
 
 
 def outcome_text(run: Run) -> str:
@@ -155,8 +150,21 @@ class RunPrinter:
             if not step or step.id in self._finished_steps:
                 return
             if self._current_step != step.id:
-                self._print_start(run, step)
-            self._print_output(run, step)
+                self._current_step, self._started, self._lines_printed = step.id, time.monotonic(), 0
+                if self._introduced_step != step.id:
+                    self._print_lines("", *step_start_lines(run.plan, step, self._style))
+            step_run = run.step(step.id)
+            lines, dropped = step_run.output.lines, step_run.output.dropped
+            complete = len(lines) if step_run.state != "running" or step_run.output.tail == "new" else len(lines) - 1
+            new = lines[max(self._lines_printed - dropped, 0) : complete]
+            self._lines_printed = max(self._lines_printed, dropped + complete)
+            self._print_lines(*map(output_line, new))
+            if step_run.state == "running":
+                self._status = output_line(lines[-1]).strip() if complete < len(lines) else ""
+            else:
+                self._status = None
+                self._finished_steps.add(step.id)
+                self._print_lines(*step_end_lines(run, step, self._style))
 
     def introduce(self, plan: Plan) -> Callable[[PlanStep], list[str]]:
         """Callback that gives a step's lines for the question before it; they are not printed again when it begins."""
@@ -169,27 +177,6 @@ class RunPrinter:
             return step_start_lines(plan, step, self._style)
 
         return lines
-
-    def _print_start(self, run: Run, step: PlanStep) -> None:
-        """Start timing the step and print its first lines, unless `introduce` gave them out."""
-        self._current_step, self._started, self._lines_printed = step.id, time.monotonic(), 0
-        if self._introduced_step != step.id:
-            self._print_lines("", *step_start_lines(run.plan, step, self._style))
-
-    def _print_output(self, run: Run, step: PlanStep) -> None:
-        """Print the step's complete new output lines; an incomplete one becomes the status; at its end how it ended."""
-        step_run = run.step(step.id)
-        lines, dropped = step_run.output.lines, step_run.output.dropped
-        complete = len(lines) if step_run.state != "running" or step_run.output.tail == "new" else len(lines) - 1
-        new = lines[max(self._lines_printed - dropped, 0) : complete]
-        self._lines_printed = max(self._lines_printed, dropped + complete)
-        self._print_lines(*map(output_line, new))
-        if step_run.state == "running":
-            self._status = output_line(lines[-1]).strip() if complete < len(lines) else ""
-        else:
-            self._status = None
-            self._finished_steps.add(step.id)
-            self._print_lines(*step_end_lines(run, step, self._style))
 
     def _print_lines(self, *lines: str) -> None:
         """Print the lines in place of the status line; nothing without lines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fleet import Drain, Fleet
 from gpudoctor.core.language import say
 from gpudoctor.views import _report as report
@@ -35,7 +35,16 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> st
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
-    blocks.append(_counts(diagnosis, fleet))
+    answered = sum(host.answered for host in fleet.hosts)
+    counts = fleet.counts
+    found = counts["error"] + counts["warning"] + counts["info"]
+    sums = "{found} found, {unjudged} not judged, {passed} passed"
+    check_counts = say(sums, found=found, unjudged=counts["unjudged"], passed=counts["ok"])
+    template = "{answered} of {hosts} answered; hosts by {checks} checks: {counts}."
+    sentence = say(
+        template, answered=answered, hosts=_host_count(len(fleet.hosts)), checks=len(fleet.checks), counts=check_counts
+    )
+    blocks.append("\n".join([*wrapped(sentence), say("As a whole: {counts}", counts=report.counts(diagnosis))]))
     return "\n\n".join(blocks)
 
 
@@ -103,13 +112,8 @@ def _drain_text(drain: Drain) -> str:
 
 def _shortened(finding: Finding) -> Finding:
     """The finding without evidence derived from the fleet itself, with at most `_MOST_EVIDENCE` pieces and one fix."""
-    evidence = tuple(item for item in finding.evidence if not _is_derived(item))
+    evidence = tuple(item for item in finding.evidence if not item.fact.startswith(_DERIVED))
     return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
-
-
-def _is_derived(item: Evidence) -> bool:
-    """Whether the fact was derived from all hosts together; the finding's title already states it."""
-    return item.fact.startswith(_DERIVED)
 
 
 def _info_lines(findings: Sequence[Finding], style: Style) -> Iterator[str]:
@@ -124,20 +128,6 @@ def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     yield style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
     for reason in report.reasons(diagnosis):
         yield from wrapped(f"{reason.why}: {', '.join(reason.rules)}", 2, 4)
-
-
-def _counts(diagnosis: Diagnosis, fleet: Fleet) -> str:
-    """How many hosts answered, counts over all checks of all hosts, and counts of the rules about the whole fleet."""
-    answered = sum(host.answered for host in fleet.hosts)
-    counts = fleet.counts
-    found = counts["error"] + counts["warning"] + counts["info"]
-    sums = "{found} found, {unjudged} not judged, {passed} passed"
-    check_counts = say(sums, found=found, unjudged=counts["unjudged"], passed=counts["ok"])
-    template = "{answered} of {hosts} answered; hosts by {checks} checks: {counts}."
-    sentence = say(
-        template, answered=answered, hosts=_host_count(len(fleet.hosts)), checks=len(fleet.checks), counts=check_counts
-    )
-    return "\n".join([*wrapped(sentence), say("As a whole: {counts}", counts=report.counts(diagnosis))])
 
 
 def _host_count(count: int) -> str:

@@ -7,7 +7,7 @@ what differs from day to day stands in its text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
@@ -44,18 +44,6 @@ def render(diagnosis: Diagnosis, strict: bool = False) -> str:
     """The whole XML document in ASCII, ending without a newline; with `strict`, warnings are failures too."""
     root = ElementTree.Element("testsuites", name="gpudoctor")
     totals = {"tests": 0, "failures": 0, "errors": 0}
-    for name, cases in _suites(diagnosis, strict).items():
-        suite = _suite_element(diagnosis, name, cases)
-        root.append(suite)
-        for key in totals:
-            totals[key] += int(suite.get(key, 0))
-    root.attrib.update({key: str(number) for key, number in totals.items()})
-    ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
-
-
-def _suites(diagnosis: Diagnosis, strict: bool) -> Mapping[str, list[Case]]:
-    """Cases by suite name: ``gpudoctor`` with the verdict, one per layer from the lowest up, one per fleet host."""
     suites = {"gpudoctor": [_verdict_case(diagnosis, strict)]}
     rule_cases = sorted(_rule_cases(diagnosis, strict), key=lambda case: (_layer_order(case.name), case.name))
     for case in rule_cases:
@@ -64,7 +52,14 @@ def _suites(diagnosis: Diagnosis, strict: bool) -> Mapping[str, list[Case]]:
         suites |= {
             f"host.{host.name}": list(_host_cases(diagnosis.fleet, host, strict)) for host in diagnosis.fleet.hosts
         }
-    return suites
+    for name, cases in suites.items():
+        suite = _suite_element(diagnosis, name, cases)
+        root.append(suite)
+        for key in totals:
+            totals[key] += int(suite.get(key, 0))
+    root.attrib.update({key: str(number) for key, number in totals.items()})
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
 
 def _layer_order(name: str) -> tuple[int, str]:

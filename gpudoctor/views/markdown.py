@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import say
-from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import command, one_line, safe, step_text
 
@@ -76,7 +75,15 @@ def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str
     if finding.explains:
         yield say("This explains: {ids}.", ids=", ".join(map(code, finding.explains)))
     for fix in finding.fixes:
-        yield from _fix_blocks(fix)
+        yield f"**{say('What to do: {title}', title=text(fix.title))}**"
+        for number, step in enumerate(fix.steps, 1):
+            note = step_text(step.text, step.needs, step.touches)
+            if note:
+                yield (say("Step {number}: ", number=number) if len(fix.steps) > 1 else "") + text(note)
+            if step.argv:
+                yield fenced(command(step.argv), "sh")
+        if fix.undo:
+            yield say("To undo: {how}", how=text(fix.undo))
     yield say("{id}, more: {command}", id=code(finding.id), command=code(command(finding.more)))
 
 
@@ -88,19 +95,6 @@ def _evidence_rows(proofs: Sequence[report.Proof]) -> Iterator[str]:
         yield f"| {code(proof.name)} | {cell(proof.value)} | {text(proof.source)} |"
     if (more := len(proofs) - _MOST_EVIDENCE) > 0:
         yield f"| {say('and {count} more', count=more)} | | |"
-
-
-def _fix_blocks(fix: Fix) -> Iterator[str]:
-    """Markdown blocks of a fix: title, each step with its command in a code block, and how to undo it."""
-    yield f"**{say('What to do: {title}', title=text(fix.title))}**"
-    for number, step in enumerate(fix.steps, 1):
-        note = step_text(step.text, step.needs, step.touches)
-        if note:
-            yield (say("Step {number}: ", number=number) if len(fix.steps) > 1 else "") + text(note)
-        if step.argv:
-            yield fenced(command(step.argv), "sh")
-    if fix.undo:
-        yield say("To undo: {how}", how=text(fix.undo))
 
 
 def _unjudged_blocks(diagnosis: Diagnosis) -> Iterator[str]:

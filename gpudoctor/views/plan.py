@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.language import say
-from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement, Way
+from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement
 from gpudoctor.views._terminal import Style, command, few, one_line, size, step_marks, wrapped
 from gpudoctor.views.document import line as as_line
 
@@ -28,7 +28,9 @@ def render(
     style = style or Style()
     blocks = [_head_text(plan, style)]
     blocks += [_causes_text(plan, titles)] if titles else []
-    blocks += [_requirements_text(plan)]
+    requirements = dict.fromkeys(item for step in plan.chosen for item in step.requires)
+    lines = [row for item in requirements for row in wrapped(f"- {requirement_text(item)}", 2, 4)]
+    blocks += ["\n".join([say("Before anything is changed, it is made sure that"), *lines])] if lines else []
     blocks += _step_blocks(plan, style)
     blocks += [_foreseen_text(foreseen, style)] if foreseen else []
     blocks += (
@@ -112,13 +114,6 @@ def _causes_text(plan: Plan, titles: Mapping[str, str]) -> str:
     causes = dict.fromkeys(step.cause for step in plan.steps if step.cause in titles)
     lines = [row for cause in causes for row in wrapped(f"- {titles[cause]}  [{cause}]", 2, 4)]
     return "\n".join([say("What is wrong:"), *lines]) if lines else ""
-
-
-def _requirements_text(plan: Plan) -> str:
-    """What must hold before the first step, one a line, each once; empty without requirements."""
-    requirements = dict.fromkeys(item for step in plan.chosen for item in step.requires)
-    lines = [row for item in requirements for row in wrapped(f"- {requirement_text(item)}", 2, 4)]
-    return "\n".join([say("Before anything is changed, it is made sure that"), *lines]) if lines else ""
 
 
 def requirement_text(item: Requirement) -> str:
@@ -224,35 +219,25 @@ def _script_lines(plan: Plan, steps: Sequence[PlanStep]) -> Iterator[str]:
         yield ""
         way = next((way for way in plan.ways if (way.cause, way.number) == (step.cause, step.way)), None)
         if way and way != last_way:
-            yield from _script_heading(way)
+            yield from _comment_lines(f"{one_line(way.title)}  [{way.cause}]")
+            if way.undo:
+                yield from _comment_lines(f"To undo: {one_line(way.undo)}")
         last_way = way
-        yield from _script_step(step)
+        if step.text:
+            yield from _comment_lines(one_line(step.text))
+        if "downtime" in step.needs:
+            yield from _comment_lines("This interrupts jobs.")
+        if "reboot" in step.needs:
+            yield from _comment_lines(f"Left to you, at the end: {shlex.join(step.argv)}")
+        elif step.touches == "nothing":
+            yield f"{shlex.join(step.argv)} || true"
+        else:
+            yield shlex.join(step.argv)
     yield ""
     if any("reboot" in step.needs for step in steps):
         yield "echo 'Done. Now reboot this machine, when no job runs, and then: gpudoctor check'"
     else:
         yield "echo 'Done. To see what it came to: gpudoctor check'"
-
-
-def _script_heading(way: Way) -> Iterator[str]:
-    """Comment lines: the cure's title and id of its cause, and how to undo it."""
-    yield from _comment_lines(f"{one_line(way.title)}  [{way.cause}]")
-    if way.undo:
-        yield from _comment_lines(f"To undo: {one_line(way.undo)}")
-
-
-def _script_step(step: PlanStep) -> Iterator[str]:
-    """Comments and the command of a step; a reboot is only a comment, and a command that changes nothing may fail."""
-    if step.text:
-        yield from _comment_lines(one_line(step.text))
-    if "downtime" in step.needs:
-        yield from _comment_lines("This interrupts jobs.")
-    if "reboot" in step.needs:
-        yield from _comment_lines(f"Left to you, at the end: {shlex.join(step.argv)}")
-    elif step.touches == "nothing":
-        yield f"{shlex.join(step.argv)} || true"
-    else:
-        yield shlex.join(step.argv)
 
 
 def _comment_lines(text: str) -> Iterator[str]:

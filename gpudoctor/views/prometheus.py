@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
-from gpudoctor.core.diagnosis import Diagnosis, Finding, Verdict
+from gpudoctor.core.diagnosis import Diagnosis, Verdict
 from gpudoctor.core.fleet import Fleet
 from gpudoctor.views._terminal import one_line
 
@@ -76,18 +76,13 @@ def _finding_series(diagnosis: Diagnosis) -> Series:
     """Number of findings for each rule id, severity and GPU, for at most `MOST_FINDINGS` combinations."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for finding in diagnosis.findings:
-        for gpu, uuid in _gpu_labels(finding):
+        gpus = [subject for subject in finding.subjects if isinstance(subject.get("gpu"), int)]
+        for gpu, uuid in [(str(one["gpu"]), str(one.get("uuid") or "")) for one in gpus] or [("", "")]:
             key = (finding.id, finding.severity, gpu, uuid)
             if key in counts or len(counts) < MOST_FINDINGS:
                 counts[key] = counts.get(key, 0) + 1
     names = ("id", "severity", "gpu", "uuid")
     return [(dict(zip(names, key, strict=True)), count) for key, count in counts.items()]
-
-
-def _gpu_labels(finding: Finding) -> list[tuple[str, str]]:
-    """(index, UUID) of each GPU that the finding is about; one pair of empty texts where it is about none."""
-    gpus = [subject for subject in finding.subjects if isinstance(subject.get("gpu"), int)]
-    return [(str(gpu["gpu"]), str(gpu.get("uuid") or "")) for gpu in gpus] or [("", "")]
 
 
 def _host_series(fleet: Fleet) -> Series:

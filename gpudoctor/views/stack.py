@@ -57,18 +57,13 @@ def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:
         label = style.paint(say("has"), "green") if need.met else style.paint(say("not met, has"), "red")
         have = f": {label} {one_line(need.have)}" if need.have else ""
         yield say("Needs {what}", what=one_line(f"{say(need.what)} {need.needed}")) + have
-    yield from _library_lines(stack)
+    if stack.libraries:
+        yield from wrapped(say("Brings {libraries}", libraries=", ".join(map(" ".join, stack.libraries))), 0, 2)
     yield from _remark_lines(stack)
     yield from _reason_lines("Why", stack, "chosen", style)
     yield from _reason_lines("Also fits", stack, "fits", style)
     yield from _reason_lines("Rejected", stack, "rejected", style)
     yield from _source_lines(stack)
-
-
-def _library_lines(stack: Stack) -> Iterator[str]:
-    """The libraries that come with the stack; nothing where none are listed."""
-    if stack.libraries:
-        yield from wrapped(say("Brings {libraries}", libraries=", ".join(map(" ".join, stack.libraries))), 0, 2)
 
 
 def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:

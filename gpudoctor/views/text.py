@@ -20,7 +20,8 @@ _MOST_IDS = 12
 def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     """The whole report, ending without a newline."""
     style = style or Style()
-    blocks = [_head_text(diagnosis, style)]
+    sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
+    blocks = [f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"]
     if installed := list(report.packages_to_install(diagnosis)):
         blocks.append("\n".join(_package_lines(installed)))
     blocks += findings(diagnosis.findings, style)
@@ -46,12 +47,6 @@ def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
         yield "\n".join(_finding_lines(finding, others, style))
 
 
-def _head_text(diagnosis: Diagnosis, style: Style) -> str:
-    """A line with gpudoctor's version and what was diagnosed, and the verdict in colour."""
-    sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
-    return f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"
-
-
 def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
     """Lines of a finding; `others` are findings of the same rule about other GPUs."""
     word, colour = say(finding.severity.upper()), report.SEVERITY_COLOURS[finding.severity]
@@ -69,7 +64,15 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
     if finding.evidence:
         yield ""
         yield say("  How it is known ({confidence}):", confidence=say(finding.confidence))
-        yield from _evidence_lines(account.proofs)
+        for proof in account.proofs[:_MOST_EVIDENCE]:
+            if proof.is_line:
+                yield from wrapped(f"{proof.source}: {proof.value}", 4, 6)
+            elif proof.is_absent:
+                yield from wrapped(f"{proof.name}: {proof.value} ({proof.source})", 4, 6)
+            else:
+                yield from wrapped(f"{proof.name} = {proof.value}  ({proof.source})", 4, 6)
+        if (more := len(account.proofs) - _MOST_EVIDENCE) > 0:
+            yield say("    and {count} more; --json lists them", count=more)
     if account.changes:
         yield from ("", f"  {account.changes_lead}:")
         for change in account.changes:
@@ -92,43 +95,25 @@ def _action_lines(causes: Sequence[Finding]) -> Iterator[str]:
         yield from wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
 
 
-def _evidence_lines(proofs: Sequence[report.Proof]) -> Iterator[str]:
-    """Lines of name, value and source of each fact, at most `_MOST_EVIDENCE`, and how many more there are."""
-    for proof in proofs[:_MOST_EVIDENCE]:
-        if proof.is_line:
-            yield from wrapped(f"{proof.source}: {proof.value}", 4, 6)
-        elif proof.is_absent:
-            yield from wrapped(f"{proof.name}: {proof.value} ({proof.source})", 4, 6)
-        else:
-            yield from wrapped(f"{proof.name} = {proof.value}  ({proof.source})", 4, 6)
-    if (more := len(proofs) - _MOST_EVIDENCE) > 0:
-        yield say("    and {count} more; --json lists them", count=more)
-
-
 def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
     """The first `_MOST_FIXES` fixes in full, and the titles of the others."""
     for fix in fixes[:_MOST_FIXES]:
         yield ""
-        yield from _fix_lines(fix)
+        yield from wrapped(say("What to do: {title}", title=fix.title), 2, 4)
+        for number, step in enumerate(fix.steps, 1):
+            label = f"{number}. " if len(fix.steps) > 1 else ""
+            note = step_text(step.text, step.needs, step.touches)
+            if note:
+                yield from wrapped(label + note, 4, 4 + len(label))
+            if step.argv:
+                yield f"    {'' if note else label}{' ' * len(label) if note else ''}$ {command(step.argv)}"
+        if fix.undo:
+            yield from wrapped(say("To undo: {how}", how=fix.undo), 4, 6)
     if others := fixes[_MOST_FIXES:]:
         yield ""
         yield say("  Or, where it applies (gpudoctor explain shows how):")
         for fix in others:
             yield from wrapped(f"- {fix.title}", 4, 6)
-
-
-def _fix_lines(fix: Fix) -> Iterator[str]:
-    """A fix: title, numbered steps with their commands, and how to undo it."""
-    yield from wrapped(say("What to do: {title}", title=fix.title), 2, 4)
-    for number, step in enumerate(fix.steps, 1):
-        label = f"{number}. " if len(fix.steps) > 1 else ""
-        note = step_text(step.text, step.needs, step.touches)
-        if note:
-            yield from wrapped(label + note, 4, 4 + len(label))
-        if step.argv:
-            yield f"    {'' if note else label}{' ' * len(label) if note else ''}$ {command(step.argv)}"
-    if fix.undo:
-        yield from wrapped(say("To undo: {how}", how=fix.undo), 4, 6)
 
 
 def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
