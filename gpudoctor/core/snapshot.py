@@ -126,6 +126,10 @@ class Snapshot:
         states = (*self.facts.items(), *self.groups.items())
         return frozenset(name for name, state in states if not isinstance(state, Unread))
 
+    def topics(self) -> frozenset[str]:
+        """The topics of its facts (``driver`` of ``driver.version``), and its groups."""
+        return frozenset(name.partition(".")[0] for name in (*self.facts, *self.groups))
+
     def facts_to_json(self) -> dict[str, Json]:
         """The contract's ``facts``: scalars and groups side by side, sorted by name."""
         out: dict[str, Json] = {name: cast(Json, fact_to_json(fact)) for name, fact in self.facts.items()}

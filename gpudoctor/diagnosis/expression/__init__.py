@@ -30,6 +30,7 @@ from gpudoctor.diagnosis.expression.facts import (
     SplitRows,
     Touched,
     UnreadAsAbsent,
+    cannot_judge,
     split_by_value,
 )
 
@@ -118,6 +119,7 @@ __all__ = [
     "evaluate",
     "fill",
     "parse",
+    "searches_text",
     "selected",
 ]
 
@@ -184,36 +186,20 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         self._answered: tuple[object, frozenset[str]] = (None, frozenset())
         """A snapshot, and what of it is not unread."""
 
-    def demand(self, names: frozenset[str], first: ast.expr | None) -> None:
-        """Raises `CannotJudge` for `first`, where all these facts and groups are unread: nothing else need be tried.
+    def unread(self, conditions: tuple[str, ...]) -> CannotJudge | None:
+        """Why the first of the conditions is open, where none of them can be judged: all they need is unread.
 
-        On a judged row, and where an unread fact counts as absent, it asks for nothing.
+        None on a judged row, and where an unread fact counts as absent: then each is worked out.
         """
-        if self._are_unread(names):
-            value = self._eval(first)
-            if isinstance(value, Holder):
-                iter(value)  # type: ignore[call-overload]
-
-    def _are_unread(self, names: frozenset[str]) -> bool:
-        """Whether none of these facts and groups of the machine has an answer."""
         facts = self.names
         if type(facts) is not Facts or facts.each:
-            return False
+            return None
         if facts.snapshot is not self._answered[0]:
             self._answered = facts.snapshot, facts.snapshot.answered()
-        return names.isdisjoint(self._answered[1])
-
-    def unread(self, conditions: Sequence[str]) -> CannotJudge | None:
-        """Why the first of the conditions is open, where none of them can be judged: all they need is unread."""
-        for condition in conditions:
-            names, _ = _facts_needed(condition)
-            if not names or not self._are_unread(names):
-                return None
-        try:
-            evaluate(conditions[0], self)
-        except CannotJudge as why:
-            return why
-        return None
+        names, first = _facts_needed_by_all(conditions)
+        if not names or not names.isdisjoint(self._answered[1]):
+            return None
+        return cannot_judge(first, facts.snapshot)
 
     def _eval_boolop(self, node: ast.BoolOp) -> object:
         """``and`` and ``or`` in three values: decided by one operand even where others are unread."""
@@ -240,7 +226,8 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
     def _eval_attribute(self, node: ast.Attribute) -> object:
         """A column of a topic, row or group; other attributes as simpleeval does."""
-        held = self._eval(node.value)
+        named = isinstance(node.value, ast.Name)
+        held = self.nodes[ast.Name](node.value) if named else self._eval(node.value)
         return held.column(node.attr) if isinstance(held, Holder) else super()._eval_attribute(node)
 
     def _any_is(self, parts: Iterable[Part], wanted: bool) -> bool:
@@ -392,10 +379,9 @@ def parse(text: str) -> ast.AST:
 
 def evaluate(text: str, evaluator: Evaluator) -> object:
     """The expression's value; raises `CannotJudge` where an unread fact decides it or nothing can be worked out."""
+    if unread := evaluator.unread((text,)):  # most pages, where a paste tells of one thing
+        raise unread
     try:
-        names, first = _facts_needed(text)
-        if names:  # most pages, where a paste tells of one thing
-            evaluator.demand(names, first)
         return evaluator.eval(text, previously_parsed=parse(text))
     except CannotJudge:
         raise
@@ -404,29 +390,37 @@ def evaluate(text: str, evaluator: Evaluator) -> object:
 
 
 @lru_cache(maxsize=8192)
-def _facts_needed(text: str) -> tuple[frozenset[str], ast.expr | None]:
-    """(facts and groups without any of which the expression cannot be judged, the first one that it looks at).
+def searches_text(conditions: tuple[str, ...]) -> bool:
+    """Whether one of the conditions looks at the rows of group ``text``, of which there may be many."""
+    return any("text" in _variable_names(parse(condition)) for condition in conditions)
 
-    Empty where it may have an answer without, and where it looks at none.
+
+@lru_cache(maxsize=8192)
+def _facts_needed_by_all(conditions: tuple[str, ...]) -> tuple[frozenset[str], str]:
+    """(facts and groups without any of which none of the conditions can be judged, the first that is looked at).
+
+    Empty where one of them may have an answer without, or looks at none.
     """
-    names: list[tuple[str, ast.expr]] = []
-    if not _collect_facts(parse(text), frozenset(), names) or not names:
-        return frozenset(), None
-    return frozenset(name for name, _ in names), names[0][1]
+    names: list[str] = []
+    for condition in conditions:
+        before = len(names)
+        if not _collect_facts(parse(condition), frozenset(), names) or len(names) == before:
+            return frozenset(), ""
+    return frozenset(names), names[0] if names else ""
 
 
-def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[tuple[str, ast.expr]]) -> bool:
+def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[str]) -> bool:
     """Add the facts and groups under the node in the order in which they are evaluated.
 
     False where unread ones may still give an answer: by ``known``, or by a constant of an ``and`` or ``or``.
     """
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         if node.value.id not in variables:
-            names.append((f"{node.value.id}.{node.attr}", node))
+            names.append(f"{node.value.id}.{node.attr}")
         return True
     if isinstance(node, ast.Name):
         if node.id not in variables:
-            names.append((node.id, node))
+            names.append(node.id)
         return True
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id in ("known", "either"):

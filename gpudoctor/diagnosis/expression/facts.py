@@ -17,16 +17,11 @@ WIDTH = 4096
 Touched = dict[tuple[str, "int | None"], Fact]
 
 
-def unanswered(name: str, snapshot: Snapshot) -> CannotJudge:
-    """The `CannotJudge` to raise for a fact or group that no probe answered."""
-    state = snapshot.unanswered
-    return CannotJudge(name, state.why, state.reason)
-
-
-def unread_rows(group: str, snapshot: Snapshot) -> CannotJudge:
-    """The `CannotJudge` to raise for a group without rows, with the reason why it has none."""
-    rows = snapshot.rows(group)
-    return CannotJudge(group, "") if isinstance(rows, tuple) else CannotJudge(group, rows.why, rows.reason)
+def cannot_judge(name: str, snapshot: Snapshot) -> CannotJudge:
+    """The `CannotJudge` to raise for a fact or group that is unread, or that no probe answered."""
+    state = snapshot.get(name) if "." in name else snapshot.rows(name)
+    unread = state if isinstance(state, Unread) else snapshot.unanswered
+    return CannotJudge(name, unread.why, unread.reason)
 
 
 class Facts:
@@ -99,10 +94,10 @@ class _MachineTopic(Holder):
         return self._facts.scalar(f"{self._topic}.{name}")
 
     def __iter__(self) -> Iterator[object]:
-        raise unread_rows(self._topic, self._facts.snapshot)
+        raise cannot_judge(self._topic, self._facts.snapshot)
 
     def __len__(self) -> int:
-        raise unread_rows(self._topic, self._facts.snapshot)
+        raise cannot_judge(self._topic, self._facts.snapshot)
 
 
 class GroupRow(Holder):
@@ -134,7 +129,7 @@ class GroupRow(Holder):
             return self._facts.value(fact, self._row[name], self._index)
         if fact in self._facts.snapshot.facts:
             return self._facts.scalar(fact)
-        raise unanswered(fact, self._facts.snapshot)
+        raise cannot_judge(fact, self._facts.snapshot)
 
 
 class _JudgedRow(GroupRow):
@@ -209,7 +204,7 @@ class Many(Holder):
                 self._facts.touched[name, index] = line
                 return True
         if not all("line" in row for row in rows):
-            raise unanswered(name, self._facts.snapshot)
+            raise cannot_judge(name, self._facts.snapshot)
         self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
         return False
 

@@ -12,7 +12,7 @@ from gpudoctor.core.pattern import TooCostlyError, within
 from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
-from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, selected
+from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, searches_text, selected
 from gpudoctor.diagnosis.judge import subjects
 from gpudoctor.diagnosis.judge.cures import all_hold, applicable_fixes
 from gpudoctor.diagnosis.judge.signs import Match, Text
@@ -21,7 +21,7 @@ from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.compiled import word_index
 
 _JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_group", "memory_fault", "canary"})
-"""What ``gpudoctor run``, ``job``, ``soak`` and the canary of ``preflight`` tell of."""
+"""What ``gpudoctor run``, ``job``, ``soak`` and the canary of ``preflight`` tell of: only a job that runs shows it."""
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
@@ -32,6 +32,7 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     unjudged: list[Unjudged] = []
     passed: list[str] = []
     sound: list[Finding] = []
+    unwatched = _JOB_TOPICS - snapshot.topics()
     for rule in rulebook.rules_for(snapshot):
         outcomes = judge_rule(rule, snapshot, text, evaluator)
         findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
@@ -39,7 +40,7 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
         if findings:
             (sound if rule.sound else found).extend(findings)
         elif pending:
-            if not _asks_for_a_job(pending[0], snapshot):
+            if pending[0].fact.partition(".")[0] not in unwatched:  # else nobody has asked for it
                 unjudged.append(pending[0])
         else:
             passed.append(rule.id)
@@ -47,14 +48,6 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     verdict = verdict_of(causes, known=bool(sound))
     findings = causes if verdict == "broken" else sorted([*causes, *rank_findings(sound)], key=sort_key)
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
-
-
-def _asks_for_a_job(unjudged: Unjudged, snapshot: Snapshot) -> bool:
-    """Whether it waits for what only a job that runs shows, and none was watched: then nobody has asked for it."""
-    topic = unjudged.fact.partition(".")[0]
-    if topic not in _JOB_TOPICS or topic in snapshot.groups:
-        return False
-    return not any(name.startswith(f"{topic}.") for name in snapshot.facts)
 
 
 def new_evaluator(snapshot: Snapshot) -> Evaluator:
@@ -78,11 +71,11 @@ def judge_rule(
         return [Judgement(rule, Facts(snapshot), matches, text, evaluator).outcome()]
     rows = snapshot.rows(rule.each)
     once = tuple(proof for proof in rule.proofs if proof.once)
-    of_row = replace(rule, proofs=tuple(proof for proof in rule.proofs if not proof.once)) if once else rule
     outcomes: list[Outcome] = []
     if isinstance(rows, Unread):
         outcomes.append(Unjudged(rule.id, f"{rule.each}: {rows.why}", rows.reason, rule.each))
     elif isinstance(rows, tuple):
+        of_row = replace(rule, proofs=tuple(proof for proof in rule.proofs if not proof.once)) if once else rule
         outcomes = list(_outcome_per_row(of_row, snapshot, rows, text, evaluator))
     if (matches or once) and not any(isinstance(outcome, Finding) for outcome in outcomes):
         whole = replace(rule, when=(), proofs=once, each="")
@@ -204,15 +197,19 @@ class Judgement:
             return False, None
         return (pending if shared is True else shared), None
 
-    def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
+    def _holds(self, conditions: tuple[str, ...]) -> bool | CannotJudge:
         """Whether the conditions hold; `CannotJudge` as a value where that is open or too costly."""
+        if why := self.evaluator.unread(conditions):
+            return why
+        if not searches_text(conditions):
+            return all_hold(conditions, self.evaluator)
         try:
             with within(self.text.budget):
                 return all_hold(conditions, self.evaluator)
         except TooCostlyError:
             return self._holds_at_second_try(conditions)
 
-    def _holds_at_second_try(self, conditions: Sequence[str]) -> bool | CannotJudge:
+    def _holds_at_second_try(self, conditions: tuple[str, ...]) -> bool | CannotJudge:
         """As `_holds`, where the budget ran out: once more, for a pause of the machine counts as time used, too."""
         try:
             with within(self.text.budget):

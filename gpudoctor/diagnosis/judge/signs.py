@@ -89,9 +89,12 @@ class Text:
 
     def matches(self, rule: Rule) -> list[Match]:
         """The first match of each of the rule's signs; empty without text; rules too costly go to `given_up`."""
+        if not self.searched:
+            return []
         found = []
-        for sign in rule.signs if self.searched else ():
-            if self._lacks(sign.needles):
+        lacks = self._present.isdisjoint
+        for sign in rule.signs:
+            if any(map(lacks, sign.needles)):
                 continue
             try:
                 match = self.find(sign)
