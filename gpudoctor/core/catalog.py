@@ -169,6 +169,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
             "job_host",
             "barrier",
             "suspect",
+            "rail",
         ),
         *("link", "flow", "collective", "canary"),
     ),

@@ -44,7 +44,7 @@ FACTS = (
     column("rdma.watched_s", "float", "time between two looks at these; absent where nothing was counted before", "s"),
 )
 
-_DEVICES = "/sys/class/infiniband"
+DEVICES = "/sys/class/infiniband"
 _VERBS = "/sys/class/infiniband_verbs"
 _NODES = "/dev/infiniband"
 _MOST_GIDS = 16
@@ -69,8 +69,8 @@ _WATCHED = 1.0
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``rdma`` facts and one row per port, from sysfs; looks twice where a port has counted errors."""
-    devices, began = names(target, _DEVICES), time.monotonic()
-    rows = tuple(_port_rows(target, devices)) if isinstance(devices, list) else ()
+    devices, began = names(target, DEVICES), time.monotonic()
+    rows = tuple(port_rows(target, devices)) if isinstance(devices, list) else ()
     yield "rdma", _with_gains(target, rows, began) if isinstance(devices, list) else _absence(target, devices)
     yield "rdma.verbs_loaded", _verbs_loaded(target)
     yield from _node_facts(target, devices)
@@ -84,7 +84,7 @@ def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row,
         time.sleep(max(0.0, _WATCHED - (time.monotonic() - began)))
     watched: Fact = Absent("no port had counted an error")
     if counting:
-        watched = Known(round(time.monotonic() - began, 2), f"two looks at {_DEVICES}")
+        watched = Known(round(time.monotonic() - began, 2), f"two looks at {DEVICES}")
     return tuple(
         {
             **row,
@@ -98,7 +98,7 @@ def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row,
 
 def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> Fact:
     """What the port's counters of these names rose by since the row was read, 0 if not `again`; a reset is no gain."""
-    folder = f"{_DEVICES}/{text_of(row['device'])}/ports/{text_of(row['port'])}"
+    folder = f"{DEVICES}/{text_of(row['device'])}/ports/{text_of(row['port'])}"
     read = {name: count for name in counters if isinstance(count := value_of(row[name]), int)}
     if not read:
         return row[counters[0]]
@@ -114,10 +114,10 @@ def _absence(target: Target, devices: Absent | Unread) -> Absent | Unread:
     return devices
 
 
-def _port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
+def port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
     """One row per port of the devices."""
     for device in devices:
-        folder = f"{_DEVICES}/{device}"
+        folder = f"{DEVICES}/{device}"
         ports = names(target, f"{folder}/ports")
         card = _device_columns(target, device) if isinstance(ports, list) else {}
         for port in ports if isinstance(ports, list) else ():
@@ -126,7 +126,7 @@ def _port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
 
 def _device_columns(target: Target, device: str) -> Row:
     """The columns that all ports of a device share."""
-    folder = f"{_DEVICES}/{device}"
+    folder = f"{DEVICES}/{device}"
     place = resolve_path(target, f"{folder}/device")
     address = place.rpartition("/")[2]
     on_pci = re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", address)
@@ -134,7 +134,7 @@ def _device_columns(target: Target, device: str) -> Row:
     node = number(target, f"{folder}/device/numa_node")
     virtual = path_exists(target, f"{folder}/device/physfn")
     return {
-        "device": Known(device, _DEVICES),
+        "device": Known(device, DEVICES),
         "address": Known(address, f"{folder}/device") if on_pci else Absent(f"{folder} is on no PCI bus"),
         "netdev": Known(tuple(interfaces), f"{folder}/device/net") if isinstance(interfaces, list) else interfaces,
         "firmware": line(target, f"{folder}/fw_ver"),

@@ -8,7 +8,7 @@ from typing import Any
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import Suspect
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RailResults, RankSeen
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.kernels.across import Across
@@ -64,6 +64,8 @@ def jobs() -> list[MeetingResults]:
         *(job(links=[failed(outcome)], backend="gloo") for outcome in ("refused", "loopback")),
         job(links=[failed("loopback")], backend="nccl"),
         *(job(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
+        job(suspects=(suspect("reach", rail="mlx5_3"),)),
+        job(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up, as 1 of 2 machines have"})),
         job(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         job(collective=(collective(slowest=5, ratio=3.1),)),
         job(canary=canary_rows([trained(rank, own) for rank, own in enumerate((0.011, 0.011, 0.022, 0.011))])),
@@ -88,8 +90,8 @@ def failed(outcome: str) -> LinkSeen:
     return LinkSeen("n0", "n1", "peer", outcome, "why", "gloo", "127.0.1.1", 4000, "lo")
 
 
-def suspect(measure: Any) -> Suspect:
-    return Suspect("host", ("n1",), "from", measure, 0.1, 10.0, 0.01, 2, "n1 sends badly")
+def suspect(measure: Any, rail: str = "") -> Suspect:
+    return Suspect("host", ("n1",), "from", measure, 0.1, 10.0, 0.01, 2, "n1 sends badly", rail)
 
 
 def collective(**more: Any) -> Row:

@@ -15,10 +15,10 @@ import pytest
 
 from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, member, stages
 from gpudoctor.cluster.preflight.launcher import Place
+from gpudoctor.cluster.preflight.measuring import to_each_other
 from gpudoctor.cluster.preflight.meeting import Meeting, greeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError
 from gpudoctor.cluster.preflight.run import Hub, room_for
-from gpudoctor.cluster.preflight.stages import to_each_other
 from gpudoctor.cluster.preflight.wire import Door, Line
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside

@@ -38,11 +38,11 @@ class _Talk:
 
 class Server:
     """Measurement server at one address, running in daemon threads from its creation until `close`.
-    Bound to `address` only, so that exactly that path is measured. `name` is one word by which it identifies itself.
-    Raises `OSError` if it cannot listen; `port` 0 lets the kernel choose.
+    Bound to `address` only, so that exactly that path is measured, and to `interface` where one is named. `name` is one
+    word by which it identifies itself. Raises `OSError` if it cannot listen; `port` 0 lets the kernel choose.
     """
 
-    def __init__(self, address: str, key: str, port: int = 0, name: str = "") -> None:
+    def __init__(self, address: str, key: str, port: int = 0, name: str = "", interface: str = "") -> None:
         """Listen on the address and start the thread that accepts connections; raises `OSError`."""
         family, kind, protocol, _, where = literal_address_info(address, port)
         self._key = key
@@ -50,6 +50,8 @@ class Server:
         self._listener = socket.socket(family, kind, protocol)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if interface:
+                tcp.bind_source(self._listener, interface)
             self._listener.bind(where)
             self._listener.listen(_BACKLOG)
         except BaseException:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.target.network import resolve
+from gpudoctor.target.network import is_address, resolve
 
 SMALL = 512
 """Bytes of a segment that passes any path: RFC 1122 has every host take packets of 576 bytes."""
@@ -141,7 +141,7 @@ class Reached:
 
 
 def connect(address: str, port: int, seconds: float, source: str = "") -> Reached:
-    """Try to connect to an address or name and close again; `source` is the local address to use (``""``: any)."""
+    """Try to connect to an address or name and close again; `source` as `bind_source` takes it (``""``: any)."""
     link, reached = open_connection(address, port, seconds, source)
     if link:
         link.close()
@@ -225,11 +225,24 @@ def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[so
         if segment:
             limit_segments(link, segment)
         if source:
-            link.bind(literal_address_info(source, 0)[4])
+            bind_source(link, source)
         return link, link.connect_ex(target)
     except BaseException:
         link.close()
         raise
+
+
+def bind_source(link: socket.socket, source: str) -> None:
+    """Bind the socket to a local address or, by its name, to an interface, as ``ping -I`` does. Raises `OSError`.
+    An interface's socket sends and hears nothing by any other (SO_BINDTODEVICE, which needs root before Linux 5.7).
+    """
+    if is_address(source):
+        link.bind(literal_address_info(source, 0)[4])
+        return
+    option = getattr(socket, "SO_BINDTODEVICE", None)
+    if option is None:
+        raise OSError(errno.ENOTSUP, "this system binds no socket to an interface")
+    link.setsockopt(socket.SOL_SOCKET, option, source.encode() + b"\0")
 
 
 def literal_address_info(

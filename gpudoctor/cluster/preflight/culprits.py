@@ -59,15 +59,19 @@ class Judged:
         return frozenset[tuple[str, str]]().union(*(measure.again for measure in self.weighed))
 
 
-def judge(measured: Sequence[Pair], switches: Mapping[str, str]) -> Judged:
-    """Results of all measures; `switches` gives the leaf switch of hosts where it is known."""
-    found = limits_of(measured)
+def judge(measured: Sequence[Pair], switches: Mapping[str, str], limits: Limits | None = None) -> Judged:
+    """Results of all measures; `switches` gives the leaf switch of hosts where it is known, `limits` what is usual
+    where more was measured than these pairs.
+    """
+    found = limits or limits_of(measured)
     return Judged(found, tuple(weigh(measure, figures_of(measure, measured, found), switches) for measure in MEASURES))
 
 
-def suspects(measured: Sequence[Pair], switches: Mapping[str, str] | None = None) -> tuple[Suspect, ...]:
+def suspects(
+    measured: Sequence[Pair], switches: Mapping[str, str] | None = None, limits: Limits | None = None
+) -> tuple[Suspect, ...]:
     """Suspects by measure, the most telling first; within one, switches, then hosts, then links, by name."""
-    judged = judge(measured, switches or {})
+    judged = judge(measured, switches or {}, limits)
     return tuple(suspect for weighed in judged.weighed for suspect in _suspects(weighed, judged.limits))
 
 

@@ -14,7 +14,7 @@ from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply, order
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import Direction, Pair, Suspect
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RailResults, RankSeen
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of
 from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Pairwise, Result
@@ -161,13 +161,16 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
         "job.clock_host": Known(results.skew_host, _PAIRS) if results.skew_host else Unread("no clocks were compared"),
         "job.checked": Known(results.checked, "asked for"),
         "job.backend": Known(results.backend, SOURCE) if results.backend else Unread("no machine told its GPUs"),
+        "job.rails_unmeasured": Known(tuple(results.rails.unmeasured.values()), SOURCE)
+        if results.rails.unmeasured
+        else Absent("all ports that are to be measured one by one were, or there are none"),
         "job.cut": Known(results.cut, SOURCE) if results.cut else Absent("it came to its end"),
         "job.seconds": Known(round(results.seconds, 2), SOURCE),
     }
 
 
 def groups(results: MeetingResults) -> dict[str, Rows]:
-    """Groups of the job: rows of ranks, links, barriers, flows and suspects, and the collective's results."""
+    """Groups of the job: rows of ranks, links, barriers, flows, suspects and rails, and the collective's results."""
     met = bool(results.ranks)
     return {
         "rank": tuple(map(_rank_row, results.ranks)) if met else Unread("the ranks did not meet"),
@@ -175,6 +178,7 @@ def groups(results: MeetingResults) -> dict[str, Rows]:
         "barrier": tuple(map(_barrier_row, barriers(results.links))),
         "flow": tuple(row for pair in results.pairs for row in _flow_rows(pair, results)),
         "suspect": tuple(map(_suspect_row, results.suspects)),
+        "rail": tuple(_rail_rows(results.rails)),
         "collective": results.collective,
         **({} if results.canary is None else {"canary": results.canary}),
     }
@@ -281,7 +285,37 @@ def _suspect_row(suspect: Suspect) -> Row:
         "share": _known_or_unread(_rounded(suspect.share), "nothing to compare with"),
         "pairs": Known(suspect.pairs, _PAIRS),
         "words": Known(suspect.words, _PAIRS),
+        "rail": Known(suspect.rail, _PAIRS) if suspect.rail else Absent("it is not one network port"),
+        "network": Known(suspect.network, _PAIRS) if suspect.network else Absent("it reaches no other rail"),
     }
+
+
+def _rail_rows(rails: RailResults) -> Iterator[Row]:
+    """Rows of the group ``rail``: each network port that was measured alone, with its best rates in Gbit/s."""
+    sends: dict[tuple[str, str], float] = {}
+    receives: dict[tuple[str, str], float] = {}
+    rounds = {(pair.rail, host): pair.round for pair in rails.pairs for host in (pair.a, pair.b)}
+    for pair in rails.pairs:
+        for source, target, way in pair.directions:
+            if way.gbps is not None:
+                sends[pair.rail, source] = max(way.gbps, sends.get((pair.rail, source), 0.0))
+                receives[pair.rail, target] = max(way.gbps, receives.get((pair.rail, target), 0.0))
+    measured = {(rail, host): port for rail, of in rails.ports.items() for host, port in of.items()}
+    for rail, host in sorted({*measured, *rails.unmeasured}):
+        port, why = measured.get((rail, host), Port(rail)), rails.unmeasured.get((rail, host), "nothing arrived")
+        yield {
+            "rail": Known(rail, SOURCE),
+            "host": Known(host, SOURCE),
+            "hosts": Known((host,), SOURCE),
+            "interface": Known(port.interface, SOURCE) if port.interface else Absent("none with an address"),
+            "address": Known(port.address, SOURCE) if port.address else Absent("its interface has none"),
+            "rate_gbps": _known_or_unread(port.gbps, "its driver tells none"),
+            "rdma": Known(rail in rails.rdma, SOURCE),
+            "round": _known_or_unread(rounds.get((rail, host)), why),
+            "sends_gbps": _known_or_unread(_rounded(sends.get((rail, host))), why),
+            "receives_gbps": _known_or_unread(_rounded(receives.get((rail, host))), why),
+            "usual_gbps": _known_or_unread(_rounded(rails.usual.get(rail)), "nothing to compare with"),
+        }
 
 
 def _rounded(value: float | None) -> float | None:

@@ -25,7 +25,8 @@ from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.meeting import Guest, Meeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.preflight.rails import listen_at, own_ports, run_perftest
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RankSeen
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
@@ -66,6 +67,7 @@ class OwnRank:
             "machine": _machine_id(),
             "version": __version__,
             "ears": self._listeners.announced if self._listeners else [],
+            "ports": self._listeners.ports if self._listeners else [],
         }
 
     def begin(self, rank: Member) -> None:
@@ -74,12 +76,13 @@ class OwnRank:
             threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
 
     def tasks(self, rank: Member) -> Mapping[str, Task]:
-        """Task functions that the hub may call on this rank, by name: reach, flow, collective."""
+        """Task functions that the hub may call on this rank, by name: reach, flow, perftest, collective."""
         place = self._place
         part = rank_task(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": connect_to_peers,
             "flow": partial(measure_flow, key=place.key, host=_listener_name(place)),
+            "perftest": run_perftest,
             "collective": partial(part, set_step=rank.set_step, tell=rank.tell),
         }
 
@@ -215,7 +218,8 @@ class Listeners:
         """Each address, who would announce it, and the port on which we listen there; or why we do not."""
         by_address: dict[str, Message] = {}
         among = list_interfaces() or ()
-        settings = settings_of(Local(environ=environ)).values
+        target = Local(environ=environ)
+        settings = settings_of(target).values
         for user, chosen in (("nccl", nccl_choice(among, settings)), ("gloo", gloo_choice(among, environ))):
             known = by_address.get(chosen.address)
             if known and chosen.address:
@@ -229,6 +233,14 @@ class Listeners:
                 "loopback": bool(chosen) and ip_address(chosen.address.partition("%")[0]).is_loopback,
             }
             self.announced.append({**message, **self._listen(chosen.address)})
+        self.ports: list[Message] = [self._listen_by(port) for port in own_ports(target, settings, among)]
+        """Its network ports that are measured one by one: a `Port` each; none where it has one only."""
+
+    def _listen_by(self, port: Port) -> Message:
+        """Start a server at that port alone: the `Port` as a message."""
+        listening, server = listen_at(port, self._key, self._host)
+        self._servers += [server] if server else []
+        return asdict(listening)
 
     def _listen(self, address: str) -> Message:
         """Start a server at the address: its port, or port 0 and the reason if it cannot listen."""
@@ -257,7 +269,7 @@ def connect_to_peers(message: Mapping[str, Any]) -> Message:
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
     """Outcome of connecting to one peer: `outcome`, explaining `words`, and `ms` taken."""
     address = str(peer["address"])
-    found = _unless_our_own(address, connect(address, int(peer["port"]), REACH))
+    found = _unless_our_own(address, connect(address, int(peer["port"]), REACH, str(peer.get("source", ""))))
     return {"outcome": found.outcome, "words": found.words, "ms": round(found.seconds * 1e3, 3)}
 
 
@@ -269,12 +281,14 @@ def _unless_our_own(address: str, attempt: Reached) -> Reached:
 
 
 def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
-    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions.
+    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions, by the interface
+    ``source`` alone where one is named.
     Returns ``{"flow": Flow as a dictionary}``; unroutable if the server calls itself `host`, as it is then this
     machine.
     """
     address = str(message["address"])
-    found = measure(address, int(message["port"]), key, float(message["seconds"]))
+    source = str(message.get("source", ""))
+    found = measure(address, int(message["port"]), key, float(message["seconds"]), source=source)
     if found.peer == host:
         found = Flow("unroutable", f"{address} leads from there to itself", host, seconds=found.seconds)
     return {"flow": asdict(found)}

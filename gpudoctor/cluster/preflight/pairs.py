@@ -54,6 +54,8 @@ class Pair:
     """From `b` to `a`."""
     ms: float | None = None
     """Round trip, the shortest of some."""
+    rail: str = ""
+    """The network port of both hosts that was measured alone; empty where each took the one that NCCL or Gloo takes."""
 
     @property
     def directions(self) -> Iterator[tuple[str, str, Direction]]:
@@ -87,15 +89,23 @@ class Suspect:
     pairs: int
     """How many measured pairs say so."""
     words: str = ""
+    rail: str = ""
+    """The port of the host, or of both ends of the link, that is to blame; empty where it is not one port."""
+    network: str = ""
+    """The rail whose ports of other hosts that port reaches instead of those of its own."""
+    rdma: bool = False
+    """Whether it was measured by RDMA, of which rates are told in GB/s as perftest and nccl-tests do."""
 
 
 def sentence(suspect: Suspect) -> str:
-    """The suspect as a sentence: ``n17 sends at 2.1 Gbit/s, 22 % of the usual 9.4 (4 pairs)``."""
-    title = (
-        f"{suspect.names[0]} {_host_phrase(suspect)}"
-        if suspect.kind == "host"
-        else f"{_path_ends(suspect)} {_path_phrase(suspect)}"
-    )
+    """The suspect as a sentence: ``n17 sends at 2.1 Gbit/s, 22 % of the usual 9.4 (4 pairs)``; of one port
+    ``mlx5_3 on n17 sends 11 of the usual 48 GB/s (4 pairs)``.
+    """
+    rail = suspect.rail
+    if suspect.kind == "host":
+        title = f"{rail} on " * bool(rail) + f"{suspect.names[0]} {_host_phrase(suspect)}"
+    else:
+        title = f"by {rail} " * bool(rail) + f"{_path_ends(suspect)} {_path_phrase(suspect)}"
     return f"{title} ({suspect.pairs} pair{'s' * (suspect.pairs != 1)})"
 
 
@@ -103,6 +113,8 @@ def _host_phrase(suspect: Suspect) -> str:
     """Predicate for a host: ``sends at 2.1 Gbit/s, 22 % of the usual 9.4``."""
     verb = {"from": "sends", "to": "receives", "both": "sends and receives"}[suspect.way]
     value = suspect.value or 0.0
+    if suspect.network:
+        return f"reaches the other hosts' {suspect.network}, and none of their {suspect.rail}"
     if suspect.measure == "reach":
         return {
             "from": "reaches none of the hosts that others reach",
@@ -115,6 +127,8 @@ def _host_phrase(suspect: Suspect) -> str:
         return f"{verb} with {_percent(value)} of the segments lost"
     if suspect.measure == "latency":
         return f"answers after {value:.3g} ms{_usual_phrase(suspect)}"
+    if suspect.rdma:
+        return f"{verb} {_gigabytes(suspect)}"
     return f"{verb} at {value:.3g} Gbit/s{_usual_phrase(suspect)}"
 
 
@@ -137,7 +151,15 @@ def _path_phrase(suspect: Suspect) -> str:
         return f"{_percent(value)} of the segments are lost"
     if suspect.measure == "latency":
         return f"a round trip takes {value:.3g} ms{_usual_phrase(suspect)}"
+    if suspect.rdma:
+        return f"{_gigabytes(suspect)} pass"
     return f"at most {value:.3g} Gbit/s pass{_usual_phrase(suspect)}"
+
+
+def _gigabytes(suspect: Suspect) -> str:
+    """Rate in GB/s beside the usual one: ``11 of the usual 48 GB/s``."""
+    usual = f" of the usual {suspect.usual / 8:.3g}" if suspect.usual else ""
+    return f"{(suspect.value or 0.0) / 8:.3g}{usual} GB/s"
 
 
 def _usual_phrase(suspect: Suspect) -> str:
@@ -225,21 +247,22 @@ class Limits:
 
 
 def limits_of(pairs: Iterable[Pair]) -> Limits:
-    """Usual values among these hosts, and the limits beyond which a figure is bad."""
-    sends: dict[str, list[float]] = {}
-    receives: dict[str, list[float]] = {}
-    quickest: dict[str, float] = {}
-    lost: dict[str, float] = {}
+    """Usual values among these hosts, or ports of hosts, and the limits beyond which a figure is bad."""
+    sends: dict[tuple[str, str], list[float]] = {}
+    receives: dict[tuple[str, str], list[float]] = {}
+    quickest: dict[tuple[str, str], float] = {}
+    lost: dict[tuple[str, str], float] = {}
     for pair in pairs:
         for source, target, way in pair.directions:
+            sender, receiver = (pair.rail, source), (pair.rail, target)
             if (rate := _rate_unless_stalled(way)) is not None:
-                sends.setdefault(source, []).append(rate)
-                receives.setdefault(target, []).append(rate)
+                sends.setdefault(sender, []).append(rate)
+                receives.setdefault(receiver, []).append(rate)
             if way.sent:
-                lost[source] = min(way.resent / way.sent, lost.get(source, inf))
+                lost[sender] = min(way.resent / way.sent, lost.get(sender, inf))
         if pair.ms is not None:
-            for host in (pair.a, pair.b):
-                quickest[host] = min(pair.ms, quickest.get(host, inf))
+            for end in ((pair.rail, pair.a), (pair.rail, pair.b)):
+                quickest[end] = min(pair.ms, quickest.get(end, inf))
     gbps, least = _usual_and_least_rate([*sends.values(), *receives.values()], len(sends.keys() | receives.keys()))
     ms = _usual_ms(list(quickest.values()))
     return Limits(

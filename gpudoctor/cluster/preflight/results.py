@@ -48,11 +48,48 @@ class LinkSeen:
     port: int = 0
     interface: str = ""
     ms: float | None = None
+    by: str = ""
+    """Interface of the source that alone was to be used; empty: any."""
 
     @property
     def works(self) -> bool:
         """True if the connection was established."""
         return self.outcome == "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A network port of a machine that is measured alone."""
+
+    rail: str
+    """What pairs it with ports of other machines: its RDMA device (``mlx5_3``), else its interface (``eth2``)."""
+    interface: str = ""
+    address: str = ""
+    port: int = 0
+    """The TCP port on which the machine listens there; 0 where it does not."""
+    gbps: float | None = None
+    """Its own rate, as the kernel tells it."""
+    number: int = 0
+    """Number of the RDMA device's port, from 1; 0 where it is none."""
+    perftest: bool = False
+    """Whether the machine has ib_write_bw to measure it by RDMA."""
+    because: str = ""
+    """Why the machine does not listen there."""
+
+
+@dataclass
+class RailResults:
+    """What was measured by each port alone. Ports are named by rail and machine."""
+
+    ports: dict[str, dict[str, Port]] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+    suspects: tuple[Suspect, ...] = ()
+    usual: dict[str, float] = field(default_factory=dict)
+    """By rail: the usual rate in Gbit/s."""
+    rdma: frozenset[str] = frozenset()
+    """Rails that were measured by RDMA; the others by TCP."""
+    unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By rail and machine: why nothing is known of that port."""
 
 
 @dataclass
@@ -66,6 +103,7 @@ class MeetingResults:
     """What the first machine measured with the second, the last time."""
     pairs: list[Pair] = field(default_factory=list)
     suspects: tuple[Suspect, ...] = ()
+    rails: RailResults = field(default_factory=RailResults)
     documents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The check of each machine, by its name."""
     collective: Rows = field(default_factory=lambda: Unread("asked from level standard on"))

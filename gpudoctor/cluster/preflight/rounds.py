@@ -35,7 +35,7 @@ from random import Random
 
 from gpudoctor.cluster.preflight import ROUNDS
 from gpudoctor.cluster.preflight.culprits import judge
-from gpudoctor.cluster.preflight.pairs import Pair
+from gpudoctor.cluster.preflight.pairs import Limits, Pair
 
 FEW = 8
 """Up to so many hosts meet as in a tournament."""
@@ -53,11 +53,14 @@ def pairs_of_round(
     measured: Sequence[Pair] = (),
     switches: Mapping[str, str] | None = None,
     seed: int = 0,
+    limits: Limits | None = None,
+    few: int = FEW,
 ) -> Pairs:
     """The pairs of round `number`, counted from 1; none when nothing is in doubt or all rounds are over.
 
     `measured` is what all earlier rounds measured, as far as it is known. `switches` are the leaf switches of those
-    hosts of which it is known. The same arguments give the same pairs.
+    hosts of which it is known. `limits` say what is usual where more was measured than that. Up to `few` hosts meet as
+    in a tournament. The same arguments give the same pairs.
     """
     shuffled = sorted({*hosts})
     if number > ROUNDS or len(shuffled) < 2:
@@ -65,11 +68,11 @@ def pairs_of_round(
     leaves = switches or {}
     random = Random(seed)
     random.shuffle(shuffled)
-    if len(shuffled) <= FEW and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
+    if len(shuffled) <= few and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
         return _tournament(number, shuffled)
     if number == 1:
         return _across_switches(shuffled, leaves, random)
-    stand = standing_after(shuffled, measured, leaves)
+    stand = standing_after(shuffled, measured, leaves, limits)
     if stand.settled and not (number == 2 and stand.lopsided):
         return ()
     return tuple(_slowest_with_fastest(stand) if number == 2 else _doubtful_pairs(stand))
@@ -192,9 +195,11 @@ class Standing:
         return not (self.doubt or self.again)
 
 
-def standing_after(hosts: Sequence[str], measured: Sequence[Pair], switches: Mapping[str, str]) -> Standing:
+def standing_after(
+    hosts: Sequence[str], measured: Sequence[Pair], switches: Mapping[str, str], limits: Limits | None = None
+) -> Standing:
     """Ranking by all measurements so far; equal hosts keep the order given."""
-    judged = judge(measured, switches)
+    judged = judge(measured, switches, limits)
     speeds, met = _best_speeds(measured), _partners_met(measured)
     known = set(hosts)
     doubt = judged.doubt & known | (known - met.keys())

@@ -202,7 +202,8 @@ class Hub:
         self.door = door.own_address
         """Address and port at which its own rank finds it; port 0 where all its ports are taken."""
         self._meeting = Meeting(place, door)
-        self._stages = Stages(self._meeting, self._found, options.limits, on_progress, options.level)
+        how = (options.limits, on_progress, options.level, options.seconds)
+        self._stages = Stages(self._meeting, self._found, *how)
         self._diagnosis: Diagnosis | None = None
         self._rules = _Rules(options.rules)
         self._rules.start()

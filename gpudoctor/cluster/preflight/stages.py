@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpudoctor.cluster.preflight import ROUNDS, Limits, local, rounds
+from gpudoctor.cluster.preflight import Limits, local
 from gpudoctor.cluster.preflight.culprits import suspects
+from gpudoctor.cluster.preflight.measuring import Measuring, to_each_other, to_the_hub
 from gpudoctor.cluster.preflight.meeting import SILENT, TERMINATED, Guest, Meeting
-from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Direction, Pair
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
-from gpudoctor.cluster.preflight.wire import Message
+from gpudoctor.cluster.preflight.rails import measure_rails
+from gpudoctor.cluster.preflight.results import MeetingResults, RankSeen
 from gpudoctor.core.about import __version__
 from gpudoctor.core.fact import Unread
 from gpudoctor.kernels.canary import canary_rows
 
 Tell = Callable[[str], None]
 """Hears what is done now."""
+_LAST = 5.0
+"""Seconds for messages, as `Limits.whole` has them."""
 
 
 class Stages:
     """The meeting's stages in order. `found` is kept up to date, so that an interrupted check still has results."""
 
-    def __init__(self, meeting: Meeting, results: MeetingResults, limits: Limits, tell: Tell, level: str) -> None:
-        """`results` is filled by the stages; `tell` receives each stage's description."""
+    def __init__(
+        self, meeting: Meeting, results: MeetingResults, limits: Limits, tell: Tell, level: str, seconds: float
+    ) -> None:
+        """`results` is filled by the stages, which together take at most `seconds`; `tell` receives each stage's
+        description.
+        """
         self.meeting = meeting
         self.found = results
         self._limits = limits
         self._level = level
         self._tell = tell
         self._began = time.monotonic()
+        self._until = self._began + seconds - limits.collective - limits.canary - _LAST
+        """When the machines' own checks must have come: what is left until then is the ports', one by one."""
         self._waited = False
         """Whether all ranks that are not here have had their time."""
 
@@ -45,6 +51,9 @@ class Stages:
             self._connect(leaders)
         if len(leaders) > 1 and self._goes_on:
             self._measure(leaders)
+        if len(leaders) > 1 and self._goes_on:
+            until = self._until - self._limits.check
+            measure_rails(self.meeting, leaders, self.found, self._limits, until, self._tell, self._level != "quick")
         self._await_own_checks(leaders)
         if (self._limits.collective or self._limits.canary) and self._goes_on:
             self._measure_collectives()
@@ -91,7 +100,7 @@ class Stages:
                 {"document", "failed"} & set(leader.reports) or leader.ended or leader.silent > SILENT
                 for leader in leaders
             ),
-            self._limits.check + self._limits.waking,
+            min(self._limits.check + self._limits.waking, max(self._limits.check, self._until - time.monotonic())),
         )
         for guest in leaders:
             document = guest.reports.get("document")
@@ -151,211 +160,6 @@ def _relative_clocks(offsets: Mapping[tuple[str, str], float], hosts: Iterable[s
                         waiting.append(there)
             break
     return known
-
-
-# ---- Who reaches whom ----
-# The job's own port as each machine saw it when it came, then machines to each other.
-
-ALL_OF = 16
-"""Machines up to which each connects to all others."""
-
-
-def to_the_hub(meeting: Meeting) -> Iterator[LinkSeen]:
-    """Outcome of reaching the job's own port, per machine.
-    From the hub's machine only failures of name or route are given.
-    """
-    place = meeting.place
-    for guest in meeting.leaders:
-        for way in guest.hello.get("ways", ()):
-            outcome = str(way["outcome"])
-            blind = guest.host == place.host and outcome not in {"unresolved", "unroutable"}
-            if way["port"] == place.port and not way["stranger"] and not blind:
-                yield LinkSeen(
-                    source=guest.host,
-                    target=place.master if outcome == "unresolved" else place.host,
-                    kind="rendezvous",
-                    outcome=outcome,
-                    words=str(way["words"]),
-                    used_by="rendezvous",
-                    address=place.master,
-                    port=place.port,
-                )
-
-
-def to_each_other(meeting: Meeting, leaders: Sequence[Guest], seconds: float) -> list[LinkSeen]:
-    """Links between machines: each connects to the addresses that others announce, all in parallel, within
-    `seconds`.
-    """
-    known: list[LinkSeen] = []
-    tried: dict[int, list[LinkSeen]] = {}
-    for source, target in _connection_schedule(leaders):
-        for ear in target.hello.get("ears", ()):
-            link = _link_before_attempt(source.host, target.host, ear)
-            (known if link.outcome else tried.setdefault(source.rank, [])).append(link)
-    asked = {
-        rank: {"task": "reach", "to": [{"address": link.address, "port": link.port} for link in links]}
-        for rank, links in tried.items()
-    }
-    for rank, answer in meeting.ask(asked, seconds).items():
-        known += [_with_outcome(link, reply) for link, reply in zip(tried[rank], answer.get("links", ()), strict=False)]
-    return known
-
-
-def _connection_schedule(ring: Sequence[Guest]) -> Iterator[tuple[Guest, Guest]]:
-    """(source, target) machines: all pairs up to `ALL_OF` machines, else those 1, 2, 4, 8, ... places on."""
-    count = len(ring)
-    steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
-    for at, host in enumerate(ring):
-        for step in steps:
-            yield host, ring[(at + step) % count]
-
-
-def _link_before_attempt(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
-    """Link to an announced address; its outcome is ``""`` unless it is known to be unreachable (loopback, no
-    address).
-    """
-    outcome, words = "", ""
-    if ear.get("loopback"):
-        outcome, words = "loopback", str(ear.get("because") or "a loopback leads nowhere from elsewhere")
-    elif not ear.get("port"):
-        outcome = "failed" if ear.get("address") else "nowhere"
-        words = str(ear.get("because") or "it does not listen")
-    return LinkSeen(
-        source=source,
-        target=target,
-        kind="peer",
-        outcome=outcome,
-        words=words,
-        used_by=", ".join(ear.get("used_by", ())),
-        address=str(ear.get("address", "")),
-        port=int(ear.get("port") or 0),
-        interface=str(ear.get("interface", "")),
-    )
-
-
-def _with_outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
-    """The link with the outcome, words and time of the attempt."""
-    words = str(reply.get("words", "it did not say"))
-    return replace(link, outcome=str(reply.get("outcome", "failed")), words=words, ms=reply.get("ms"))
-
-
-# ---- Rounds of disjoint pairs ----
-# Two machines at a time measure what passes between them, all pairs at the same time.
-
-BUSY = 0.5
-"""Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
-Way = tuple[str, str]
-"""From a machine to another."""
-
-
-class Measuring:
-    """Measures hosts in rounds of pairs: `pairs` and `flows` are results, `links` the connections that failed."""
-
-    def __init__(self, meeting: Meeting, leaders: Sequence[Guest], links: Sequence[LinkSeen], seconds: float) -> None:
-        """`links` are earlier connection attempts between machines; `seconds` limits one measurement."""
-        self.pairs: list[Pair] = []
-        self.flows: dict[Way, Mapping[str, Any]] = {}
-        self._failed: list[LinkSeen] = []
-        self._meeting = meeting
-        self._seconds = seconds
-        self._guests = {guest.host: guest for guest in leaders}
-        peers = [link for link in links if link.kind == "peer"]
-        self._open = {(peer.source, peer.target): peer for peer in peers if peer.works}
-        self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
-
-    def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
-        """Run rounds until nothing is in doubt or `ROUNDS` are done; results are added to `pairs`."""
-        for number in range(1, ROUNDS + 1):
-            two = rounds.pairs_of_round(number, list(self._guests), self.pairs, switches)
-            if not two:
-                break
-            tell(f"round {number}: {len(two)} pairs measure")
-            self.pairs += self._round(number, two)
-
-    @property
-    def links(self) -> list[LinkSeen]:
-        """Failed connections, one per direction.
-        A single failure to a machine that was reached before, or talked in another pair, is ignored as a busy machine.
-        """
-        talked = {host for pair in self.pairs for host in (pair.a, pair.b) if pair.ms is not None}
-        times = Counter(link.target for link in self._failed)
-        sure = [
-            link
-            for link in self._failed
-            if (link.source, link.target) not in self._open
-            or (times[link.target] >= CONFIRMED and link.target not in talked)
-        ]
-        return list({(link.source, link.target): link for link in sure}.values())
-
-    def _round(self, number: int, two: Sequence[tuple[str, str]]) -> list[Pair]:
-        """Results of one round; each pair measures from whichever host can connect to the other."""
-        ways = {pair: way for pair in two if (way := self._open_direction(*pair))}
-        tasks = {self._guests[way[0]].rank: self._flow_task(way) for way in ways.values()}
-        answers = self._meeting.ask(tasks, self._seconds + 1)
-        for way in ways.values():
-            flow = answers.get(self._guests[way[0]].rank, {}).get("flow")
-            if isinstance(flow, dict):
-                self._note_flow(way, flow, tasks[self._guests[way[0]].rank])
-            else:
-                self.flows.pop(way, None)
-        return [self._pair_result(number, pair, ways.get(pair)) for pair in two]
-
-    def _open_direction(self, a: str, b: str) -> Way | None:
-        """The direction of a pair in which a connection is possible; None if there is none."""
-        return next((way for way in ((a, b), (b, a)) if way not in self._shut and self._address(way)), None)
-
-    def _address(self, direction: Way) -> tuple[str, int] | None:
-        """(address, port) at which the target was reached, else where it listens for NCCL or Gloo; None if it does
-        not.
-        """
-        if link := self._open.get(direction):
-            return link.address, link.port
-        ears = self._guests[direction[1]].hello.get("ears", ())
-        return next(((str(ear["address"]), int(ear["port"])) for ear in ears if _is_reachable_listener(ear)), None)
-
-    def _flow_task(self, direction: Way) -> Message:
-        """Task message for measuring in that direction."""
-        address, port = self._address(direction) or ("", 0)
-        return {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
-
-    def _note_flow(self, direction: Way, flow: Mapping[str, Any], task: Message) -> None:
-        """Store a measured flow; if it did not connect, record a failed link."""
-        self.flows[direction] = flow
-        if flow["outcome"] != CONNECTED:
-            words, where = str(flow["words"]), (str(task["address"]), int(task["port"]))
-            self._failed.append(LinkSeen(*direction, "peer", str(flow["outcome"]), words, "nccl", *where))
-
-    def _pair_result(self, number: int, pair: tuple[str, str], direction: Way | None) -> Pair:
-        """Pair with both directions, from the flow measured in `direction` (None: not measured)."""
-        flow = self.flows.get(direction) if direction else None
-        there, back = (self._direction(end, direction, flow) for end in (pair, pair[::-1]))
-        return Pair(number, *pair, there, back, flow.get("ms") if flow else None)
-
-    def _direction(self, end: Way, measured_from: Way | None, flow: Mapping[str, Any] | None) -> Direction:
-        """Result of one direction `end` of a pair that was measured in `measured_from`; known failures to connect
-        take precedence.
-        """
-        shut = self._shut.get(end)
-        measured = str(flow["outcome"]) if flow and (measured_from == end or flow["outcome"] == CONNECTED) else None
-        outcome = shut.outcome if shut else measured
-        if not flow:
-            return Direction(outcome)
-        side = "out" if measured_from == end else "in"
-        sent = int(flow.get(f"segments_{side}") or 0)
-        gbps = flow.get(f"gbps_{side}")
-        return Direction(
-            outcome,
-            gbps,
-            sent,
-            round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
-            flow.get("stalled_above") if not gbps else None,
-            float(flow.get(f"busy_{side}") or 0.0) >= BUSY,
-        )
-
-
-def _is_reachable_listener(ear: Mapping[str, Any]) -> bool:
-    """True if the announced listener has a port and is not a loopback."""
-    return bool(ear.get("port")) and not ear.get("loopback")
 
 
 # ---- The roll call: who is here, and what is wrong with whoever is not ----

@@ -42,15 +42,16 @@ class Fault:
 
 
 class Faults:
-    """What can be wrong with a host whose cable leads from `eth0` to `port` of the switch."""
+    """What can be wrong with a host, or a port of one, whose cable leads from `device` to `port` of the switch."""
 
     port: str
     mac: str
     address: str
 
-    def __init__(self, switch: Namespace, namespace: Namespace) -> None:
+    def __init__(self, switch: Namespace, namespace: Namespace, device: str = "eth0") -> None:
         self.switch = switch
         self.namespace = namespace
+        self.device = device
         self.closing = ExitStack()
         self._relay: _Relay | None = None
 
@@ -97,13 +98,13 @@ class Faults:
         parts = []
         for one in ways:
             address = f"ether {'saddr' if one == 'to' else 'daddr'} {peer.mac} " if peer else ""
-            namespace, device = (self.namespace, "eth0") if one == "to" else (self.switch, self.port)
+            namespace, device = (self.namespace, self.device) if one == "to" else (self.switch, self.port)
             parts.append(_table(namespace, "netdev", f"hook ingress device {device}", address + lost))
         return Fault(*(part.remove for part in parts))
 
     def slow(self, mbit: float, way: Way = "from") -> Fault:
         """The host sends ("from") or receives ("to") at most so many Mbit/s."""
-        ends = {"from": (self.namespace, "eth0"), "to": (self.switch, self.port)}
+        ends = {"from": (self.namespace, self.device), "to": (self.switch, self.port)}
         shape = f"root tbf rate {mbit:g}mbit burst 64kb latency 400ms".split()
         undo = []
         for one in ("from", "to") if way == "both" else (way,):

@@ -31,6 +31,7 @@ class Host(Faults):
         self.mac = mac(number)
         self.port = f"port{number}"
         """The switch's end of its cable."""
+        self.rails: list[Rail] = []
         self.etc = under / name
         self.etc.mkdir()
         self._names = {**{one: address(other) for other, one in enumerate(names)}, "localhost": "127.0.0.1"}
@@ -86,12 +87,29 @@ class Host(Faults):
             file.writelines(lines)
 
 
-class Hosts:
-    """Machines on one switch: 10.77.0.1 is `hosts[0]`. A context manager; everything is gone at its end."""
+class Rail(Faults):
+    """One port of a host, ``rail2``, on a switch of its own that all ports of that name are on."""
 
-    def __init__(self, count: int, mtu: int = 1500, names: Sequence[str] = ()) -> None:
+    def __init__(self, host: Host, number: int) -> None:
+        self.port = f"{host.port}r{number}"
+        self.mac = f"02:00:00:{number + 1:02x}:77:{host.number + 1:02x}"
+        self.address = f"10.{80 + number}.0.{host.number + 1}"
+        super().__init__(host.switch, host.namespace, f"rail{number}")
+
+    def plug_into(self, number: int) -> None:
+        """Put its cable into another rail's switch."""
+        self.switch.ip(f"link set {self.port} master railsw{number}")
+
+
+class Hosts:
+    """Machines on one switch: 10.77.0.1 is `hosts[0]`. A context manager; everything is gone at its end.
+    With `rails` each has as many further ports, ``rail0`` and on, each on a switch and in a network of its own.
+    """
+
+    def __init__(self, count: int, mtu: int = 1500, names: Sequence[str] = (), rails: int = 0) -> None:
         self._names = list(names) or [f"node{number}" for number in range(count)]
         self._mtu = mtu
+        self._rails = rails
         self._hosts: list[Host] = []
         self._closing = ExitStack()
 
@@ -108,6 +126,10 @@ class Hosts:
             _try(switch, "link add name bridge0 type bridge", "link set bridge0 up", *self._cables())
             for host in self._hosts:
                 host.namespace.ip(*_addresses(host))
+                host.rails = [Rail(host, number) for number in range(self._rails)]
+            _try(switch, *self._rail_cables())
+            for host in self._hosts:
+                host.namespace.ip(*_rail_addresses(host))
             self._closing = undo.pop_all()
         return self
 
@@ -150,6 +172,16 @@ class Hosts:
             for process, words in zip(started, said, strict=True)
         ]
 
+    def _rail_cables(self) -> Iterator[str]:
+        for number in range(self._rails):
+            yield f"link add name railsw{number} type bridge"
+            yield f"link set railsw{number} up"
+        for host in self._hosts:
+            for number, rail in enumerate(host.rails):
+                end = f"name {rail.device} address {rail.mac} netns {host.namespace.pid}"
+                yield f"link add name {rail.port} type veth peer {end}"
+                yield f"link set {rail.port} master railsw{number} up"
+
     def _cables(self) -> Iterator[str]:
         for host in self._hosts:
             end = f"name eth0 address {host.mac} mtu {self._mtu} netns {host.namespace.pid}"
@@ -179,6 +211,13 @@ def _addresses(host: Host) -> list[str]:
         "link set mgmt0 up",
         f"addr add 10.88.{host.number}.1/24 dev mgmt0",
     ]
+
+
+def _rail_addresses(host: Host) -> Iterator[str]:
+    """What ip does on a host for its rails."""
+    for rail in host.rails:
+        yield f"link set {rail.device} up"
+        yield f"addr add {rail.address}/24 dev {rail.device}"
 
 
 def _switch() -> Namespace:

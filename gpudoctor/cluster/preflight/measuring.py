@@ -1,0 +1,270 @@
+"""What machines measure between each other: who reaches whom, and in rounds of disjoint pairs what passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpudoctor.cluster.preflight import ROUNDS, rounds
+from gpudoctor.cluster.preflight.meeting import Guest, Meeting
+from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Direction, Pair
+from gpudoctor.cluster.preflight.results import LinkSeen, Port
+from gpudoctor.cluster.preflight.wire import Message
+
+# ---- Who reaches whom ----
+# The job's own port as each machine saw it when it came, then machines to each other.
+
+ALL_OF = 16
+"""Machines up to which each connects to all others."""
+
+
+def to_the_hub(meeting: Meeting) -> Iterator[LinkSeen]:
+    """Outcome of reaching the job's own port, per machine.
+    From the hub's machine only failures of name or route are given.
+    """
+    place = meeting.place
+    for guest in meeting.leaders:
+        for way in guest.hello.get("ways", ()):
+            outcome = str(way["outcome"])
+            blind = guest.host == place.host and outcome not in {"unresolved", "unroutable"}
+            if way["port"] == place.port and not way["stranger"] and not blind:
+                yield LinkSeen(
+                    source=guest.host,
+                    target=place.master if outcome == "unresolved" else place.host,
+                    kind="rendezvous",
+                    outcome=outcome,
+                    words=str(way["words"]),
+                    used_by="rendezvous",
+                    address=place.master,
+                    port=place.port,
+                )
+
+
+def to_each_other(meeting: Meeting, leaders: Sequence[Guest], seconds: float) -> list[LinkSeen]:
+    """Links between machines: each connects to the addresses that others announce, all in parallel, within
+    `seconds`.
+    """
+    known: list[LinkSeen] = []
+    tried: dict[int, list[LinkSeen]] = {}
+    for source, target in _connection_schedule(leaders):
+        for ear in target.hello.get("ears", ()):
+            link = _link_before_attempt(source.host, target.host, ear)
+            (known if link.outcome else tried.setdefault(source.rank, [])).append(link)
+    return known + connect_all(meeting, tried, seconds)
+
+
+def by_each_port(
+    meeting: Meeting, leaders: Sequence[Guest], ports: Mapping[str, Mapping[str, Port]], seconds: float
+) -> list[LinkSeen]:
+    """Links between the same ports of two machines, each by that port alone; `ports` by rail, then by machine."""
+    tried: dict[int, list[LinkSeen]] = {}
+    for source, target in _connection_schedule(leaders):
+        for rail, of in ports.items():
+            own, other = of.get(source.host), of.get(target.host)
+            if own and other and own.port and other.port:
+                tried.setdefault(source.rank, []).append(link_by_port(source.host, own, target.host, other, rail))
+    return connect_all(meeting, tried, seconds)
+
+
+def link_by_port(source: str, own: Port, target: str, other: Port, used_by: str) -> LinkSeen:
+    """The link, not tried yet, from one machine's port to another machine's."""
+    place = {"address": other.address, "port": other.port, "interface": other.interface}
+    return LinkSeen(source, target, "rail", "", "", used_by, **place, by=own.interface)  # type: ignore[arg-type]
+
+
+def connect_all(meeting: Meeting, tried: Mapping[int, Sequence[LinkSeen]], seconds: float) -> list[LinkSeen]:
+    """The links with their outcomes; `tried` has those of each rank, which it tries at the same time."""
+    asked = {
+        rank: {
+            "task": "reach",
+            "to": [{"address": link.address, "port": link.port, "source": link.by} for link in links],
+        }
+        for rank, links in tried.items()
+    }
+    return [
+        _with_outcome(link, reply)
+        for rank, answer in meeting.ask(asked, seconds).items()
+        for link, reply in zip(tried[rank], answer.get("links", ()), strict=False)
+    ]
+
+
+def _connection_schedule(ring: Sequence[Guest]) -> Iterator[tuple[Guest, Guest]]:
+    """(source, target) machines: all pairs up to `ALL_OF` machines, else those 1, 2, 4, 8, ... places on."""
+    count = len(ring)
+    steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
+    for at, host in enumerate(ring):
+        for step in steps:
+            yield host, ring[(at + step) % count]
+
+
+def _link_before_attempt(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
+    """Link to an announced address; its outcome is ``""`` unless it is known to be unreachable (loopback, no
+    address).
+    """
+    outcome, words = "", ""
+    if ear.get("loopback"):
+        outcome, words = "loopback", str(ear.get("because") or "a loopback leads nowhere from elsewhere")
+    elif not ear.get("port"):
+        outcome = "failed" if ear.get("address") else "nowhere"
+        words = str(ear.get("because") or "it does not listen")
+    return LinkSeen(
+        source=source,
+        target=target,
+        kind="peer",
+        outcome=outcome,
+        words=words,
+        used_by=", ".join(ear.get("used_by", ())),
+        address=str(ear.get("address", "")),
+        port=int(ear.get("port") or 0),
+        interface=str(ear.get("interface", "")),
+    )
+
+
+def _with_outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
+    """The link with the outcome, words and time of the attempt."""
+    words = str(reply.get("words", "it did not say"))
+    return replace(link, outcome=str(reply.get("outcome", "failed")), words=words, ms=reply.get("ms"))
+
+
+# ---- Rounds of disjoint pairs ----
+# Two machines at a time measure what passes between them, all pairs at the same time.
+
+BUSY = 0.5
+"""Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
+Way = tuple[str, str]
+"""From a machine to another."""
+
+
+class Measuring:
+    """Measures hosts in rounds of pairs: `pairs` and `flows` are results, `links` the connections that failed."""
+
+    def __init__(
+        self,
+        meeting: Meeting,
+        leaders: Sequence[Guest],
+        links: Sequence[LinkSeen],
+        seconds: float,
+        rail: str = "",
+        ports: Mapping[str, Port] | None = None,
+    ) -> None:
+        """`links` are earlier connection attempts between machines; `seconds` limits one measurement. With `rail` it is
+        measured by that port of each machine alone; `ports` by machine.
+        """
+        self.pairs: list[Pair] = []
+        self.flows: dict[Way, Mapping[str, Any]] = {}
+        self._failed: list[LinkSeen] = []
+        self._meeting = meeting
+        self._seconds = seconds
+        self._guests = {guest.host: guest for guest in leaders}
+        self._rail, self._ports = rail, ports or {}
+        peers = [link for link in links if link.kind == ("rail" if rail else "peer")]
+        self._open = {(peer.source, peer.target): peer for peer in peers if peer.works}
+        self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
+
+    def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
+        """Run rounds until nothing is in doubt or `ROUNDS` are done; results are added to `pairs`."""
+        for number in range(1, ROUNDS + 1):
+            two = rounds.pairs_of_round(number, list(self._guests), self.pairs, switches)
+            if not two:
+                break
+            tell(f"round {number}: {len(two)} pairs measure")
+            self.run_round(number, two)
+
+    @property
+    def links(self) -> list[LinkSeen]:
+        """Failed connections, one per direction.
+        A single failure to a machine that was reached before, or talked in another pair, is ignored as a busy machine.
+        """
+        talked = {host for pair in self.pairs for host in (pair.a, pair.b) if pair.ms is not None}
+        times = Counter(link.target for link in self._failed)
+        sure = [
+            link
+            for link in self._failed
+            if (link.source, link.target) not in self._open
+            or (times[link.target] >= CONFIRMED and link.target not in talked)
+        ]
+        return list({(link.source, link.target): link for link in sure}.values())
+
+    def run_round(self, number: int, two: Sequence[tuple[str, str]]) -> None:
+        """Measure one round and add its results; each pair measures from whichever host can connect to the other."""
+        ways = {pair: way for pair in two if (way := self._open_direction(*pair))}
+        flows = self._measured_flows(list(ways.values()))
+        for way in ways.values():
+            if way in flows:
+                self._note_flow(way, flows[way])
+            else:
+                self.flows.pop(way, None)
+        self.pairs += [self._pair_result(number, pair, ways.get(pair)) for pair in two]
+
+    def _measured_flows(self, ways: Sequence[Way]) -> Mapping[Way, Mapping[str, Any]]:
+        """What each pair measured, asked by its first host; missing where no answer came."""
+        answers = self._meeting.ask({self._rank(way[0]): self._flow_task(way) for way in ways}, self._seconds + 1)
+        flows = {way: answers.get(self._rank(way[0]), {}).get("flow") for way in ways}
+        return {way: flow for way, flow in flows.items() if isinstance(flow, dict)}
+
+    def _rank(self, host: str) -> int:
+        """Number of the rank that measures for a machine."""
+        return self._guests[host].rank
+
+    def _open_direction(self, a: str, b: str) -> Way | None:
+        """The direction of a pair in which a connection is possible; None if there is none."""
+        return next((way for way in ((a, b), (b, a)) if way not in self._shut and self._address(way)), None)
+
+    def _address(self, direction: Way) -> tuple[str, int] | None:
+        """(address, port) at which the target was reached, else where it listens for NCCL or Gloo; None if it does
+        not.
+        """
+        if link := self._open.get(direction):
+            return link.address, link.port
+        if self._rail:
+            other = self._ports[direction[1]]
+            return (other.address, other.port) if other.port else None
+        ears = self._guests[direction[1]].hello.get("ears", ())
+        return next(((str(ear["address"]), int(ear["port"])) for ear in ears if _is_reachable_listener(ear)), None)
+
+    def _flow_task(self, direction: Way) -> Message:
+        """Task message for measuring in that direction."""
+        address, port = self._address(direction) or ("", 0)
+        task: Message = {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
+        return {**task, "source": self._ports[direction[0]].interface} if self._rail else task
+
+    def _note_flow(self, direction: Way, flow: Mapping[str, Any]) -> None:
+        """Store a measured flow; if it did not connect, record a failed link."""
+        self.flows[direction] = flow
+        if flow["outcome"] != CONNECTED:
+            words, where = str(flow["words"]), self._address(direction) or ("", 0)
+            self._failed.append(LinkSeen(*direction, "peer", str(flow["outcome"]), words, "nccl", *where))
+
+    def _pair_result(self, number: int, pair: tuple[str, str], direction: Way | None) -> Pair:
+        """Pair with both directions, from the flow measured in `direction` (None: not measured)."""
+        flow = self.flows.get(direction) if direction else None
+        there, back = (self._direction(end, direction, flow) for end in (pair, pair[::-1]))
+        return Pair(number, *pair, there, back, flow.get("ms") if flow else None, self._rail)
+
+    def _direction(self, end: Way, measured_from: Way | None, flow: Mapping[str, Any] | None) -> Direction:
+        """Result of one direction `end` of a pair that was measured in `measured_from`; known failures to connect
+        take precedence.
+        """
+        shut = self._shut.get(end)
+        measured = str(flow["outcome"]) if flow and (measured_from == end or flow["outcome"] == CONNECTED) else None
+        outcome = shut.outcome if shut else measured
+        if not flow:
+            return Direction(outcome)
+        side = "out" if measured_from == end else "in"
+        sent = int(flow.get(f"segments_{side}") or 0)
+        gbps = flow.get(f"gbps_{side}")
+        return Direction(
+            outcome,
+            gbps,
+            sent,
+            round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
+            flow.get("stalled_above") if not gbps else None,
+            float(flow.get(f"busy_{side}") or 0.0) >= BUSY,
+        )
+
+
+def _is_reachable_listener(ear: Mapping[str, Any]) -> bool:
+    """True if the announced listener has a port and is not a loopback."""
+    return bool(ear.get("port")) and not ear.get("loopback")

@@ -1,0 +1,73 @@
+"""Each network port of a machine alone: 8 hosts with 4 rails, of which one port is slow, one dead, one lossy, and the
+cables of two exchanged; machines that differ in their ports; a port that goes away while it is measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.cluster.net.hosts import Hosts
+from tests.cluster.net.job import Job
+from tests.processes import Ran
+
+pytestmark = pytest.mark.full
+
+RAILS = {"NCCL_SOCKET_IFNAME": "rail", "GLOO_SOCKET_IFNAME": "eth0"}
+"""What a site with four ports for NCCL sets."""
+
+
+@pytest.fixture(scope="module")
+def eight() -> Iterator[Hosts]:
+    with Hosts(8, rails=4) as hosts:
+        yield hosts
+
+
+def checked(hosts: Hosts) -> Ran:
+    """What rank 0 says."""
+    ended = Job(hosts, env=lambda _: RAILS).ended()
+    assert len({one.code for one in ended.values()}) == 1, ended
+    return ended[0]
+
+
+def test_slow_dead_lossy_and_exchanged_ports_are_named_by_host_port_and_direction(eight: Hosts) -> None:
+    with ExitStack() as faults:
+        faults.enter_context(eight[2].rails[0].slow(10, "from"))
+        faults.enter_context(eight[3].rails[1].loss(1.0, "both"))
+        faults.enter_context(eight[4].rails[2].loss(0.05, "to"))
+        for rail, switch in ((1, 3), (3, 1)):
+            eight[5].rails[rail].plug_into(switch)
+            faults.callback(eight[5].rails[rail].plug_into, rail)
+        said = checked(eight)
+    assert said.ids == {"nccl.slow", "nccl.packet-loss", "nccl.rail-unreachable"}
+    (slow,) = said.titles("nccl.slow")
+    assert slow.startswith("Too slow: rail0 on node2 sends at 0.0"), slow
+    (lossy,) = said.titles("nccl.packet-loss")
+    assert re.match(r"Packets are lost: rail2 on node4 receives with \d", lossy), lossy
+    assert [re.sub(r" \(\d pairs\)$", "", title) for title in sorted(said.titles("nccl.rail-unreachable"))] == [
+        "Unreachable: rail1 on node3 neither reaches nor is reached by hosts that reach each other",
+        "Wrong cable: rail1 on node5 reaches the other hosts' rail3, and none of their rail1",
+        "Wrong cable: rail3 on node5 reaches the other hosts' rail1, and none of their rail3",
+    ]
+    assert {host for drain in said.document["fleet"]["drain"] for host in drain["hosts"]} == {
+        "node2",
+        "node3",
+        "node4",
+        "node5",
+    }
+    rounds = {row["round"]["value"] for row in said.document["facts"]["rail"]}
+    assert max(rounds) + 1 <= 6  # and one in which ports that reach nobody try those of other rails
+
+
+def test_sound_ports_are_a_go_and_each_has_its_rates(eight: Hosts) -> None:
+    said = checked(eight)
+    assert (said.ids, said.document["verdict"]) == (set(), "sound")
+    rows = said.document["facts"]["rail"]
+    assert {(row["rail"]["value"], row["host"]["value"]) for row in rows} == {
+        (rail.device, host.name) for host in eight for rail in host.rails
+    }
+    assert all(row[way]["value"] > 0 for row in rows for way in ("sends_gbps", "receives_gbps"))
+    assert not said.titles("nccl.rail-unmeasured")
