@@ -11,9 +11,9 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Mapping
 
-from ._kernel import Outcome
+from ._kernel import Broken, CannotRun, Outcome
 
 _SIDE, _SIDE_CPU = 2048, 96
 SIZE = "2048³"
@@ -60,6 +60,45 @@ def warnings(lines: List[str]) -> str:
     return " ".join(list(dict.fromkeys(filter(None, messages)))[:3])[:500]
 
 
+class Context:
+    """A framework, called `name` in `version`, with its devices and the lines it wrote while it looked for them."""
+
+    def __init__(
+        self, module: Any, name: str, ask: Mapping[str, Any], devices: Dict[str, Any], stderr_lines: List[str], why: str
+    ) -> None:
+        self.module, self.name, self.version = module, name, str(module.__version__)
+        self.seed = int(ask.get("seed", 1))
+        self.on_cpu = not str(ask["device"]).partition(":")[2]
+        self.devices = devices
+        """By name."""
+        self.why = why
+        """What it said where it sees no device."""
+        self.stderr_lines = stderr_lines
+
+    def description(self) -> Dict[str, Any]:
+        """Version and devices for the protocol's ``opened`` line."""
+        return {self.module.__name__: self.version, "devices": list(self.devices)}
+
+    def check(self, advice: str, kind: Callable[[Any], Dict[str, Any]]) -> Outcome:
+        """An outcome with the first device and what was warned of; raises `Broken` with the advice if there is none.
+
+        `kind` gives further details of a device.
+        """
+        package = str(self.module.__name__)
+        if not self.devices:
+            reason = self.why or warnings(self.stderr_lines) or "it does not say why"
+            raise Broken("%s %s sees no GPU: %s" % (package, self.version, reason), advice)
+        name, device = next(iter(self.devices.items()))
+        details = {"device": name, **kind(device), package: self.version}
+        return Outcome(right=True, words=warnings(self.stderr_lines), details=details)
+
+    def product(self, multiply: Callable[[Any, Any], Callable[[], Any]]) -> Outcome:
+        """The outcome of `product` on its device; raises `CannotRun` without one."""
+        if not self.devices:
+            raise CannotRun("%s sees no GPU" % self.name)
+        return product(self.seed, self.on_cpu, multiply)
+
+
 def product(seed: int, on_cpu: bool, multiply: Callable[[Any, Any], Callable[[], Any]]) -> Outcome:
     """Check the product of two random fp32 matrices for exact equality and time it; the value is µs per product.
 
@@ -76,14 +115,10 @@ def product(seed: int, on_cpu: bool, multiply: Callable[[Any, Any], Callable[[],
     differ = int(wrong.sum())
     first = [int(at) for at in numpy.argwhere(wrong)[0]] if differ else []
     words = "%d of %d values are wrong, the first at %s" % (differ, wrong.size, first) if differ else ""
-    seconds = sorted(_seconds_of(compute) for _ in range(_CALLS))
-    return Outcome(
-        value=seconds[_CALLS // 2] * 1e6, right=not differ, differ=differ, compared=int(wrong.size), words=words
-    )
-
-
-def _seconds_of(work: Callable[[], Any]) -> float:
-    """Seconds of one call."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    seconds: List[float] = []
+    for _ in range(_CALLS):
+        began = time.perf_counter()
+        compute()
+        seconds.append(time.perf_counter() - began)
+    value = sorted(seconds)[_CALLS // 2] * 1e6
+    return Outcome(value=value, right=not differ, differ=differ, compared=int(wrong.size), words=words)

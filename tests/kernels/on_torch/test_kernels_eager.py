@@ -193,10 +193,10 @@ import importlib, sys
 sys.path.insert(0, sys.argv[1])
 import inject, torch
 root = inject.package() + "."
-sort, rung, case = (importlib.import_module(root + name) for name in ("eager.sort", "eager", "eager._check"))
+orders, rung, case = (importlib.import_module(root + name) for name in ("eager.reduction", "eager", "eager._check"))
 torch.topk = lambda *_: (_ for _ in ()).throw(RuntimeError("CUDA error: an illegal memory access was encountered"))
 try:
-    case.run_cases(rung.Context(torch, "cpu", 1), sort.cases(rung.Context(torch, "cpu", 1), "sort", 100))
+    case.run_cases(rung.Context(torch, "cpu", 1), orders.cases(rung.Context(torch, "cpu", 1), "sort", 100))
 except RuntimeError as error:
     assert str(error) == "topk: CUDA error: an illegal memory access was encountered", error
 else:

@@ -24,7 +24,7 @@ import time
 import traceback
 from collections import Counter
 from datetime import timedelta
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _ranks
 from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
@@ -369,7 +369,9 @@ class LegRunner:
         max_over_ranks(group, 0.0)
         if leg.backend == "gloo":
             say(via={"leg": leg.name, "backend": leg.backend, "ways": listening_addresses(self._store.listens)})
-        for name, size in _cases(leg, group.ranks):
+        for name, size in (
+            (name, size) for size in leg.sizes for name in leg.operations if group.ranks >= OPERATIONS[name].least
+        ):
             if max_over_ranks(group, float(time.monotonic() > until)):
                 return report_unmeasured(leg, "", "the time for it was over", cannot=True)
             self._me.step("%s %s, %s" % (name, _size_label(size), _leg_label(leg)), _WAITS * _WAIT[leg.backend], leg)
@@ -400,11 +402,6 @@ def reason(error: BaseException) -> str:
     """The error's last line, without Gloo's source position and hints for log readers."""
     text = re.sub(r"\[/\S+\.(?:cc|cpp|h):\d+\] ?", "", last_line(error))
     return text.split(" This is typically caused")[0]
-
-
-def _cases(leg: Leg, count: int) -> Iterator[Tuple[str, int]]:
-    """(operation, bytes) pairs of a leg that a group of `count` ranks can run, smallest size first."""
-    return ((name, size) for size in leg.sizes for name in leg.operations if count >= OPERATIONS[name].least)
 
 
 def _leg_label(leg: Leg) -> str:

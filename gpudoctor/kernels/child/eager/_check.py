@@ -37,7 +37,7 @@ import hashlib
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Tuple
 
-from .._kernel import CannotRun
+from .._kernel import CannotRun, Outcome, Spec
 
 MANTISSA = {"fp64": 52, "fp32": 23, "tf32": 23, "fp16": 10, "bf16": 7}
 """Bits of the mantissa that are stored, by type."""
@@ -207,6 +207,18 @@ def run_cases(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
         messages.append("repetitions differ from each other, each within the bound")
     words = ". ".join(messages + absent)
     return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
+
+
+def checked(
+    cases: Callable[[Any, str, int], Iterable[Case]], **sizes: Tuple[int, int]
+) -> Callable[[Any, Spec], Outcome]:
+    """The ``run`` of kernels that only check their `cases`; `sizes` by kernel id: on a GPU, and on a CPU."""
+
+    def run(context: Any, spec: Spec) -> Outcome:
+        """Compute and judge every case of the kernel."""
+        return Outcome(**run_cases(context, cases(context, spec.id, sizes[spec.id][context.on_cpu])))
+
+    return run
 
 
 def _compute(context: Any, case: Case) -> Any:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention by each of torch's back ends."""
+"""Scaled dot-product attention by each of torch's back ends: every type and mask, against float64."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import warnings
 from functools import lru_cache, partial
 from typing import Any, Callable, Iterator, Sequence
 
-from .._kernel import CannotRun, Outcome, Spec
+from .._kernel import CannotRun, Spec
 from . import Context
-from ._check import DTYPES, ULPS, Case, close, exact_accumulation, run_cases, uniform
+from ._check import DTYPES, ULPS, Case, checked, close, exact_accumulation, uniform
 
 KERNELS = (Spec("attention", "attention back ends", "", "2 × 4 × 515 × 64", "deep", 30.0),)
-_SIZE, _SIZE_CPU = 515, 37
 
 BACKENDS = {
     "math": "MATH",
@@ -21,11 +20,6 @@ BACKENDS = {
 }
 _NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans", "no valid e")
 """How torch and cuDNN say that a back end does not take these inputs on this device, which is no fault of it."""
-
-
-def run(context: Context, spec: Spec) -> Outcome:
-    """Check every back end, type and mask against float64; a back end that does not run here is left out."""
-    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
@@ -102,3 +96,6 @@ def _selected_backend_before_2_3(torch: Any, name: str) -> Any:
     return torch.backends.cuda.sdp_kernel(
         enable_math=name == "MATH", enable_flash=name == "FLASH_ATTENTION", enable_mem_efficient=name.startswith("EFF")
     )
+
+
+run = checked(cases, attention=(515, 37))

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Iterator, List, Sequence
 
-from .._kernel import Outcome, Spec
+from .._kernel import Spec
 from . import Context
-from ._check import UNSEEN, Case, exact, exact_accumulation, judge_mask, random_odd, run_cases, uniform
+from ._check import UNSEEN, Case, checked, exact, exact_accumulation, judge_mask, random_odd, uniform
 
 KERNELS = (Spec("autograd", "gradients", "", "129 × 127 × 129 × 63; a block of 4 × 65 × 128", "deep", 30.0),)
-_SIZE, _SIZE_CPU = 128, 24
+_SIZE = 128
 SHARE = 2.0**-14
 """Of the largest gradient of a parameter, the most that any of the block's may be off."""
-
-
-def run(context: Context, spec: Spec) -> Outcome:
-    """Check the gradients of a small network exactly, and of a transformer block against float64."""
-    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
@@ -99,3 +94,6 @@ def _leaves(values: Sequence[Any], device: Any, dtype: Any) -> List[Any]:
 def _flat_gradients(torch: Any, leaves: List[Any]) -> Any:
     """The leaves' gradients in one flat tensor."""
     return torch.cat([leaf.grad.flatten() for leaf in leaves])
+
+
+run = checked(cases, autograd=(_SIZE, 24))

@@ -1,24 +1,18 @@
-"""Convolutions by cuDNN, in both layouts of memory."""
+"""Convolutions of positive numbers by cuDNN, in both layouts of memory, so that no sum cancels; against float64."""
 
 from __future__ import annotations
 
 from functools import lru_cache, partial
 from typing import Any, Callable, Iterator, Tuple
 
-from .._kernel import CannotRun, Outcome, Spec
+from .._kernel import CannotRun, Spec
 from . import Context
-from ._check import DTYPES, ULPS, Case, attributes_set, close, exact_accumulation, run_cases, uniform
+from ._check import DTYPES, ULPS, Case, attributes_set, checked, close, exact_accumulation, uniform
 
 KERNELS = (Spec("convolution", "convolutions", "", "8 × 64 × 56 × 64, 4 types, 2 layouts", "deep", 40.0),)
-_SIZE, _SIZE_CPU = 64, 6
 
 WINDOWS = ((3, 1, 1), (1, 1, 0), (5, 2, 2))
 """Side, stride and padding: what Winograd's algorithm is made for, a matrix product, and neither."""
-
-
-def run(context: Context, spec: Spec) -> Outcome:
-    """Check convolutions of positive numbers, so that no sum cancels, against float64."""
-    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
@@ -57,3 +51,6 @@ def _case(
     side = inputs[1].shape[-1]
     name = "%d × %d of %s%s" % (side, side, dtype, ", channels last" if layout == "channels_last" else "")
     return Case(name, compute, lambda result: close(torch, result, reference(), ulps), ulps)
+
+
+run = checked(cases, convolution=(64, 6))

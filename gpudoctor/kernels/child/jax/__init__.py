@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import Any, Dict, List, Mapping
+from typing import Any, Mapping
 
-from .._framework import captured_stderr, restrict_visible_devices
+from .._framework import Context, captured_stderr, restrict_visible_devices
 from .._kernel import CannotRun
 
 _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
-
-
-class Context:
-    """JAX with its devices, and the lines it wrote to standard error while it looked for them."""
-
-    def __init__(
-        self, jax: Any, seed: int, on_cpu: bool, devices: List[Any], why: str, stderr_lines: List[str]
-    ) -> None:
-        self.jax = jax
-        self.seed = seed
-        self.on_cpu = on_cpu
-        self.devices = devices
-        self.why = why
-        """What it said where it sees no device."""
-        self.stderr_lines = stderr_lines
-
-    def description(self) -> Dict[str, Any]:
-        """Version and devices for the protocol's ``opened`` line."""
-        return {"jax": str(self.jax.__version__), "devices": [str(device) for device in self.devices]}
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
@@ -49,7 +30,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
             devices, why = list(jax.devices("gpu" if on_gpu else "cpu")), ""
         except RuntimeError as error:
             devices, why = [], " ".join(str(error).split())
-    return Context(jax, int(ask.get("seed", 1)), not on_gpu, devices, why, stderr_lines)
+    return Context(jax, "JAX", ask, {str(device): device for device in devices}, stderr_lines, why)
 
 
 def has_cuda_plugin() -> bool:

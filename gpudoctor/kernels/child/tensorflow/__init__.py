@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import Any, Dict, List, Mapping
+from typing import Any, Mapping
 
-from .._framework import captured_stderr, restrict_visible_devices
+from .._framework import Context, captured_stderr, restrict_visible_devices
 from .._kernel import CannotRun
-
-
-class Context:
-    """TensorFlow with its devices, and the lines it wrote to standard error while it looked for them."""
-
-    def __init__(self, tensorflow: Any, seed: int, on_cpu: bool, devices: List[Any], stderr_lines: List[str]) -> None:
-        self.tensorflow = tensorflow
-        self.seed = seed
-        self.on_cpu = on_cpu
-        self.devices = devices
-        self.stderr_lines = stderr_lines
-
-    def description(self) -> Dict[str, Any]:
-        """Version and devices for the protocol's ``opened`` line."""
-        version = str(self.tensorflow.__version__)
-        return {"tensorflow": version, "devices": [str(device.name) for device in self.devices]}
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
@@ -41,4 +25,4 @@ def opened(ask: Mapping[str, Any]) -> Context:
         devices = list(tensorflow.config.list_physical_devices("GPU" if on_gpu else "CPU"))
         for device in devices if on_gpu else ():
             tensorflow.config.experimental.set_memory_growth(device, True)
-    return Context(tensorflow, int(ask.get("seed", 1)), not on_gpu, devices, stderr_lines)
+    return Context(tensorflow, "TensorFlow", ask, {str(device.name): device for device in devices}, stderr_lines, "")
