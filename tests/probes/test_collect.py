@@ -49,14 +49,16 @@ def collected(*modules: ModuleType, level: str = "quick") -> Snapshot:
 
 def test_what_is_said_is_kept_and_timed() -> None:
     row = {"name": Known("H100", "nvml")}
-    snapshot = collected(a_probe("one", of(("driver.version", Known("570.86", "proc")), ("gpu", (row,)))))
+    facts = (VERSION, KIND, NAME, fact("env.*", "text", "a wildcard, which needs no answer"))
+    snapshot = collected(a_probe("one", of(("driver.version", Known("570.86", "proc")), ("gpu", (row,))), facts))
+    assert set(snapshot.facts) == {"driver.version", "driver.kind"}
     assert snapshot.get("driver.version") == Known("570.86", "proc")
     assert snapshot.rows("gpu") == (row,)
     assert snapshot.get("driver.kind") == Unread("the probe did not say")
     assert set(snapshot.timings_ms) == {"probe.one"}
 
 
-def test_a_probe_that_raises_keeps_what_it_said() -> None:
+def test_a_probe_that_is_no_generator_or_raises_half_way() -> None:
     def probe(target: Target) -> Said:
         yield "driver.version", Known("570.86", "proc")
         raise ValueError("half a line")
@@ -66,6 +68,9 @@ def test_a_probe_that_raises_keeps_what_it_said() -> None:
     assert snapshot.get("driver.version") == Known("570.86", "proc")
     assert snapshot.get("driver.kind") == died
     assert snapshot.rows("gpu") == died
+    assert collected(a_probe("none", lambda _: None)).get("driver.kind") == Unread(
+        "the probe none died: TypeError: 'NoneType' object is not iterable"
+    )
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), MemoryError("64 GiB"), RecursionError()])
@@ -79,12 +84,6 @@ def test_a_probe_ends_nothing_but_itself(error: BaseException) -> None:
     version = snapshot.get("driver.version")
     assert isinstance(version, Unread)
     assert version.why.startswith(f"the probe rude died: {type(error).__name__}")
-
-
-def test_a_probe_that_is_no_generator_dies_alone() -> None:
-    assert collected(a_probe("none", lambda _: None)).get("driver.kind") == Unread(
-        "the probe none died: TypeError: 'NoneType' object is not iterable"
-    )
 
 
 @pytest.mark.parametrize(
@@ -187,11 +186,6 @@ def test_a_probe_of_a_higher_level_is_not_asked() -> None:
     assert snapshot.get("driver.version") == Unread("asked from level standard on", asked=False)
     assert snapshot.timings_ms == {}
     assert "died" in str(collected(module, level="deep").get("driver.version"))
-
-
-def test_a_wildcard_needs_no_answer() -> None:
-    snapshot = collected(a_probe("environment", of(), facts=(fact("env.*", "text", "e"),)))
-    assert snapshot.facts == {}
 
 
 def test_the_real_probes_answer_for_everything_they_declare(tmp_path: Path) -> None:

@@ -40,12 +40,9 @@ def test_entries_compressed_together_are_told_apart(tmp_path: Path) -> None:
     assert architectures(path).main == ("sm_80", "sm_90", "sm_100", "compute_80", "compute_90")
 
 
-def test_padding_between_containers_is_passed_over(tmp_path: Path) -> None:
+def test_padding_is_passed_over_and_a_library_may_have_none(tmp_path: Path) -> None:
     one = container(entry(CUBIN, 80))
     assert architectures(library(tmp_path, bytes(24), one, bytes(5000), one)).containers == 2
-
-
-def test_a_library_without_fat_binaries_has_none(tmp_path: Path) -> None:
     path = tmp_path / "libc10.so"
     path.write_bytes(elf({".text": bytes(8)}))
     assert architectures(path).containers == 0

@@ -105,9 +105,12 @@ def test_nothing_of_nvidia(tmp_path: Path) -> None:
         assert facts[f"driver.{absent}"] is Absent, absent
 
 
-def test_an_empty_root_claims_nothing(tmp_path: Path) -> None:
+def test_where_nothing_can_be_told_nothing_is_claimed(tmp_path: Path) -> None:
     facts = values(driver, Tree(tmp_path).target())
     for unread in ("module_loaded", "module_version", "version", "installed", "module_on_disk", "nouveau_loaded"):
+        assert facts[f"driver.{unread}"] is Unread, unread
+    facts = values(driver, Tree(tmp_path / "unheard").linux().gpu().container("unheard-of").target())
+    for unread in ("installed", "module_on_disk", "headers", "dkms", "nouveau_blacklisted"):
         assert facts[f"driver.{unread}"] is Unread, unread
 
 
@@ -132,10 +135,17 @@ def test_a_container_needs_the_nodes_of_its_own_gpus_only(tmp_path: Path) -> Non
     assert values(driver, tree.target())["driver.nodes_missing"] == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
 
 
-def test_device_files_have_modes(tmp_path: Path) -> None:
-    rows = said(driver, healthy(tmp_path).file("/dev/nvidia1", mode=0o600).target())["node"]
-    modes = {row["path"].value: row["mode"].value for row in rows}
+def test_modes_of_device_files_firmware_and_excluded_gpus(tmp_path: Path) -> None:
+    tree = healthy(tmp_path).file("/dev/nvidia1", mode=0o600)
+    facts = values(driver, tree.target())
+    modes = {row["path"].value: row["mode"].value for row in facts["node"]}
     assert (modes["/dev/nvidia0"], modes["/dev/nvidia1"]) == ("0666", "0600")
+    assert (facts["driver.gsp_firmware"], facts["driver.gsp_files"]) == ("580.95.05", False)
+    tree.file("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")
+    note = tmp_path / "proc/driver/nvidia/gpus/0000:2a:00.0/information"
+    note.write_text(note.read_text().replace("Excluded:\t No", "Excluded:\t Yes"))
+    facts = values(driver, tree.target())
+    assert (facts["driver.gsp_files"], facts["driver.excluded"]) == (True, ("0000:2a:00.0",))
 
 
 @pytest.mark.parametrize(
@@ -174,18 +184,9 @@ def test_a_container_knows_what_is_loaded_and_not_what_is_installed(tmp_path: Pa
     assert facts["driver.library_version"] == "580.95.05"
     for unread in ("module_on_disk", "headers", "dkms", "nouveau_blacklisted", "persistenced"):
         assert facts[f"driver.{unread}"] is Unread, unread
-
-
-def test_a_container_without_driver_files_does_not_say_not_installed(tmp_path: Path) -> None:
-    facts = said(driver, Tree(tmp_path).linux().gpu().container().target())
+    facts = said(driver, Tree(tmp_path / "bare").linux().gpu().container().target())
     assert facts["driver.installed"] == Unread("inside a container (docker) the host's cannot be seen")
     assert facts["driver.module_loaded"].value is False
-
-
-def test_where_it_may_be_a_container_nothing_is_called_missing(tmp_path: Path) -> None:
-    facts = values(driver, Tree(tmp_path).linux().gpu().container("unheard-of").target())
-    for unread in ("installed", "module_on_disk", "headers", "dkms", "nouveau_blacklisted"):
-        assert facts[f"driver.{unread}"] is Unread, unread
 
 
 def test_wsl_has_no_linux_module(tmp_path: Path) -> None:
@@ -194,21 +195,6 @@ def test_wsl_has_no_linux_module(tmp_path: Path) -> None:
     for absent in ("module_loaded", "module_on_disk", "nouveau_loaded", "nodes_missing", "headers", "library_version"):
         assert facts[f"driver.{absent}"] is Absent, absent
     assert facts["driver.installed"] is True
-
-
-def test_gsp_firmware(tmp_path: Path) -> None:
-    tree = healthy(tmp_path)
-    assert values(driver, tree.target())["driver.gsp_firmware"] == "580.95.05"
-    assert values(driver, tree.target())["driver.gsp_files"] is False
-    tree.file("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")
-    assert values(driver, tree.target())["driver.gsp_files"] is True
-
-
-def test_excluded_gpus(tmp_path: Path) -> None:
-    tree = healthy(tmp_path)
-    note = tmp_path / "proc/driver/nvidia/gpus/0000:2a:00.0/information"
-    note.write_text(note.read_text().replace("Excluded:\t No", "Excluded:\t Yes"))
-    assert values(driver, tree.target())["driver.excluded"] == ("0000:2a:00.0",)
 
 
 def test_a_module_is_found_at_the_end_of_a_huge_file(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ def test_other_modules_are_not_the_driver(tmp_path: Path, path: str) -> None:
     assert values(driver, Tree(tmp_path).linux().on_disk("1", path=path).target())["driver.module_on_disk"] is False
 
 
-def test_a_module_that_modules_dep_promises_and_the_disk_lacks(tmp_path: Path) -> None:
+def test_a_module_and_headers_that_are_promised_and_not_there(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().on_disk("570.86.15").without(f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko")
-    assert values(driver, tree.target())["driver.module_on_disk"] is False
+    (tmp_path / f"usr/src/linux-headers-{KERNEL}").rmdir()
+    facts = values(driver, tree.target())
+    assert facts["driver.module_on_disk"] is facts["driver.headers"] is False
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 80, b"garbage" * 99], ids=len)
@@ -49,12 +51,6 @@ def test_a_damaged_module_has_no_version(tmp_path: Path, content: bytes) -> None
     facts = values(driver, tree.target())
     assert facts["driver.module_on_disk"] is True
     assert facts["driver.module_disk_version"] is Unread
-
-
-def test_headers_whose_package_is_gone(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux()
-    (tmp_path / f"usr/src/linux-headers-{KERNEL}").rmdir()
-    assert values(driver, tree.target())["driver.headers"] is False
 
 
 @pytest.mark.parametrize(

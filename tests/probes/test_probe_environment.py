@@ -23,22 +23,15 @@ def test_what_is_not_ours_is_not_read(tmp_path: Path) -> None:
     assert not {f"env.{name}" for name in private} & set(facts)
 
 
-def test_a_secret_is_hidden_and_not_left_out(tmp_path: Path) -> None:
-    target = Tree(tmp_path).target(NCCL_NET_PLUGIN="https://user:pa55@host/plugin")
-    shown = values(environment, target)["env.NCCL_NET_PLUGIN"]
-    assert HIDDEN in shown
-    assert "pa55" not in shown
-
-
-def test_a_plain_value_is_shown(tmp_path: Path) -> None:
-    facts = values(environment, Tree(tmp_path).target(TRITON_CACHE_DIR="/scratch/sk-learn/cache"))
-    assert facts["env.TRITON_CACHE_DIR"] == "/scratch/sk-learn/cache"
-
-
-def test_a_huge_value_is_cut(tmp_path: Path) -> None:
-    value = values(environment, Tree(tmp_path).target(XLA_FLAGS="--a " * 50_000))["env.XLA_FLAGS"]
-    assert len(value) < 5000
-    assert value.endswith("(200000 characters)")
+def test_secrets_are_hidden_and_not_left_out_and_huge_values_are_cut(tmp_path: Path) -> None:
+    plain, secret = "/scratch/sk-learn/cache", "https://user:pa55@host/plugin"
+    target = Tree(tmp_path).target(NCCL_NET_PLUGIN=secret, TRITON_CACHE_DIR=plain, XLA_FLAGS="--a " * 50_000)
+    facts = values(environment, target)
+    assert HIDDEN in facts["env.NCCL_NET_PLUGIN"]
+    assert "pa55" not in facts["env.NCCL_NET_PLUGIN"]
+    assert facts["env.TRITON_CACHE_DIR"] == plain
+    assert len(facts["env.XLA_FLAGS"]) < 5000
+    assert facts["env.XLA_FLAGS"].endswith("(200000 characters)")
 
 
 def test_search_paths(tmp_path: Path) -> None:

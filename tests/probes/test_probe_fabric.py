@@ -70,20 +70,22 @@ def test_errors_since_it_was_started(tmp_path: Path) -> None:
     assert facts["fabric.errors"] == (f"[Nov 21 2026 07:53:01] [ERROR] [tid 12] {FATAL}",)
 
 
-def test_its_log_where_the_configuration_has_it(tmp_path: Path) -> None:
+def test_it_runs_where_it_is_configured_to_or_in_the_gpu_operators_container(tmp_path: Path) -> None:
     tree = running(hgx(tmp_path)).file("/usr/share/nvidia/nvswitch/fabricmanager.cfg", "LOG_FILE_NAME=/run/fm.log\n")
     tree.file("/run/fm.log", stamped(START.format("Fabric Manager", "580.95.05")))
     assert values(fabric, tree.target())["driver.fabric_manager_version"] == "580.95.05"
+    tree = (
+        hgx(tmp_path / "pod")
+        .file("/run/nvidia/driver/usr/bin/nv-fabricmanager")
+        .file("/proc/977/comm", "nv-fabricmanage\n")
+    )
+    assert values(fabric, tree.target())["driver.fabric_manager"] == "running"
 
 
-def test_a_log_that_was_cut_off_names_no_version(tmp_path: Path) -> None:
+def test_its_version_where_its_log_does_not_tell_it(tmp_path: Path) -> None:
     tree = running(hgx(tmp_path)).file(LOG, stamped(START.format("Fabric Manager", "580.95.05")) + "x" * (1 << 18))
     assert values(fabric, tree.target())["driver.fabric_manager_version"] is Unread
-
-
-def test_it_lives_in_the_gpu_operators_container(tmp_path: Path) -> None:
-    tree = hgx(tmp_path).file("/run/nvidia/driver/usr/bin/nv-fabricmanager").file("/proc/977/comm", "nv-fabricmanage\n")
-    assert values(fabric, tree.target())["driver.fabric_manager"] == "running"
+    assert values(fabric, hgx(tmp_path / "dpkg").file(MANAGER).target())["driver.fabric_manager_version"] is Unread
 
 
 @pytest.mark.parametrize(("state", "word"), [("failed", "failed"), ("inactive", "stopped")])
@@ -104,10 +106,6 @@ def test_its_version_from_dpkg(tmp_path: Path, package: str) -> None:
     )
     tree = hgx(tmp_path).file(MANAGER).file("/var/lib/dpkg/status", status)
     assert values(fabric, tree.target())["driver.fabric_manager_version"] == "570.124.06"
-
-
-def test_without_dpkg_its_version_is_unread(tmp_path: Path) -> None:
-    assert values(fabric, hgx(tmp_path).file(MANAGER).target())["driver.fabric_manager_version"] is Unread
 
 
 def test_switches_behind_infiniband_devices(tmp_path: Path) -> None:
@@ -133,6 +131,14 @@ def test_imex_between_machines(tmp_path: Path) -> None:
     facts = values(fabric, tree.target())
     assert (facts["imex.state"], facts["imex.nodes"], facts["imex.channels"]) == ("running", 2, 1)
     assert facts["imex.errors"] == ("[Nov 21 2026 07:53:01] [ERROR] [tid 3] Connection to node 10.0.0.2 failed",)
+    tree = (
+        Tree(tmp_path / "alone")
+        .linux()
+        .file("/usr/bin/nvidia-imex")
+        .file("/etc/nvidia-imex/nodes_config.cfg", "# none\n")
+    )
+    facts = values(fabric, tree.target())
+    assert (facts["imex.state"], facts["imex.nodes"], facts["imex.channels"]) == ("stopped", Absent, Absent)
 
 
 @pytest.mark.parametrize("layer", ["", "systemd/"])
@@ -143,12 +149,6 @@ def test_a_daemon_is_found_by_its_unit_on_a_machine_full_of_processes(tmp_path: 
     assert values(fabric, tree.target())["imex.state"] is Unread
     tree.file(f"/sys/fs/cgroup/{layer}system.slice/nvidia-imex.service/cgroup.procs", "70999\n71000\n")
     assert values(fabric, tree.target())["imex.state"] == "running"
-
-
-def test_imex_as_installed_joins_nobody(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().file("/usr/bin/nvidia-imex").file("/etc/nvidia-imex/nodes_config.cfg", "# none\n")
-    facts = values(fabric, tree.target())
-    assert (facts["imex.state"], facts["imex.nodes"], facts["imex.channels"]) == ("stopped", Absent, Absent)
 
 
 def test_in_a_container_only_what_was_handed_in_is_seen(tmp_path: Path) -> None:

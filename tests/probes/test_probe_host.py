@@ -115,8 +115,11 @@ def test_containers_by_the_environment(tmp_path: Path, variable: dict[str, str],
     assert values(host, Tree(tmp_path).linux().target(**variable))["host.container"] == engine
 
 
-def test_docker_on_a_host_is_no_container(tmp_path: Path) -> None:
+def test_what_leaves_it_a_host(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().file("/proc/1/cgroup", "0::/init.scope\n").folder("/var/lib/docker/overlay2")
+    assert values(host, tree.target())["host.container"] is Absent
+    tree = Tree(tmp_path / "net").linux().file("/proc/self/mountinfo", "27 1 0:2 / / rw - overlay overlay rw\n")
+    tree.folder("/run/systemd/system").file("/proc/2/comm", "kthreadd\n")
     assert values(host, tree.target())["host.container"] is Absent
 
 
@@ -132,12 +135,6 @@ def test_docker_on_a_host_is_no_container(tmp_path: Path) -> None:
 def test_roots_that_leave_it_open(tmp_path: Path, mount: str, expected: object) -> None:
     tree = Tree(tmp_path).linux().file("/proc/self/mountinfo", f"{mount}\n")
     assert values(host, tree.target())["host.container"] is expected
-
-
-def test_a_node_that_booted_over_the_network_is_a_host(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().file("/proc/self/mountinfo", "27 1 0:2 / / rw - overlay overlay rw\n")
-    tree.folder("/run/systemd/system").file("/proc/2/comm", "kthreadd\n")
-    assert values(host, tree.target())["host.container"] is Absent
 
 
 def test_secure_boot_with_shim_switched_off(tmp_path: Path) -> None:
@@ -156,10 +153,7 @@ def test_secure_boot_that_cannot_be_read_is_unread(tmp_path: Path) -> None:
     assert masked == Unread("/sys/firmware is empty: hidden, as containers do")
     unmounted = Tree(tmp_path / "unmounted").linux().without(variable)
     assert said(host, unmounted.target())["host.secure_boot"] == Unread("/sys/firmware/efi/efivars is not mounted")
-
-
-def test_booted_without_uefi(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).folder("/sys/firmware/acpi")
+    tree = Tree(tmp_path / "bios").folder("/sys/firmware/acpi")
     assert said(host, tree.target())["host.secure_boot"] == Absent("booted without UEFI")
 
 
@@ -199,10 +193,7 @@ def test_the_c_library_by_its_banner(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().file("/usr/lib/x86_64-linux-gnu/libc.so.6", banner).link("/lib64", "/usr/lib64")
     tree.link("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu")
     assert values(host, tree.target())["host.glibc"] == "2.39"
-
-
-def test_musl_is_no_glibc(tmp_path: Path) -> None:
-    facts = said(host, Tree(tmp_path).linux().file("/lib/ld-musl-x86_64.so.1").target())
+    facts = said(host, Tree(tmp_path / "musl").linux().file("/lib/ld-musl-x86_64.so.1").target())
     assert facts["host.glibc"] == Absent("/lib/ld-musl-x86_64.so.1: musl instead of the GNU C library")
 
 

@@ -141,16 +141,13 @@ def test_every_column_of_a_healthy_device(ask: Ask) -> None:
     assert set(second) == declared
 
 
-def test_quick_loads_and_initialises_nothing(ask: Ask, tmp_path: Path) -> None:
+def test_quick_loads_and_initialises_nothing_and_no_level_makes_a_context(ask: Ask, tmp_path: Path) -> None:
     facts = ask(level="quick")
     assert known(facts["cuda_driver.state"]) == "loaded"
     assert known(facts["cuda_driver.version"]) == "13.0"
     assert why(facts["cuda_driver.init_code"]) == "cuInit is asked from level standard on"
     assert isinstance(facts["cuda_device"], Unread)
     assert (tmp_path / "trace").read_text() == "cuDriverGetVersion\t-\n"
-
-
-def test_no_level_makes_a_context(ask: Ask, tmp_path: Path) -> None:
     ask()
     calls = {line.partition("\t")[0].partition("(")[0] for line in (tmp_path / "trace").read_text().splitlines()}
     assert "cuDeviceGetName" in calls
@@ -178,14 +175,13 @@ def test_an_init_that_fails_is_named_and_leaves_the_devices_unread(ask: Ask, cod
     assert facts["text"] == ({"line": Known(f"cuInit: {name} ({code}): {words}", source)},)
 
 
-def test_no_device_is_knowledge_and_no_message(ask: Ask) -> None:
+def test_no_device_is_knowledge_and_a_code_of_the_future_keeps_its_number(ask: Ask, tmp_path: Path) -> None:
+    """Without a mask nothing is asked twice."""
     facts = ask(section(cuInit=100))
     assert known(facts["cuda_driver.count"]) == 0
     assert facts["cuda_device"] == Absent("CUDA lists no device")
     assert "text" not in facts
-
-
-def test_a_code_of_the_future_keeps_its_number(ask: Ask) -> None:
+    assert (tmp_path / "trace").read_text().count("cuInit\t") == 1
     facts = ask(section(cuInit=12345))
     assert known(facts["cuda_driver.init_code"]) == 12345
     assert known(facts["cuda_driver.init_name"]) == "CUDA error 12345"
@@ -324,23 +320,12 @@ def test_the_mask_is_obeyed_and_is_told_from_a_machine_without_gpus(ask: Ask) ->
     assert known(none["cuda_driver.masked"]) is False, "there is nothing to hide"
 
 
-def test_without_a_mask_nothing_is_asked_twice(ask: Ask, tmp_path: Path) -> None:
-    ask(section(cuInit=100))
-    assert (tmp_path / "trace").read_text().count("cuInit\t") == 1
-
-
-def test_a_mig_device_has_a_mig_id(ask: Ask) -> None:
+def test_a_mig_device_has_a_mig_id_and_control_characters_are_escaped(ask: Ask) -> None:
     answers = section(1)
-    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA \x1b[31mA100-SXM4-40GB MIG 1g.5gb\n"
     (row,) = rows(ask(answers))
     assert known(row["uuid"]).startswith("MIG-a1b2c3d4-")
-
-
-def test_control_characters_are_escaped(ask: Ask) -> None:
-    answers = section(1)
-    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA \x1b[31mA100\n"
-    (row,) = rows(ask(answers))
-    assert known(row["name"]) == "NVIDIA \\x1b[31mA100\\n"
+    assert known(row["name"]) == "NVIDIA \\x1b[31mA100-SXM4-40GB MIG 1g.5gb\\n"
 
 
 def test_an_interpreter_that_does_not_start_gives_way_to_ours(tmp_path: Path) -> None:

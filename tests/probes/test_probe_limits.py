@@ -95,16 +95,13 @@ def test_no_limit_is_not_a_number(tmp_path: Path) -> None:
     assert facts["limits.cpus"] == 16
 
 
-def test_a_cgroup_that_cannot_be_found_is_unread(tmp_path: Path) -> None:
+def test_a_limit_that_cannot_be_found_is_unread(tmp_path: Path) -> None:
     assert values(limits, tree_of(tmp_path, "0::/gone\n").target())["limits.memory_mib"] is Unread
+    facts = values(limits, Tree(tmp_path / "empty").target())
+    assert {name for name, value in facts.items() if value is not Unread} == {"limits.shm_mib", "limits.shm_free_mib"}
 
 
 @pytest.mark.parametrize(("ranges", "count"), [("0", 1), ("0-3", 4), ("0-3,8,10-11", 7)])
 def test_processors_are_counted_from_ranges(tmp_path: Path, ranges: str, count: int) -> None:
     tree = Tree(tmp_path).linux().file("/proc/self/status", f"Name:\tx\nCpus_allowed_list:\t{ranges}\n")
     assert values(limits, tree.target())["limits.cpus"] == count
-
-
-def test_an_empty_root_is_unread(tmp_path: Path) -> None:
-    facts = values(limits, Tree(tmp_path).target())
-    assert {name for name, value in facts.items() if value is not Unread} == {"limits.shm_mib", "limits.shm_free_mib"}

@@ -29,10 +29,14 @@ def test_this_machine_lists_what_the_kernel_lists() -> None:
     assert set(facts["net.interfaces"]) == {name for _, name in socket.if_nameindex()}
 
 
-def test_nothing_set_is_nothing_wrong(tmp_path: Path) -> None:
-    facts = values(network, machine(tmp_path).target())
-    assert facts["net.interfaces"] == ("eth0", "lo")
-    assert facts["net.unmatched"] == ()
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"NCCL_SOCKET_IFNAME": "^lo", "GLOO_SOCKET_IFNAME": "eth0,lo", "NCCL_IB_HCA": "mlx5"}],
+    ids=["nothing set", "what is there"],
+)
+def test_variables_that_name_what_is_there(tmp_path: Path, environ: dict[str, str]) -> None:
+    facts = values(network, machine(tmp_path).target(**environ))
+    assert (facts["net.interfaces"], facts["net.unmatched"]) == (("eth0", "lo"), ())
     assert facts["net.hca_unmatched"] is Absent
 
 
@@ -41,13 +45,6 @@ def test_variables_that_name_nothing_here(tmp_path: Path) -> None:
     facts = values(network, target)
     assert facts["net.unmatched"] == ("NCCL_SOCKET_IFNAME=eno1", "GLOO_SOCKET_IFNAME=eth0,^lo")
     assert facts["net.hca_unmatched"] == "=mlx5_1"
-
-
-def test_variables_that_name_what_is_there(tmp_path: Path) -> None:
-    target = machine(tmp_path).target(NCCL_SOCKET_IFNAME="^lo", GLOO_SOCKET_IFNAME="eth0,lo", NCCL_IB_HCA="mlx5")
-    facts = values(network, target)
-    assert facts["net.unmatched"] == ()
-    assert facts["net.hca_unmatched"] is Absent
 
 
 @pytest.mark.parametrize(
@@ -64,16 +61,12 @@ def test_cards_that_are_named_and_have_no_active_port(tmp_path: Path, wanted: st
     assert values(network, tree.target(NCCL_IB_HCA=wanted))["net.hca_inactive"] == found
 
 
-def test_a_port_that_does_not_say_its_state_proves_nothing(tmp_path: Path) -> None:
+def test_without_rdma_and_at_a_port_that_does_not_say_its_state_nothing_is_inactive(tmp_path: Path) -> None:
     tree = machine(tmp_path).without("/sys/class/infiniband/mlx5_0/ports/1/state")
     assert values(network, tree.target(NCCL_IB_HCA="mlx5"))["net.hca_inactive"] is Unread
-
-
-def test_a_machine_without_rdma(tmp_path: Path) -> None:
-    facts = values(network, Tree(tmp_path).linux().target(NCCL_IB_HCA="mlx5"))
-    assert facts["net.hca_inactive"] is Absent
-    assert facts["net.hca_unmatched"] is Absent
-    assert facts["net.interfaces"] is Absent
+    facts = values(network, Tree(tmp_path / "none").linux().target(NCCL_IB_HCA="mlx5"))
+    for name in ("hca_inactive", "hca_unmatched", "interfaces"):
+        assert facts[f"net.{name}"] is Absent
 
 
 def plain(tmp_path: Path) -> Network:
@@ -125,14 +118,11 @@ def test_an_address_alone_in_its_network_is_the_only_other_interfaces(tmp_path: 
     assert facts["net.nccl_address"] == "10.128.0.2"
 
 
-def test_where_two_may_have_it_nobody_is_named(tmp_path: Path) -> None:
+def test_where_two_may_have_it_nobody_is_named_and_without_proc_no_address_is_known(tmp_path: Path) -> None:
     net = Network(Tree(tmp_path)).add("eth0", "10.128.0.2/32").add("eth1", "10.128.0.3/32")
     group = values(network, net.done().target())["interface"]
     assert group[1]["addresses"] == Unread("of 10.128.0.2, 10.128.0.3 the interface cannot be told")
-
-
-def test_without_proc_no_address_is_known(tmp_path: Path) -> None:
-    facts = values(network, Tree(tmp_path).file("/sys/class/net/eth0/operstate", "up\n").target())
+    facts = values(network, Tree(tmp_path / "bare").file("/sys/class/net/eth0/operstate", "up\n").target())
     assert facts["net.nccl_interface"] is Unread
     assert facts["interface"][0]["addresses"] == Unread("addresses cannot be read: no /proc/net/fib_trie")
 

@@ -18,8 +18,9 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     return asker(tmp_path, monkeypatch)
 
 
-def test_every_column_of_a_healthy_gpu(ask: Ask) -> None:
-    facts = ask(h100())
+def test_every_column_of_a_healthy_gpu(ask: Ask, tmp_path: Path) -> None:
+    facts = ask(h100(), smi=f": > {tmp_path}/asked")
+    assert not (tmp_path / "asked").exists()
     assert [known(facts[f"nvml.{name}"]) for name in ("state", "code", "library_version")] == ["ok", 0, "13.580.95.05"]
     assert isinstance(facts["nvml.message"], Absent)
     assert (known(facts["driver.version"]), known(facts["driver.cuda_version"])) == ("580.95.05", "13.0")
@@ -127,26 +128,25 @@ def test_init_that_fails_is_named_and_leaves_the_gpus_unread(ask: Ask, code: int
         assert message in why(facts[name])
 
 
-def test_a_missing_library_is_no_missing_gpu(ask: Ask) -> None:
+def test_a_missing_library_is_told_from_a_damaged_one_and_neither_is_a_missing_gpu(ask: Ask, tmp_path: Path) -> None:
     facts = ask(None)
     assert known(facts["nvml.state"]) == "library not found"
     assert "libnvidia-ml.so.1" in str(known(facts["nvml.message"]))
     assert isinstance(facts["gpu"], Unread)
     assert isinstance(facts["gpu.count"], Unread)
-
-
-def test_a_damaged_library_is_told_from_a_missing_one(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_bytes(b"")
     facts = ask(None)
     assert known(facts["nvml.state"]) == "library unusable"
     assert "file too short" in str(known(facts["nvml.message"]))
 
 
-def test_no_gpu_at_all_is_knowledge(ask: Ask) -> None:
+def test_no_gpu_and_no_peer_are_knowledge(ask: Ask) -> None:
     facts = ask(h100(0))
     assert known(facts["gpu.count"]) == 0
     assert facts["gpu"] == Absent("NVML lists no GPU")
     assert isinstance(facts["p2p"], Absent)
+    facts = ask(h100(1))
+    assert facts["p2p"] == facts["topology.pairs"] == Absent("a single GPU has no peer")
 
 
 def test_one_lost_gpu_of_eight_leaves_seven(ask: Ask) -> None:
@@ -298,21 +298,13 @@ def test_gpus_without_nvlink_meet_at_a_bridge(ask: Ask, level: int, path: str) -
     assert [known(row[name]) for name in ("gpu", "peer", "path", "read")] == [1, 0, path, "chipset not supported"]
 
 
-def test_one_gpu_has_no_peer(ask: Ask) -> None:
-    facts = ask(h100(1))
-    assert facts["p2p"] == facts["topology.pairs"] == Absent("a single GPU has no peer")
-
-
-def test_memory_errors_by_place_of_a_gpu_that_tells_sram_apart(ask: Ask) -> None:
+def test_memory_errors_by_place(ask: Ask) -> None:
     found = [values(row) for row in rows(ask(h100(1, **{"MemoryErrorCounter(1,1,7)": 3})), "gpu_ecc")]
     assert len(found) == 8
     assert {row["location"] for row in found} == {"dram", "sram"}
     assert [row for row in found if row["count"]] == [
         {"gpu": 0, "kind": "uncorrected", "since": "ever", "location": "sram", "count": 3}
     ]
-
-
-def test_memory_errors_by_place_of_an_older_gpu(ask: Ask) -> None:
     section = without(h100(1), "nvmlDeviceGetMemoryErrorCounter")
     section["every"].update(
         {f"nvmlDeviceGetMemoryErrorCounter(0,0,{location})": location for location in (0, 1, 2, 3, 4)}
@@ -441,14 +433,19 @@ def test_the_cpus_nearest_to_a_gpu(ask: Ask, answer: list[int], text: str | None
     assert (known(state) if text else why(state)) == (text or "this GPU does not report it")
 
 
-@pytest.mark.parametrize(("bits", "names"), [(0, ()), (0x48, ("hw_slowdown", "hw_thermal_slowdown"))])
-def test_clock_event_reasons(ask: Ask, bits: int, names: tuple[str, ...]) -> None:
-    assert known(rows(ask(h100(1, CurrentClocksEventReasons=bits)))[0]["throttle_reasons"]) == names
-
-
-@pytest.mark.parametrize(("code", "word"), [(0, "none"), (1, "reset"), (3, "drain p2p"), (99, "unknown (99)")])
-def test_the_recovery_action(ask: Ask, code: int, word: str) -> None:
-    assert known(rows(ask(h100(1, **{"FieldValues(230)": code})))[0]["recovery_action"]) == word
+@pytest.mark.parametrize(
+    ("answer", "column", "words"),
+    [
+        ({"CurrentClocksEventReasons": 0}, "throttle_reasons", ()),
+        ({"CurrentClocksEventReasons": 0x48}, "throttle_reasons", ("hw_slowdown", "hw_thermal_slowdown")),
+        ({"FieldValues(230)": 0}, "recovery_action", "none"),
+        ({"FieldValues(230)": 1}, "recovery_action", "reset"),
+        ({"FieldValues(230)": 3}, "recovery_action", "drain p2p"),
+        ({"FieldValues(230)": 99}, "recovery_action", "unknown (99)"),
+    ],
+)
+def test_codes_become_words(ask: Ask, answer: dict[str, int], column: str, words: object) -> None:
+    assert known(rows(ask(h100(1, **answer)))[0][column]) == words
 
 
 BANNER = """\

@@ -45,9 +45,10 @@ def test_two_gpus_and_the_machines_own_display(tmp_path: Path) -> None:
     assert set(second) == {spec.name.removeprefix("pci.") for spec in pci.FACTS if spec.group}
 
 
-def test_unbound_gpus_have_no_driver(tmp_path: Path) -> None:
+def test_a_gpu_without_a_driver_on_a_root_port(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().gpu()
-    assert row(tree)["driver"] is Absent
+    found = row(tree)
+    assert found["driver"] is found["uplink"] is found["uplink_width"] is Absent
     assert values(pci, tree.target())["pci.nvidia_drivers"] == ()
 
 
@@ -62,10 +63,7 @@ def test_what_a_dead_or_passed_link_says_is_no_number(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().pci("0000:1a:00.0", 0x10DE, 0x2330, 0x030200, speed="Unknown", width=63)
     assert row(tree)["link_speed"] is Unread
     assert row(tree)["link_width"] is Unread
-
-
-def test_a_cut_configuration_space_is_neither_dead_nor_alive(tmp_path: Path) -> None:
-    assert row(Tree(tmp_path).linux().gpu(config=b"\xff\xff"))["alive"] is Unread
+    assert row(Tree(tmp_path / "cut").linux().gpu(config=b"\xff\xff"))["alive"] is Unread
 
 
 _GPU = "/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.0"
@@ -133,19 +131,16 @@ def test_only_display_and_3d_devices_are_gpus(tmp_path: Path, vendor: int, kind:
     assert facts["pci.nvidia_count"] == int(counted and name == "nvidia")
 
 
-def test_nvswitches(tmp_path: Path) -> None:
+def test_what_else_hangs_on_the_bus_is_no_gpu(tmp_path: Path) -> None:
+    empty = values(pci, Tree(tmp_path / "empty").linux().target())
+    assert (empty["pci.nvidia_count"], empty["pci.nvidia_drivers"], empty["driver.nvswitch"]) == (0, Absent, False)
     tree = Tree(tmp_path).linux().gpu("nvidia").pci("0000:c1:00.0", 0x10DE, 0x22A3, 0x068000, "nvidia-nvswitch")
-    assert values(pci, tree.target())["driver.nvswitch"] is True
-    assert len(values(pci, tree.target())["pci"]) == 1
-    assert values(pci, Tree(tmp_path / "plain").linux().gpu().target())["driver.nvswitch"] is False
-
-
-def test_virtual_functions_are_no_gpus_of_their_own(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().gpu("nvidia").pci("0000:1a:00.4", 0x10DE, 0x2330, 0x030200, "nvidia")
+    facts = values(pci, tree.target())
+    assert (facts["pci.nvidia_count"], facts["driver.nvswitch"], len(facts["pci"])) == (1, True, 1)
+    tree.pci("0000:1a:00.4", 0x10DE, 0x2330, 0x030200, "nvidia")
     tree.link("/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.4/physfn", "../0000:1a:00.0")
     facts = values(pci, tree.target())
-    assert facts["pci.nvidia_count"] == 1
-    assert len(facts["pci"]) == 2
+    assert (facts["pci.nvidia_count"], len(facts["pci"])) == (1, 2)
 
 
 def test_names_come_from_the_driver_else_from_pci_ids(tmp_path: Path) -> None:
@@ -155,24 +150,18 @@ def test_names_come_from_the_driver_else_from_pci_ids(tmp_path: Path) -> None:
     assert row(tree)["name"] == "GH100 [H100 SXM5 80GB]"
     tree.driver("580.95.05")
     assert row(tree)["name"] == "NVIDIA H100 80GB HBM3"
-
-
-def test_an_id_of_another_vendor_gives_no_name(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().file("/usr/share/hwdata/pci.ids", IDS).gpu(device=0x2331)
+    tree = Tree(tmp_path / "other").linux().file("/usr/share/hwdata/pci.ids", IDS).gpu(device=0x2331)
     assert row(tree)["name"] is Unread
 
 
-def test_no_bus_in_sysfs_is_not_zero_gpus(tmp_path: Path) -> None:
+def test_a_bus_that_cannot_be_read_is_not_zero_gpus(tmp_path: Path) -> None:
     facts = said(pci, Tree(tmp_path).folder("/sys").target())
     assert facts["pci"] == facts["pci.nvidia_count"] == Unread("no /sys/bus/pci/devices")
     inside = said(pci, Tree(tmp_path / "inside").folder("/sys").file("/.dockerenv").target())
     assert inside["pci.nvidia_count"] == Unread("no /sys/bus/pci/devices; the container (docker) may hide it")
-
-
-def test_an_empty_bus_is_zero_gpus(tmp_path: Path) -> None:
-    facts = values(pci, Tree(tmp_path).linux().target())
-    assert facts["pci.nvidia_count"] == 0
-    assert facts["pci.nvidia_drivers"] is Absent
+    tree = Tree(tmp_path / "ids").linux().gpu().without("/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.0/class")
+    count = said(pci, tree.target())["pci.nvidia_count"]
+    assert count == Unread("/sys/bus/pci/devices/0000:1a:00.0 cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -189,20 +178,8 @@ def test_a_gpu_off_the_bus_by_design_is_not_zero(tmp_path: Path, path: str, cont
     assert words in count.why
 
 
-def test_a_device_whose_ids_cannot_be_read_leaves_the_count_open(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().gpu().without("/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.0/class")
-    count = said(pci, tree.target())["pci.nvidia_count"]
-    assert count == Unread("/sys/bus/pci/devices/0000:1a:00.0 cannot be read")
-
-
 def test_a_bus_that_refuses_is_named() -> None:
     with refused("/sys/bus/pci/devices") as tree:
         tree.linux().gpu("nvidia")
         facts = said(pci, tree.close())
     assert facts["pci"] == facts["pci.nvidia_count"] == Unread("/sys/bus/pci/devices: Permission denied")
-
-
-def test_a_gpu_on_a_root_port_has_no_uplink(tmp_path: Path) -> None:
-    found = row(Tree(tmp_path).linux().gpu())
-    assert found["uplink"] is Absent
-    assert found["uplink_width"] is Absent

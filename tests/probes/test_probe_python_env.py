@@ -44,20 +44,13 @@ def test_uv_writes_its_settings_differently(tmp_path: Path) -> None:
     assert value(facts, "python.installer") == "uv"
 
 
-def test_the_pip_inside_puts_packages_into_a_plain_environment(venv: Venv) -> None:
+def test_who_puts_packages_into_an_environment(venv: Venv, tmp_path: Path) -> None:
     assert isinstance(venv.asked(python_env)["python.installer"], Unread)
     venv.dist("pip", "25.3")
     assert value(venv.asked(python_env), "python.installer") == "pip"
-
-
-def test_without_a_word_in_pyvenv_cfg_torch_says_that_uv_brought_it(venv: Venv) -> None:
     venv.dist("torch", "2.9.1", installer="uv")
-    venv.dist("pip", "25.3")
     assert value(venv.asked(python_env), "python.installer") == "uv"
-
-
-def test_in_a_conda_environment_it_is_what_brought_torch(tmp_path: Path) -> None:
-    env = conda(tmp_path)
+    env = conda(tmp_path / "conda")
     assert value(env.asked(python_env), "python.installer") == "conda"
     env.dist("torch", "2.4.0", installer="pip")
     assert value(env.asked(python_env), "python.installer") == "pip"
@@ -89,16 +82,13 @@ def test_a_sound_environment_has_nothing_to_report(venv: Venv) -> None:
         assert value(facts, f"python.{name}") == ()
 
 
-def test_two_dist_infos_of_one_package_in_one_folder_are_duplicates(venv: Venv) -> None:
+def test_two_dist_infos_are_duplicates_in_one_folder_and_hidden_further_down_the_path(venv: Venv) -> None:
     venv.dist("torch", "2.1.0")
     venv.dist("torch", "2.4.0")
-    assert value(venv.asked(python_env), "python.duplicates") == (f"torch 2.1.0 and 2.4.0 in {venv.site}",)
-
-
-def test_a_copy_further_down_the_path_is_hidden_and_no_duplicate(venv: Venv) -> None:
     venv.dist("numpy", "1.26.0")
     venv.dist("numpy", "2.0.0", site="/opt/more")
-    assert value(venv.asked(python_env, PYTHONPATH="/opt/more"), "python.duplicates") == ()
+    facts = venv.asked(python_env, PYTHONPATH="/opt/more")
+    assert value(facts, "python.duplicates") == (f"torch 2.1.0 and 2.4.0 in {venv.site}",)
 
 
 def test_what_an_interrupted_pip_left_is_listed(venv: Venv) -> None:
@@ -108,21 +98,16 @@ def test_what_an_interrupted_pip_left_is_listed(venv: Venv) -> None:
     assert rows(facts, "package") == ()
 
 
-def test_a_truncated_library_is_damage(venv: Venv) -> None:
+def test_a_changed_python_file_is_no_damage_and_a_truncated_or_deleted_library_is(venv: Venv) -> None:
     venv.dist("nvidia-cudnn-cu12", "9.1.0.70", files=CUDNN)
-    venv.write(f"{venv.site}/nvidia/cudnn/lib/libcudnn.so.9", b"x" * 60)
-    facts = venv.asked(python_env)
-    assert value(facts, "python.damaged") == ("nvidia-cudnn-cu12",)
-    assert value(facts, "python.damaged_files") == (
-        f"{venv.site}/nvidia/cudnn/lib/libcudnn.so.9 has 60 bytes, nvidia-cudnn-cu12 recorded 100",
-    )
-
-
-def test_a_deleted_library_is_damage_and_a_changed_python_file_is_not(venv: Venv) -> None:
-    venv.dist("nvidia-cudnn-cu12", "9.1.0.70", files=CUDNN)
+    library = f"{venv.site}/nvidia/cudnn/lib/libcudnn.so.9"
     venv.write(f"{venv.site}/nvidia/cudnn/__init__.py", "# edited")
     assert value(venv.asked(python_env), "python.damaged") == ()
-    venv.at(f"{venv.site}/nvidia/cudnn/lib/libcudnn.so.9").unlink()
+    venv.write(library, b"x" * 60)
+    facts = venv.asked(python_env)
+    assert value(facts, "python.damaged") == ("nvidia-cudnn-cu12",)
+    assert value(facts, "python.damaged_files") == (f"{library} has 60 bytes, nvidia-cudnn-cu12 recorded 100",)
+    venv.at(library).unlink()
     assert value(venv.asked(python_env), "python.damaged") == ("nvidia-cudnn-cu12",)
 
 
@@ -225,7 +210,9 @@ def test_the_interpreters_own_account_matches_this_one() -> None:
     assert told[1] in site.folders or not Path(told[1]).exists()
 
 
-def test_an_interpreter_that_dies_leaves_everything_unread(tmp_path: Path) -> None:
+def test_without_an_interpreter_all_is_absent_and_one_that_dies_leaves_all_unread(tmp_path: Path) -> None:
+    facts = dict(python_env.probe(Machine(tmp_path / "none").target(None)))
+    assert facts["python.version"] == Absent("there is no Python interpreter")
     python = tmp_path / "python3"
     python.write_text("#!/bin/sh\necho 'error while loading shared libraries: libpython3.10.so' >&2\nexit 127\n")
     python.chmod(0o755)
@@ -235,11 +222,6 @@ def test_an_interpreter_that_dies_leaves_everything_unread(tmp_path: Path) -> No
     assert "exit 127" in why.why
     assert "libpython3.10.so" in why.why
     assert isinstance(facts["python.damaged"], Unread)
-
-
-def test_no_interpreter_is_knowledge(tmp_path: Path) -> None:
-    facts = dict(python_env.probe(Machine(tmp_path).target(None)))
-    assert facts["python.version"] == Absent("there is no Python interpreter")
 
 
 def test_four_probes_ask_once(tmp_path: Path) -> None:

@@ -56,11 +56,6 @@ def test_a_port_of_a_card(tmp_path: Path) -> None:
     assert set(found) == {spec.name.removeprefix("rdma.") for spec in rdma.FACTS if spec.group}
 
 
-@pytest.mark.parametrize("state", ["1: DOWN", "2: INIT", "3: ARMED", "4: ACTIVE"])
-def test_states_without_their_numbers(tmp_path: Path, state: str) -> None:
-    assert row(machine(tmp_path, state))["state"] == state[3:]
-
-
 @pytest.mark.parametrize(("kind", "found"), [("IB/RoCE v1", False), ("RoCE v2", True), ("", Unread)])
 def test_the_kinds_of_roce_addresses(tmp_path: Path, kind: str, found: object) -> None:
     """An empty entry's type cannot be read, and is not asked for."""
@@ -70,10 +65,10 @@ def test_the_kinds_of_roce_addresses(tmp_path: Path, kind: str, found: object) -
     assert row(tree)["roce_v2"] == found
 
 
-def test_a_table_without_addresses(tmp_path: Path) -> None:
+def test_a_table_without_addresses_of_a_port_that_is_down(tmp_path: Path) -> None:
     tree = machine(tmp_path, "1: DOWN", "Ethernet")
     tree.file(f"{FOLDER}/ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0000\n")
-    assert (row(tree)["gids"], row(tree)["roce_v2"]) == (0, False)
+    assert (row(tree)["gids"], row(tree)["roce_v2"], row(tree)["state"]) == (0, False, "DOWN")
 
 
 def test_no_card_is_absent_and_no_sysfs_is_unread(tmp_path: Path) -> None:

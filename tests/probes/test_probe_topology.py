@@ -77,20 +77,15 @@ def test_nodes_that_nobody_names_leave_the_path_open_unless_there_is_only_one(tm
         assert rows(tree, "gpu_pair")[0]["path"] == path
 
 
-def test_acs_that_redirects_inside_a_switch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("control", "redirects"), [(REDIRECT, True), (0b0000001, False)], ids=["redirect", "validate"])
+def test_acs_inside_a_switch(tmp_path: Path, control: int, redirects: bool) -> None:
+    """Only to check who sends redirects nothing."""
     tree = machine(tmp_path)
     switched(tree, "15", 0x16)
-    tree.file(f"{PORT}/config", config({ACS: REDIRECT}))
-    assert [row["acs"] for row in rows(tree, "gpu_path")] == [True, False]
-    assert rows(tree, "gpu_pair")[0]["acs"] is True
-    assert values(topology, tree.target())["topology.acs_bridges"] == ("0000:17:00.0",)
-
-
-def test_acs_that_only_checks_who_sends_redirects_nothing(tmp_path: Path) -> None:
-    tree = machine(tmp_path)
-    switched(tree, "15", 0x16)
-    tree.file(f"{PORT}/config", config({ACS: 0b0000001}))
-    assert rows(tree, "gpu_pair")[0]["acs"] is False
+    tree.file(f"{PORT}/config", config({ACS: control}))
+    assert [row["acs"] for row in rows(tree, "gpu_path")] == [redirects, False]
+    assert rows(tree, "gpu_pair")[0]["acs"] is redirects
+    assert values(topology, tree.target())["topology.acs_bridges"] == (("0000:17:00.0",) if redirects else ())
 
 
 def test_acs_at_root_ports_is_not_inside_a_switch(tmp_path: Path) -> None:
@@ -109,9 +104,11 @@ def test_acs_at_root_ports_is_not_inside_a_switch(tmp_path: Path) -> None:
         (config(size=64), "only root may read more than its first 64 bytes"),
         (config(size=256), "no access to extended configuration space"),
         (b"\xff" * 4096, "all ones"),
+        (bytes(0x100) + (1 | 1 << 16 | 0x100 << 20).to_bytes(4, "little").ljust(0xF00, b"\0"), ""),
     ],
 )
 def test_what_cannot_be_read_of_a_bridge_is_unread(tmp_path: Path, space: bytes, words: str) -> None:
+    """The last one's capabilities go round in a circle."""
     tree = machine(tmp_path)
     switched(tree, "15", 0x16)
     tree.file(f"{PORT}/config", space)
@@ -120,15 +117,6 @@ def test_what_cannot_be_read_of_a_bridge_is_unread(tmp_path: Path, space: bytes,
     assert isinstance(acs, Unread)
     assert words in acs.why
     assert facts["topology.acs_bridges"] == facts["gpu_pair"][0]["acs"] == acs
-
-
-def test_capabilities_in_a_circle_end(tmp_path: Path) -> None:
-    tree = machine(tmp_path)
-    switched(tree, "15", 0x16)
-    circle = bytearray(4096)
-    circle[0x100:0x104] = (1 | 1 << 16 | 0x100 << 20).to_bytes(4, "little")
-    tree.file(f"{PORT}/config", bytes(circle))
-    assert rows(tree, "gpu_path")[0]["acs"] is Unread
 
 
 def test_a_sleeping_device_is_left_asleep(tmp_path: Path) -> None:

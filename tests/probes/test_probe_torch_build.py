@@ -40,13 +40,10 @@ def test_a_torch_that_this_interpreter_does_not_read_is_named(venv: Venv) -> Non
     assert value(facts, "torch.elsewhere") == ("/venv/lib/python3.10/site-packages", project)
 
 
-def test_the_torch_in_use_is_not_elsewhere(venv: Venv) -> None:
-    venv.torch("2.5.1+cu124", "12.4")
-    assert value(venv.asked(torch_build), "torch.elsewhere") == ()
-
-
-def test_a_cuda_build_says_what_it_is(venv: Venv) -> None:
+def test_a_cuda_build_says_what_it_is_without_being_run(venv: Venv) -> None:
     venv.torch("2.5.1+cu124", cuda="12.4")
+    with venv.at(f"{venv.site}/torch/version.py").open("a") as file:
+        file.write("raise SystemExit('ran')\n")
     facts = venv.asked(torch_build)
     assert value(facts, "torch.version") == "2.5.1+cu124"
     assert value(facts, "torch.path") == f"{venv.site}/torch"
@@ -54,27 +51,19 @@ def test_a_cuda_build_says_what_it_is(venv: Venv) -> None:
     assert value(facts, "torch.cuda") == "12.4"
     assert value(facts, "torch.git") == "a8d6afb511a69687bbb2b7e88a3cf67917e1697e"
     assert facts["torch.hip"] == Absent("version.py says hip = None")
+    assert value(facts, "torch.elsewhere") == ()
 
 
-def test_a_cpu_build_has_no_cuda_and_no_architectures(venv: Venv) -> None:
+def test_a_cpu_build_has_no_cuda_and_a_rocm_build_is_told_by_hip(venv: Venv) -> None:
     venv.torch("2.13.0+cpu")
     facts = venv.asked(torch_build)
     assert value(facts, "torch.flavor") == "cpu"
     assert facts["torch.cuda"] == Absent("version.py says cuda = None")
     assert facts["torch.archs"] == Absent("not a CUDA build")
-
-
-def test_a_rocm_build_is_told_by_hip(venv: Venv) -> None:
     venv.torch("2.5.1+rocm6.2", hip="6.2.41133-dd7f95766")
     facts = venv.asked(torch_build)
     assert value(facts, "torch.flavor") == "rocm"
     assert isinstance(facts["torch.archs"], Unread)
-
-
-def test_version_py_is_never_run(venv: Venv) -> None:
-    venv.torch("2.5.1", cuda="12.4")
-    venv.write(f"{venv.site}/torch/version.py", "__version__ = '2.5.1'\ncuda = '12.4'\nraise SystemExit('ran')\n")
-    assert value(venv.asked(torch_build), "torch.cuda") == "12.4"
 
 
 def test_a_dist_info_without_its_package_is_not_a_cpu_build(venv: Venv) -> None:
@@ -110,16 +99,13 @@ def test_pins_that_are_not_met_name_both_versions(venv: Venv) -> None:
     assert column(facts, "pin", "has") == ["9.5.1.17", None]
 
 
-def test_markers_are_those_of_the_patients_python(tmp_path: Path) -> None:
-    venv = Venv(tmp_path, version="3.13.1")
-    venv.torch("2.5.1", "12.4", (TRITON,))
-    assert value(venv.asked(torch_build), "torch.pins_unmet") == ()
-
-
-def test_markers_are_those_of_the_wheels_platform(venv: Venv) -> None:
-    venv.torch("2.5.1", "12.4", PINS)
-    venv.dist("torch", "2.5.1", PINS, tag="cp312-cp312-manylinux2014_aarch64")
-    assert value(venv.asked(torch_build), "torch.pins_unmet") == ()
+def test_markers_are_those_of_the_patients_python_and_of_the_wheels_platform(tmp_path: Path) -> None:
+    newer, arm = Venv(tmp_path / "newer", version="3.13.1"), Venv(tmp_path / "arm")
+    newer.torch("2.5.1", "12.4", (TRITON,))
+    arm.torch("2.5.1", "12.4", PINS)
+    arm.dist("torch", "2.5.1", PINS, tag="cp312-cp312-manylinux2014_aarch64")
+    for venv in (newer, arm):
+        assert value(venv.asked(torch_build), "torch.pins_unmet") == ()
 
 
 def test_the_cuda_toolkit_package_is_followed_to_its_wheels(venv: Venv) -> None:
@@ -200,17 +186,13 @@ def test_each_torch_is_an_install(venv: Venv) -> None:
     assert value(facts, "torch.installs") == ("uv 2.4.0 in /opt/more", f"pip 2.5.1+cu124 in {venv.site}")
 
 
-def test_condas_torch_with_its_own_dist_info_is_one_install(tmp_path: Path) -> None:
-    env = conda(tmp_path)
+def test_condas_torch_with_its_own_dist_info_is_one_install_and_pips_over_it_a_second(tmp_path: Path) -> None:
+    env, both = conda(tmp_path), conda(tmp_path / "both")
     env.torch("2.4.0", "12.1")
     env.dist("torch", "2.4.0", installer="conda")
     assert value(env.asked(torch_build), "torch.installs") == (f"conda 2.4.0 in {env.site}",)
-
-
-def test_pips_torch_over_condas_is_two(tmp_path: Path) -> None:
-    env = conda(tmp_path)
-    env.torch("2.5.1+cu124", "12.4")
-    assert value(env.asked(torch_build), "torch.installs") == (
+    both.torch("2.5.1+cu124", "12.4")
+    assert value(both.asked(torch_build), "torch.installs") == (
         f"pip 2.5.1+cu124 in {env.site}",
         "conda 2.4.0 (py3.12_cuda12.1_cudnn9.1.0_0) in /opt/conda/envs/ml/conda-meta",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.core.fact import Absent, Fact, Row, Rows, Unread
+from gpudoctor.core.fact import Absent, Fact, Row, Rows, Unread, value_of
 from gpudoctor.probes import torch_live
 from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
@@ -113,7 +113,7 @@ def gpus(facts: Mapping[str, Fact | Rows]) -> tuple[Row, ...]:
     return rows(facts, "live_gpu")
 
 
-def test_a_healthy_gpu_ends_with_a_checked_kernel(live: Import) -> None:
+def test_a_healthy_gpu_ends_with_a_checked_kernel(live: Import, tmp_path: Path) -> None:
     facts = live(HEALTHY)
     assert known(facts["live.import_outcome"]) == "ok"
     assert known(facts["live.last_step"]) == "done"
@@ -129,6 +129,7 @@ def test_a_healthy_gpu_ends_with_a_checked_kernel(live: Import) -> None:
     assert known(row["kernel"]) == "ok"
     assert isinstance(row["error"], Absent)
     assert "text" not in facts
+    assert sorted(path.name for path in (tmp_path / "site").rglob("*")) == ["__init__.py", "torch"], "none written"
 
 
 def test_kernels_are_judged_gpu_by_gpu_up_to_a_crash(live: Import) -> None:
@@ -301,19 +302,18 @@ def test_a_gpu_for_one_process_is_left_alone(live: Import, tmp_path: Path, mode:
     assert "Ctx" not in (tmp_path / "trace").read_text()
 
 
-def test_a_shared_gpu_with_room_is_tried(live: Import, tmp_path: Path) -> None:
-    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path))
+@pytest.mark.parametrize(
+    ("free_mib", "kernel", "error"),
+    [(20_000, "ok", None), (100, "not run", "out of memory before it began: 100 MiB are free, too few for a context")],
+)
+def test_a_shared_gpu_is_tried_where_it_has_room(
+    live: Import, tmp_path: Path, free_mib: int, kernel: str, error: str | None
+) -> None:
+    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path, free_mib=free_mib))
     (row,) = gpus(facts)
-    assert known(row["kernel"]) == "ok"
-    assert (tmp_path / "touched").exists()
-
-
-def test_a_gpu_whose_memory_is_full_is_left_alone(live: Import, tmp_path: Path) -> None:
-    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path, free_mib=100))
-    (row,) = gpus(facts)
-    assert known(row["kernel"]) == "not run"
-    assert known(row["error"]) == "out of memory before it began: 100 MiB are free, too few for a context"
-    assert not (tmp_path / "touched").exists()
+    assert known(row["kernel"]) == kernel
+    assert value_of(row["error"]) == error
+    assert (tmp_path / "touched").exists() is (kernel == "ok")
 
 
 def test_a_process_that_cannot_be_ended_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,11 +349,6 @@ def test_an_interpreter_that_cannot_run_the_child_is_no_sick_torch(live: Import,
     assert facts["live.import_outcome"] == Unread("the child that imports torch did not start: exit 1 SyntaxError")
     assert facts["live_gpu"] == facts["live.import_outcome"]
     assert "text" not in facts
-
-
-def test_nothing_is_written_beside_the_patients_torch(live: Import, tmp_path: Path) -> None:
-    live(HEALTHY)
-    assert sorted(path.name for path in (tmp_path / "site").rglob("*")) == ["__init__.py", "torch"]
 
 
 def test_the_real_torch(monkeypatch: pytest.MonkeyPatch) -> None:
