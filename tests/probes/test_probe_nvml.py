@@ -309,8 +309,8 @@ def test_memory_errors_by_place(ask: Ask) -> None:
     section["every"].update(
         {f"nvmlDeviceGetMemoryErrorCounter(0,0,{location})": location for location in (0, 1, 2, 3, 4)}
     )
-    found = {known(row["location"]): known(row["count"]) for row in rows(ask(section), "gpu_ecc")}
-    assert found == {"dram": 2, "l1": 0, "l2": 1, "register": 3, "texture": 4}
+    counts = {known(row["location"]): known(row["count"]) for row in rows(ask(section), "gpu_ecc")}
+    assert counts == {"dram": 2, "l1": 0, "l2": 1, "register": 3, "texture": 4}
 
 
 @pytest.mark.parametrize(
