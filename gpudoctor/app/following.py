@@ -43,7 +43,7 @@ class Source:
         raise NotImplementedError
 
     def turn(self) -> None:
-        """Look at the next job from now on."""
+        """Look at the next job from now on; a source of one job does nothing."""
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
         """The stacks of that rank: as its row has them, where no more can be asked."""

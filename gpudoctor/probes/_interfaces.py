@@ -119,7 +119,7 @@ def interface_rows(target: Target, listed: list[Interface], addresses: Addresses
 
 
 def _speed(target: Target, interface: Interface) -> Fact:
-    """The link speed in Mbit/s; absent if the file gives -1 or an error: the link is down or has no speed."""
+    """The speed file's number in Mbit/s; absent if not positive or not read, and always for software interfaces."""
     if interface.kind in ("loopback", "bridge", "tunnel", "virtual"):
         return Absent(f"a {interface.kind} interface has no speed of its own")
     speed = number(target, f"{INTERFACES}/{interface.name}/speed")

@@ -355,7 +355,10 @@ class _Process:
 
 
 def stuck(target: Target) -> Rows:
-    """One row per process stuck in the NVIDIA driver; unread if none was found and not all could be looked at."""
+    """A row per process stuck in the NVIDIA driver: in state D, not run for `_BETWEEN` seconds, not gpudoctor's own.
+
+    Unread if none was found before `BUDGET` or `MOST_PROCESSES` ended the search.
+    """
     listed = names(target, "/proc")
     if not isinstance(listed, list):
         return as_unread(listed)

@@ -15,7 +15,7 @@ from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
 from gpudoctor.core.frozen import field, mutable
 from gpudoctor.probes._loader import libcuda_kind
-from gpudoctor.probes._nvml.values import COMPUTE_MODES, pci_address, uuid
+from gpudoctor.probes._nvml.values import COMPUTE_MODES, dashed_uuid, pci_address
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target, Watch, error_words
 from gpudoctor.target.protocol import WAKING, answers, patience, printable, seconds_to_wake
@@ -416,7 +416,7 @@ def _peers(source: str, by_call: Mapping[str, Entry], missing: Absent | Unread) 
 
 def _uuid(raw: object, name: str) -> str:
     """The UUID with its prefix: ``MIG-`` if the device's name says so, else ``GPU-``."""
-    return f"{'MIG' if ' MIG ' in name else 'GPU'}-{uuid(raw)}"
+    return f"{'MIG' if ' MIG ' in name else 'GPU'}-{dashed_uuid(raw)}"
 
 
 # ---- CUDA's return codes, as the child that asks libcuda tells them ----

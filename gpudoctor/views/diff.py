@@ -172,7 +172,7 @@ def _state_text(state: Fact, side: str) -> str:
 
 
 def _left_out(difference: Difference) -> Iterator[str]:
-    """A line for what only one side could read, and one for facts that differ between any two snapshots."""
+    """A paragraph for each side on what was not read there alone, and one on facts that always differ."""
     for side in ("A", "B"):
         unread = [change for change in difference.unread if change.unread == side]
         if unread:

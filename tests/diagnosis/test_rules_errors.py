@@ -88,6 +88,7 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
         ('["the handbook, 2026-11"]', '"a"', 8, 'sources is a list of texts: write sources = ["a"]'),
         ('"Data loaders use it."', '"Data', 6, "Illegal character"),
         ("[[fix]]", "[fix]", 10, "fix is a list of tables, each written [[fix]]"),
+        ("misses =", "detail = 5\nmisses =", 7, "detail is a list of tables, each written detail = [{ ... }]"),
         ('title = "Make it larger"\n', "", 10, "title is missing"),
         ('{ text = "Remount it." }', '{ argv = "mount" }', 12, 'argv is a list of texts: write argv = ["mount"]'),
         ("[[fix]]", "[[sign]]\nmatch = 'a(b'\nweight = 'conclusive'\n\n[[fix]]", 11, "sign 'a(b'"),

@@ -276,7 +276,7 @@ def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample]) -> tuple[
 
 
 def host_row(before: Traffic) -> Row:
-    """What this machine's network has carried since, as a row ``job_host``."""
+    """A row of ``job_host``: this machine's mean network rates in MB/s since `before`, and the TCP segments resent."""
     return {"host": Known(_host_name(), "this machine"), **Traffic.now().facts_since(before)}
 
 

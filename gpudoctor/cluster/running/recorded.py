@@ -120,7 +120,7 @@ class Records:
 
 
 def dump_columns(dump: Dump) -> Row:
-    """A rank's dump as columns of its row."""
+    """A rank's dump as columns: numbers of collectives enqueued and completed, its latest `_LATEST` calls as lists."""
     latest = sorted(dump.calls)[-_LATEST:]
     return {
         "enqueued": Known(dump.enqueued, dump.source),

@@ -141,7 +141,9 @@ def _item_match_count(argument: Any) -> float:
 
 
 def _repeat_match_count(minimum: int, maximum: int, inner: float) -> float:
-    """Upper bound of the ways to match a repeat whose body can match in `inner` ways; may be infinite."""
+    """Upper bound of the ways to match a repeat: at most `WIDTH` (also without end) where the body has one way;
+    else infinite for more than 8 rounds.
+    """
     if inner > 1:
         return (maximum - minimum + 1) * inner**maximum if maximum <= 8 and inner < WIDTH else math.inf
     return float(min(maximum - minimum + 1, WIDTH))

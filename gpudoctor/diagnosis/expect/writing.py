@@ -144,17 +144,13 @@ def _active_rdma_rates(snapshot: Snapshot) -> Iterator[float]:
 
 def _mig_lines(snapshots: Sequence[Snapshot]) -> list[str]:
     """TOML that requires the MIG layout, where it is the same on all machines; else empty."""
-    layouts = {tuple(sorted(_mig_profiles(snapshot))) for snapshot in snapshots}
+    profiles = ((value_of(row.get("profile")) for row in listed(snapshot.rows("mig"))) for snapshot in snapshots)
+    layouts = {tuple(sorted(map(str, found))) for found in profiles}
     layout = next(iter(layouts))
-    if len(layouts) > 1 or not layout:
+    if len(layouts) > 1 or not layout or str(None) in layout:
         return []
     wanted = f"sorted([one.profile for one in mig]) == {list(layout)!r}"
     return ["# How the GPUs are divided (MIG)", "[line.mig-layout]", f"when = {toml_string(wanted)}"]
-
-
-def _mig_profiles(snapshot: Snapshot) -> Iterator[str]:
-    """The profile of each MIG device."""
-    yield from (str(value_of(row.get("profile"))) for row in listed(snapshot.rows("mig")))
 
 
 def _measure_table(snapshots: Sequence[Snapshot]) -> list[str]:
@@ -246,7 +242,7 @@ def same_branches(values: Sequence[Value]) -> str:
 
 
 def any_build(values: Sequence[Value]) -> str:
-    """The release in whatever build, as TOML: ``2.9.1`` of ``2.9.1+cu128``."""
+    """The release without its build, as TOML: ``2.9.1`` of ``2.9.1+cu128``; a list of up to four, of more empty."""
     return as_observed(sorted({version.public if (version := parse(str(value))) else str(value) for value in values}))
 
 

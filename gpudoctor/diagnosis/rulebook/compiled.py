@@ -171,11 +171,11 @@ def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], page: Spot) ->
 def setup_cases_on(raw: Mapping[str, Any], path: Path) -> tuple[SetupCase, ...]:
     """The cases of a setup page; raises `RuleError`."""
     page = Spot(path)
-    return tuple(_case(entry, raw["id"], page.entry("case", at)) for at, entry in enumerate(raw.get("case", ())))
+    return tuple(_test_case(entry, raw["id"], page.entry("case", at)) for at, entry in enumerate(raw.get("case", ())))
 
 
-def _case(entry: Mapping[str, Any], page: str, where: Spot) -> SetupCase:
-    """One case of a setup page; raises `RuleError` where it lacks a key."""
+def _test_case(entry: Mapping[str, Any], page: str, where: Spot) -> SetupCase:
+    """A test of a setup page: what it must offer on given facts; raises `RuleError` for missing or unknown keys."""
     refuse_unknown_keys(entry, "name facts offers argv has", where)
     if missing := {"name", "facts", "offers"} - set(entry):
         raise where.broken(f"a case says its {', '.join(sorted(missing))}")

@@ -334,9 +334,10 @@ def texts(raw: Mapping[str, Any], key: str, where: Spot) -> tuple[str, ...]:
 
 
 def tables(raw: Mapping[str, Any], key: str, where: Spot) -> Sequence[Mapping[str, Any]]:
-    """The tables under `key`; raises `RuleError` where it is something else."""
+    """The list of tables under `key`, empty where it is missing; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
-    if isinstance(value, (str, Mapping)) or not all(isinstance(item, Mapping) for item in value):
+    is_list = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
+    if not is_list or not all(isinstance(item, Mapping) for item in value):
         written = f"{key} = [{{ ... }}]" if key in ("steps", "proof", "detail") else f"[[{key}]]"
         raise where.key(key).broken(f"{key} is a list of tables, each written {written}")
     return value  # type: ignore[no-any-return]

@@ -230,7 +230,7 @@ COLUMNS = (
         _FABRIC,
         item("healthMask", values.fabric_problems),
     ),
-    _column("fabric_cluster", "text", "UUID of the fabric's cluster", _FABRIC, item("clusterUuid", values.uuid)),
+    _column("fabric_cluster", "text", "UUID of the fabric's cluster", _FABRIC, item("clusterUuid", values.dashed_uuid)),
     _column("fabric_clique", "int", "number of the fabric's clique", _FABRIC, item("cliqueId")),
     _column("persistence", "bool", "whether the driver stays loaded between jobs", "PersistenceMode", as_bool),
     _column("brand", "text", "product line: Tesla, GeForce, Quadro RTX, ...", "Brand", values.named(values.BRANDS)),

@@ -212,8 +212,8 @@ def fabric_problems(raw: Any) -> tuple[str, ...]:
     return tuple(problems + ["incorrect configuration"] * (mask >> 8 & 15 > 1))
 
 
-def uuid(raw: Any) -> str:
-    """32 hexadecimal digits as a UUID, grouped 8-4-4-4-12."""
+def dashed_uuid(raw: Any) -> str:
+    """Hexadecimal digits parted as those of a UUID, 8-4-4-4-12; how many there are is not checked."""
     plain = printable(raw)
     return "-".join((plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]))
 

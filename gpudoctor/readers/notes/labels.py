@@ -113,7 +113,7 @@ def _fact_of_value(form: str, text: str, source: str) -> Fact | None:
 
 
 def _variable_name(label: Label, paste: Paste) -> str:
-    """The environment variable that the label spells, if it is well known or in capitals; else empty."""
+    """The environment variable that the label spells: well known, or GPU software's and in capitals; else empty."""
     name = env_name(label.name)
     is_capitals = paste.bare[label.index].partition(":")[0].strip("-* ").isupper() and len(label.value.split()) < 2
     is_message = any(word in name.split("_") for word in ("SMI", "WARN", "INFO", "ERROR", "SETUP", "VERSION"))

@@ -109,7 +109,7 @@ def _xid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _mentioned_xids(paste: Paste, index: int, line: str) -> Iterator[Row]:
-    """Xids that the line names in other words than the kernel's: ``Xid 79``, ``XID error: 31``; not denied ones."""
+    """A row per Xid in a line that has no kernel event: ``Xid 79``, ``XID error: 31``; none that is denied or 0."""
     for match in _MENTION.finditer(line):
         if not int(match.group(2)) or denied(line, *match.span()):
             continue

@@ -285,7 +285,7 @@ def _for_gpus(name: str, tag: str) -> bool:
 
 
 def _cuda_requirement(cuda: str) -> str:
-    """The NVIDIA_REQUIRE_CUDA of NVIDIA's images: that CUDA, or an older driver on data-center GPUs."""
+    """NVIDIA_REQUIRE_CUDA as ``cuda>=12.4 brand=tesla,driver>=470``: one bound for older drivers, not NVIDIA's list."""
     older = _LIFTED.get(cuda.partition(".")[0])
     return f"cuda>={cuda}" + (f" brand=tesla,driver>={older}" if older else "")
 

@@ -119,7 +119,7 @@ class _MemoryTest:
         self.self_test_error = ""
 
     def self_test(self) -> None:
-        """Flip one bit on purpose and sweep; sets `self_test_error` if the sweep does not find it."""
+        """Plant one wrong bit and sweep: not found, it sets `self_test_error`; a report of more goes to `wrong`."""
         part = self.parts[-1]
         place = part.address + 8 * (part.words // 2)
         self.sweep([part], ADDRESS, 0, WRITE)

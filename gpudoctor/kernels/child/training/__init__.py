@@ -36,7 +36,7 @@ class TrainingContext(Context):
 
 
 def opened(ask: Mapping[str, Any]) -> TrainingContext:
-    """The context of the device; raises what `eager.opened` raises."""
+    """torch's context on the device, with this process's TMPDIR in a scratch folder; raises as `eager.opened`."""
     return TrainingContext(eager.opened(ask))
 
 

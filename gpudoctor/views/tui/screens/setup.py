@@ -151,7 +151,7 @@ class SetupScreen(FramedScreen):
         self._set_field(option.field, value)
 
     def _set_field(self, name: str, value: object) -> None:
-        """Set a field of the wishes, and find the stack anew if it matters."""
+        """Set a wish and solve anew; for ``tool`` and ``emit`` only redraw. A value as read is not the user's own."""
         wishes = self.wishes.with_wish(name, value)
         if value == getattr(self.read, name):
             wishes = replace(wishes, set_by_user=wishes.set_by_user - {name})
