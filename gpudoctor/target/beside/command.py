@@ -351,7 +351,7 @@ class Command:
         """As process 1 of a container: collect what has ended and is nobody's."""
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if found.si_pid == self.pid or not found.si_pid not in child.begun:
+                if found.si_pid == self.pid or found.si_pid in child.begun:
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)
 
