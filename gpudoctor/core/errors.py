@@ -38,8 +38,8 @@ class UsageError(DoctorError):
 class ExtraError(UsageError):
     """A use that needs a package of an extra in gpudoctor's own environment."""
 
-    def __init__(self, said: str, extra: str) -> None:
-        super().__init__(f"{said}: {shlex.quote(sys.executable)} -m pip install 'gpudoctor[{extra}]'")
+    def __init__(self, message: str, extra: str) -> None:
+        super().__init__(f"{message}: {shlex.quote(sys.executable)} -m pip install 'gpudoctor[{extra}]'")
 
 
 # ---- What a misspelt word was probably meant to be ----

@@ -224,13 +224,13 @@ def check_named_file(path: str | Path, what: str) -> None:
     warn_once(f"{what}: {found}, who can change what it says")
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def warn_once(sentence: str) -> None:
     """Writes the warning to standard error, once per run."""
-    if sentence not in _said:
-        _said.add(sentence)
+    if sentence not in _warned:
+        _warned.add(sentence)
         sys.stderr.write(f"gpudoctor: {sentence}\n")
 
 

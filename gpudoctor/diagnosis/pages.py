@@ -20,7 +20,7 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError
 
-_FORM = 8
+_FORM = 9
 """Form of the compiled copies; one of another form is not read."""
 _MOST_COPIES = 8
 """Copies of one kind: those of other checkouts stay for a while."""

@@ -284,7 +284,7 @@ class Judgement:
 
     def _details(self, of: str) -> str:
         """What is known to hold besides, for the end of the finding's sentence or of ``why``."""
-        said = ""
+        added = ""
         for detail in self.rule.details:
             if detail.of != of:
                 continue
@@ -292,8 +292,8 @@ class Judgement:
             words = fill(detail.says, self.evaluator, None) if self._holds(detail.when) is True else NOT_KNOWN
             touched = {} if NOT_KNOWN in words else self.facts.touched
             self.facts.touched = {**before, **touched}
-            said += "" if NOT_KNOWN in words else words
-        return said
+            added += "" if NOT_KNOWN in words else words
+        return added
 
     def _confirm(self) -> str:
         """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""

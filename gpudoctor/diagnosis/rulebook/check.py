@@ -148,13 +148,13 @@ def _check_facts(facts: Mapping[str, object], known: Catalog, case: Spot) -> Non
         elif isinstance(value, list):
             for row in value:
                 if not isinstance(row, Mapping):
-                    said = f'a row of {name} is a table, {name} = [{{ column = "value" }}], not {row!r}'
-                    raise case.text(name).broken(said)
+                    problem = f'a row of {name} is a table, {name} = [{{ column = "value" }}], not {row!r}'
+                    raise case.text(name).broken(problem)
                 for column, item in row.items():
                     _check_value(f"{name}.{column}", item, known, case.key(name).key(column))
         elif isinstance(value, Mapping) and not {"absent", "unread"} & set(value):
-            said = f'{name} is a list of rows, {name} = [{{ column = "value" }}], {{absent = why}} or {{unread = why}}'
-            raise case.text(name).broken(said)
+            wanted = '[{ column = "value" }], {absent = why} or {unread = why}'
+            raise case.text(name).broken(f"{name} is a list of rows, {name} = {wanted}")
 
 
 def _check_value(name: str, value: object, known: Catalog, where: Spot) -> None:

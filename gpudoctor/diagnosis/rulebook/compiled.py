@@ -212,7 +212,7 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
     """The page with its sentences translated; unchanged without a translation, or where it is outdated."""
     if translation is None or translation["of"] != digest(page):
         return page
-    by_english: Mapping[str, str] = translation["said"]
+    by_english: Mapping[str, str] = translation["sentences"]
 
     def of(part: Any, key: str = "") -> Any:
         """The part with its texts translated; `key` is the page's key it stands under."""

@@ -107,7 +107,7 @@ def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
     Raises `RuleError` for one that does not fit its page.
     """
     return {
-        origin: {"of": raw["of"], "said": sentences}
+        origin: {"of": raw["of"], "sentences": sentences}
         for origin, _, raw, sentences in _read_translations(folder, language)
         if sentences
     }
