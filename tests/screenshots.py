@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -85,9 +86,50 @@ async def _calm(pilot: Pilot[None]) -> None:
         await pilot.pause(0.1)
 
 
+TOUR = ("torch-cu130", ((), ("f",), ("a",), ("y",)))
+"""The recording at the head of README.md: a demo, and what is pressed before each of its pictures."""
+SECONDS_EACH = 4
+
+
+async def recorded() -> list[str]:
+    """The pictures of `TOUR` as SVG: what is wrong, the plan, the question, and what came of it."""
+    name, presses = TOUR
+    app = DoctorApp(replace(demos.named(name), pace=0).work())
+    pictures = []
+    async with app.run_test(size=SIZE) as pilot:
+        app.theme = themes.NIGHT.name
+        await settled(pilot)
+        app.reading = replace(app.reading, seconds=SECONDS)
+        for keys in presses:
+            await pilot.press(*keys)
+            await _calm(pilot)
+            pictures.append(app.export_screenshot(title=f"gpudoctor demo {name}"))
+    return pictures
+
+
+def animated(pictures: Sequence[str]) -> str:
+    """One SVG that shows pictures of the same size in turn; the first alone where nothing may move."""
+    size = re.search(r'viewBox="([^"]+)"', pictures[0])
+    assert size
+    share = 100 / len(pictures)
+    whole = SECONDS_EACH * len(pictures)
+    style = (
+        f"@keyframes turn {{ 0%, {share - 0.1:.1f}% {{ opacity: 1 }} {share:.1f}%, 100% {{ opacity: 0 }} }}"
+        f" .next {{ opacity: 0; animation: turn {whole}s infinite }}"
+        " @media (prefers-reduced-motion) { .next { animation: none } }"
+    )
+    later = (
+        f'<g class="next" style="animation-delay: {SECONDS_EACH * number}s">{picture}</g>'
+        for number, picture in enumerate(pictures[1:], 1)
+    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size[1]}"><style>{style}</style>'
+    return "\n".join([head, pictures[0], *later, "</svg>\n"])
+
+
 async def write() -> None:
     """Take all of them."""
     HOME.mkdir(parents=True, exist_ok=True)
+    (HOME / "tour.svg").write_text(animated(await recorded()), "utf-8")
     for shot in SHOTS:
         (HOME / f"{shot.name}.svg").write_text(await taken(shot), "utf-8")
 

@@ -18,7 +18,7 @@ NAMES = [shot.name for shot in SHOTS]
 def test_every_screen_has_a_picture_and_the_page_on_the_interface_shows_each() -> None:
     assert {shot.screen for shot in SHOTS} >= screenshots.screens()
     shown = set(re.findall(r"\(\.\./\.\./\.\./tests/views/tui/screenshots/(\w+)\.svg\)", PAGE))
-    assert shown == set(NAMES) == {path.stem for path in screenshots.HOME.iterdir()}, (
+    assert shown == set(NAMES) == {path.stem for path in screenshots.HOME.iterdir()} - {"tour"}, (
         "python -m tests.screenshots --write; python -m tests.readme --write"
     )
 
@@ -29,6 +29,17 @@ def test_a_picture_is_an_svg_of_the_screen_it_is_of(shot: Shot) -> None:
     text = "".join(picture.getroot().itertext()).replace("\u00a0", " ")
     assert shot.command in text
     assert ("recording" in text) == bool(shot.demo) or shot.screen in {"kernels", "cluster", "demos"}
+
+
+async def test_the_recording_goes_from_the_cause_to_its_cure() -> None:
+    pictures = await screenshots.recorded()
+    titles = ["BROKEN", "plan: 4 steps for 1 cause", "Sure? (a recording)", "FIXED"]
+    assert [title in picture.replace("&#160;", " ") for title, picture in zip(titles, pictures, strict=True)] == [
+        True
+    ] * 4
+    shown = ElementTree.parse(screenshots.HOME / "tour.svg").getroot()
+    assert len(shown.findall("{*}g[@class='next']")) == len(pictures) - 1
+    assert "screenshots/tour.svg" in (REPOSITORY / "README.md").read_text("utf-8").partition("## ")[0]
 
 
 @pytest.mark.full
