@@ -208,7 +208,10 @@ node2:123:456 [0] NCCL INFO NCCL version 2.20.5+cuda12.4
     facts |= {"cuda": "12.4", "network": "IB", "devices": ("mlx5_0", "mlx5_1"), "world_size": 16, "nodes": 2}
     facts |= {"transports": ("P2P/CUMEM/read", "NET/IB/0/GDRDMA")}
     assert told(text, *(f"nccl.{name}" for name in facts)) == {f"nccl.{name}": value for name, value in facts.items()}
-    assert "nccl.nodes" not in values(read_text(text.replace("node2:", "node1:")))
+    alone = text.replace("node2:", "node1:")
+    assert "nccl.nodes" not in values(read_text(alone))
+    whole = alone.replace("nranks 16 cudaDev", "nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0 cudaDev")
+    assert values(read_text(whole))["nccl.nodes"] == 2
 
 
 _COUNTED = (

@@ -229,9 +229,8 @@ class Judgement:
             holds = self._holds(match.sign.when)
             if holds is False:
                 continue
-            if holds is True:
-                touched.update(self.facts.touched)
-                supported = supported or bool(match.sign.when)
+            touched.update(self.facts.touched)  # where some of its conditions are open, the others count
+            supported = supported or (holds is True and bool(match.sign.when))
             counting.append(match)
         if any(match.sign.conclusive for match in counting):
             counting.sort(key=lambda match: not match.sign.conclusive)

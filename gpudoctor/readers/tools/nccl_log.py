@@ -41,6 +41,7 @@ _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
 _NODES = Pattern(
     r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
     r"|\b(\d{1,4}|single|one|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|\bnRanks \d{1,6} nNodes (\d{1,5}) localRanks\b"
     r"|xlarge ?x ?(\d{1,3})\b|\b(\d{1,3}) ?x ?[\w.]+xlarge"
     r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
     2,
