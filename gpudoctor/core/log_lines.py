@@ -1,4 +1,4 @@
-"""Lines of a log: Xids as NVIDIA's kernel driver prints them, live or pasted, and notes that deny what they name.
+"""Lines of a log, live or pasted: Xids as NVIDIA's kernel driver prints them, PCIe errors, notes that deny.
 
 krcReportXid in kernel_rc.c of the open kernel modules (595.45) prints ``Xid (WHERE): CODE, MESSAGE``; where a process
 is known, ``pid=P, name=N,`` comes before the message. WHERE is ``PCI:0000:01:00``, followed by `` GPU-I:05`` for an
@@ -64,6 +64,33 @@ def parse_xid(matched: str) -> Xid | None:
         unit=match["unit"] or "",
         fatal=severity.lower() == "fatal" if severity else None,
     )
+
+
+BUS_ERROR = pattern(
+    r"[^ ;\]]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:AER: )?"
+    r"PCIe Bus Error: severity=\w+(?: \([\w-]+\))?, type=[A-Za-z ]+"
+)
+"""A PCIe error as aer_print_error in drivers/pci/pcie/aer.c of Linux prints it."""
+_BUS_ERROR_PARTS = pattern(
+    r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)"
+)
+
+
+def bus_error_row(matched: str, source: str) -> Row:
+    """The columns of the group ``aer`` in the text that `BUS_ERROR` matched.
+
+    ``nvidia 0000:1a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)``;
+    from Linux 6.16 on the severities read ``Correctable`` and ``Uncorrectable (Fatal)``.
+    """
+    match = _BUS_ERROR_PARTS.search(matched)
+    assert match, "the parts of `BUS_ERROR`"
+    severity = "corrected" if match[3].startswith("Correct") else (match[4] or "fatal").lower()
+    return {
+        "address": Known(match[2], source),
+        "driver": Known(match[1], source),
+        "severity": Known(severity, source),
+        "kind": Known(match[5].strip(), source),
+    }
 
 
 def pci_address(printed: str) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from gpudoctor.core import system
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, number_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, number_of, text_of
 from gpudoctor.core.frozen import frozen, replace
-from gpudoctor.core.log_lines import LINE, parse_xid, pci_address
+from gpudoctor.core.log_lines import BUS_ERROR, LINE, bus_error_row, parse_xid, pci_address
 from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._machine_kind import container
 from gpudoctor.probes._reading import line, number, path_exists, refusal, text
@@ -232,11 +232,6 @@ RECOVERY = 154
 
 _SXID = pattern(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
 _SXID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+), ([\w-]+), (?:Link (\d+))?")
-_AER = pattern(
-    r"[^ ;\]]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:AER: )?"
-    r"PCIe Bus Error: severity=\w+(?: \([\w-]+\))?, type=[A-Za-z ]+"
-)
-_AER_PARTS = pattern(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
 _OOM = pattern(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
 _OOM_CGROUP = pattern(r"oom-kill:constraint=[^\n]{0,2000}task_memcg=(/[^,\n]{0,1000}),task=[^\n]{0,20},pid=(\d{1,10}),")
 _OOM_PARTS = pattern(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
@@ -346,26 +341,11 @@ def sxids(log: Log) -> tuple[Row, ...]:
 
 
 def bus_errors(log: Log, gpu_of: Callable[[str], Fact]) -> tuple[Row, ...]:
-    """PCIe errors (AER), one row per device, severity and layer; `gpu_of` gives the GPU of an address.
-
-    ``nvidia 0000:1a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)``;
-    from Linux 6.16 on the severities read ``Correctable`` and ``Uncorrectable (Fatal)``.
-    """
+    """PCIe errors (AER), one row per device, severity and layer; `gpu_of` gives the GPU of an address."""
     rows: list[Row] = []
-    for event in find_events(log, _AER, "\n".join(log.lines_with("PCIe Bus Error"))):
-        match = _AER_PARTS.search(event.raw)
-        if match:
-            severity = "corrected" if match[3].startswith("Correct") else (match[4] or "fatal").lower()
-            rows.append(
-                {
-                    "address": Known(match[2], log.source),
-                    "driver": Known(match[1], log.source),
-                    "severity": Known(severity, log.source),
-                    "kind": Known(match[5].strip(), log.source),
-                    "gpu": gpu_of(match[2]),
-                    **event.times(log),
-                }
-            )
+    for event in find_events(log, BUS_ERROR, "\n".join(log.lines_with("PCIe Bus Error"))):
+        row = bus_error_row(event.raw, log.source)
+        rows.append({**row, "gpu": gpu_of(text_of(row["address"])), **event.times(log)})
     return tuple(rows)
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known
-from gpudoctor.core.log_lines import LINE, denied, parse_xid
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known, text_of
+from gpudoctor.core.log_lines import BUS_ERROR, LINE, bus_error_row, denied, parse_xid
 from gpudoctor.readers._machine import kernel_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -62,10 +62,12 @@ _FABRIC = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``xid``, ``sxid`` and ``pci``, and the driver's versions from kernel log lines."""
+    """Rows of ``xid``, ``sxid``, ``aer`` and ``pci``, and the driver's versions from kernel log lines."""
     if "xid" in paste.lower:
         yield from _xid_rows(paste)
         yield from _sxid_rows(paste)
+    if "pcie bus error" in paste.lower:
+        yield from _bus_errors(paste)
     if "nvrm" in paste.lower or "kernel module" in paste.lower:
         yield from _driver_versions(paste)
         yield from _pci_devices(paste)
@@ -164,6 +166,37 @@ def _sxid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     yield "sxid", tuple(rows)
     if codes:
         yield "kernel_log.sxid", Known(tuple(codes), next(iter(codes.values())))
+
+
+_PASSES_ON = ("pcieport", "pci", "vfio-pci")
+"""Drivers of devices that may be, or have below them, a GPU: a port, one without a driver, one lent to a guest."""
+
+
+def _bus_errors(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``aer``: one per device, severity and layer, with how often the log has it."""
+    found: dict[tuple[str, ...], tuple[Row, int]] = {}
+    for index, line in paste.having("pcie bus error"):
+        if match := BUS_ERROR.search(line[:600]):
+            row = bus_error_row(match.group(), paste.use(index))
+            key = tuple(text_of(fact) for fact in row.values())
+            first, count = found.get(key, ({**row, "line": Known(line.strip()[:500], paste.use(index))}, 0))
+            found[key] = first, count + 1
+    rows = tuple(
+        {**row, "count": Known(count, "lines of the log"), "gpu": _gpu_of_bus_error(row)}
+        for row, count in found.values()
+    )
+    if rows:
+        yield "aer", rows
+
+
+def _gpu_of_bus_error(row: Row) -> Fact:
+    """The GPU whose link it is: the device of NVIDIA's driver itself; unread for a port, absent for other devices."""
+    driver = text_of(row["driver"])
+    if driver == "nvidia":
+        return row["address"]
+    if driver in _PASSES_ON:
+        return Unread(f"the log does not say what is below {text_of(row['address'])}", reason=Reason.NOT_STATED)
+    return Absent(f"{driver} drives no NVIDIA GPU")
 
 
 def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
