@@ -65,7 +65,7 @@ def jobs() -> list[MeetingResults]:
         job(links=[failed("loopback")], backend="nccl"),
         *(job(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
         job(suspects=(suspect("reach", rail="mlx5_3"),)),
-        job(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up, as 1 of 2 machines have"})),
+        job(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up (1 of 2 machines have)"})),
         job(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         job(collective=(collective(slowest=5, ratio=3.1),)),
         job(canary=canary_rows([trained(rank, own) for rank, own in enumerate((0.011, 0.011, 0.022, 0.011))])),

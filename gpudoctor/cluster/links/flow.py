@@ -73,7 +73,7 @@ def measure(
 ) -> Flow:
     """Measure the link to the `Server` at an address and port, within `seconds`; failures are told in the Flow's
     outcome.
-    `window` is the seconds per direction, `source` the local address or interface to use (``""``: any).
+    `window` is the seconds per direction, `source` as `tcp.bind_source` takes it (``""``: any).
     """
     begun = time.monotonic()
     link, reached = open_connection(address, port, min(seconds, 2.0), source, tcp.SMALL)
@@ -265,7 +265,7 @@ _WAIT = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Address, port and key of the server, the local address or interface to use, and the round trip in seconds."""
+    """Address, port and key of the server, the local address to use, and the round trip in seconds."""
 
     address: str
     port: int

@@ -38,20 +38,22 @@ class _Talk:
 
 class Server:
     """Measurement server at one address, running in daemon threads from its creation until `close`.
-    Bound to `address` only, so that exactly that path is measured, and to `interface` where one is named. `name` is one
-    word by which it identifies itself. Raises `OSError` if it cannot listen; `port` 0 lets the kernel choose.
+    Bound to `address` only, so that exactly that path is measured, and with `alone` to its interface as well, which
+    then follows it (``10.0.0.1%eth0``). `name` is one word by which it identifies itself. Raises `OSError` if it cannot
+    listen; `port` 0 lets the kernel choose.
     """
 
-    def __init__(self, address: str, key: str, port: int = 0, name: str = "", interface: str = "") -> None:
+    def __init__(self, address: str, key: str, port: int = 0, name: str = "", alone: bool = False) -> None:
         """Listen on the address and start the thread that accepts connections; raises `OSError`."""
-        family, kind, protocol, _, where = literal_address_info(address, port)
+        plain, _, interface = address.partition("%") if alone else (address, "", "")
+        family, kind, protocol, _, where = literal_address_info(address if ":" in address else plain, port)
         self._key = key
         self._name = name
         self._listener = socket.socket(family, kind, protocol)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if interface:
-                tcp.bind_source(self._listener, interface)
+                tcp.bind_interface(self._listener, interface)
             self._listener.bind(where)
             self._listener.listen(_BACKLOG)
         except BaseException:

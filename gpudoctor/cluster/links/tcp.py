@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.target.network import is_address, resolve
+from gpudoctor.target.network import resolve
 
 SMALL = 512
 """Bytes of a segment that passes any path: RFC 1122 has every host take packets of 576 bytes."""
@@ -233,16 +233,22 @@ def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[so
 
 
 def bind_source(link: socket.socket, source: str) -> None:
-    """Bind the socket to a local address or, by its name, to an interface, as ``ping -I`` does. Raises `OSError`.
-    An interface's socket sends and hears nothing by any other (SO_BINDTODEVICE, which needs root before Linux 5.7).
+    """Bind the socket to a local address and, where one follows (``10.0.0.1%eth0``), to that interface alone.
+    Such a socket sends and hears nothing by another one (SO_BINDTODEVICE, which needs root before Linux 5.7). Raises
+    `OSError`.
     """
-    if is_address(source):
-        link.bind(literal_address_info(source, 0)[4])
-        return
+    address, _, interface = source.partition("%")
+    if interface:
+        bind_interface(link, interface)
+    link.bind(literal_address_info(source if ":" in address else address, 0)[4])
+
+
+def bind_interface(link: socket.socket, interface: str) -> None:
+    """Bind the socket to an interface; raises `OSError`."""
     option = getattr(socket, "SO_BINDTODEVICE", None)
     if option is None:
         raise OSError(errno.ENOTSUP, "this system binds no socket to an interface")
-    link.setsockopt(socket.SOL_SOCKET, option, source.encode() + b"\0")
+    link.setsockopt(socket.SOL_SOCKET, option, interface.encode() + b"\0")
 
 
 def literal_address_info(

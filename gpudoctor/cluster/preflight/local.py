@@ -281,8 +281,8 @@ def _unless_our_own(address: str, attempt: Reached) -> Reached:
 
 
 def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
-    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions, by the interface
-    ``source`` alone where one is named.
+    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions, from the address
+    or port ``source`` where one is named.
     Returns ``{"flow": Flow as a dictionary}``; unroutable if the server calls itself `host`, as it is then this
     machine.
     """

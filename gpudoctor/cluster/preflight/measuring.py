@@ -71,7 +71,7 @@ def by_each_port(
 def link_by_port(source: str, own: Port, target: str, other: Port, used_by: str) -> LinkSeen:
     """The link, not tried yet, from one machine's port to another machine's."""
     place = {"address": other.address, "port": other.port, "interface": other.interface}
-    return LinkSeen(source, target, "rail", "", "", used_by, **place, by=own.interface)  # type: ignore[arg-type]
+    return LinkSeen(source, target, "rail", "", "", used_by, **place, by=own.place)  # type: ignore[arg-type]
 
 
 def connect_all(meeting: Meeting, tried: Mapping[int, Sequence[LinkSeen]], seconds: float) -> list[LinkSeen]:
@@ -228,7 +228,7 @@ class Measuring:
         """Task message for measuring in that direction."""
         address, port = self._address(direction) or ("", 0)
         task: Message = {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
-        return {**task, "source": self._ports[direction[0]].interface} if self._rail else task
+        return {**task, "source": self._ports[direction[0]].place} if self._rail else task
 
     def _note_flow(self, direction: Way, flow: Mapping[str, Any]) -> None:
         """Store a measured flow; if it did not connect, record a failed link."""
@@ -241,7 +241,8 @@ class Measuring:
         """Pair with both directions, from the flow measured in `direction` (None: not measured)."""
         flow = self.flows.get(direction) if direction else None
         there, back = (self._direction(end, direction, flow) for end in (pair, pair[::-1]))
-        return Pair(number, *pair, there, back, flow.get("ms") if flow else None, self._rail)
+        ms = flow.get("ms") if flow and not self._rail else None  # a round trip is the host's rather than its port's
+        return Pair(number, *pair, there, back, ms, self._rail)
 
     def _direction(self, end: Way, measured_from: Way | None, flow: Mapping[str, Any] | None) -> Direction:
         """Result of one direction `end` of a pair that was measured in `measured_from`; known failures to connect

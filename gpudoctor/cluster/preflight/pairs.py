@@ -144,7 +144,9 @@ def _path_phrase(suspect: Suspect) -> str:
     """What is wrong on a path: ``packets of more than 1400 bytes vanish``."""
     value = suspect.value or 0.0
     if suspect.measure == "reach":
-        return "no connection comes about"
+        a, b = suspect.names[0], suspect.names[-1]
+        elsewhere = f", and {suspect.rail} of {a} reaches {suspect.network} of {b}" if suspect.network else ""
+        return f"no connection comes about{elsewhere}"
     if suspect.measure == "mtu":
         return f"packets of more than {value:.0f} bytes vanish"
     if suspect.measure == "loss":

@@ -8,8 +8,8 @@ all rails, so that of two hosts the one port that differs is seen, and a rail th
 A port that reaches none of its rail tries the other rails' ports. Where it reaches those of one of them, its cable is
 in that rail's switch. Its sockets are bound to its interface: Linux takes what has no route there to be on the link.
 
-Which ports are measured is what the job itself was told: RDMA ports of the highest rate (NCCL_IB_HCA, where it is set),
-and interfaces that NCCL_SOCKET_IFNAME names, where that makes several.
+Which ports are measured is what the job itself would send by: RDMA ports of the highest rate (those of NCCL_IB_HCA,
+where it is set); without any, the interfaces that NCCL_SOCKET_IFNAME names. One port alone is no rail.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _missing_ports(ports: Mapping[str, Mapping[str, Port]], hosts: Sequence[str]
     for rail, of in ports.items():
         for host in hosts:
             if host not in of:
-                yield (rail, host), f"{host} has no {rail} that is up, as {len(of)} of {len(hosts)} machines have"
+                yield (rail, host), f"{host} has no {rail} that is up ({len(of)} of {len(hosts)} machines have)"
         if len(of) == 1:
             yield (rail, next(iter(of))), f"no other machine has a {rail} that is up"
 
@@ -214,11 +214,14 @@ class _Stage:
         self._rdma = {rail for rail, of in self._ports.items() if rdma and all(map(_has_perftest, of.values()))}
         hosts: dict[str, list[str]] = {}
         for rail, of in self._ports.items():
+            sixes = sum(":" in port.address for port in of.values()) > len(of) / 2
             for host, port in of.items():
-                if port.port or rail in self._rdma:
+                other = port.port and (":" in port.address) != sixes
+                if rail in self._rdma or (port.port and not other):
                     hosts.setdefault(rail, []).append(host)
                 else:
-                    found.rails.unmeasured[rail, host] = f"{rail} on {host}: {port.because}"
+                    why = f"most others are measured by IPv{6 if sixes else 4}" if other else port.because
+                    found.rails.unmeasured[rail, host] = f"{rail} on {host}: {why}"
         self.plan = RailPlan(
             {rail: names for rail, names in hosts.items() if len(names) > 1},
             found.switches,
@@ -266,7 +269,7 @@ class _Stage:
             if own.port and there.port:
                 link = link_by_port(host, own, target, there, other)
                 links.setdefault(ranks[host], []).append(link)
-        rail_of = {(host, port.interface): rail for rail, of in self._ports.items() for host, port in of.items()}
+        rail_of = {(host, port.place): rail for rail, of in self._ports.items() for host, port in of.items()}
         outcomes: dict[RailPort, list[tuple[str, str]]] = {}
         for link in connect_all(self._meeting, links, self._limits.connect):
             outcomes.setdefault((rail_of[link.source, link.by], link.source), []).append((link.used_by, link.outcome))
@@ -373,20 +376,20 @@ def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Inter
     """Ports of this machine to be measured one by one, not listened at yet; empty if it has less than two.
     `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
     """
-    ports = list(_rdma_ports(target, settings, among))
-    taken = {port.interface for port in ports}
+    up = {one.name: one for one in among if one.running}
+    ports = list(_rdma_ports(target, settings, up)) if settings.get("NCCL_IB_DISABLE", "0") == "0" else []
     named = settings.get("NCCL_SOCKET_IFNAME", "")
-    if named and not named.startswith("^"):
+    if named and not named.startswith("^") and not ports:
         choice = nccl_choice(among, settings)
-        ports += [
-            Port(name, name, _address_of(name, among), gbps=_interface_rate(target, name))
-            for name in (choice.interface, *choice.also)
-            if name and name not in taken
-        ]
-    return ports if len(ports) > 1 else []
+        names = [name for name in (choice.interface, *choice.also) if name in up]
+        ports = [Port(name, name, gbps=_interface_rate(target, name)) for name in names]
+    if len(ports) < 2:
+        return []
+    interfaces = [up[port.interface] for port in ports if port.interface]
+    return [_with_address(port, up[port.interface], interfaces) if port.interface else port for port in ports]
 
 
-def _rdma_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> Iterator[Port]:
+def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, Interface]) -> Iterator[Port]:
     """Active RDMA ports that NCCL may use, of the highest rate: slower ones are for storage and for logging in."""
     names = target.listing(DEVICES) if target.exists(DEVICES) else []
     rows = list(port_rows(target, selected_names(settings.get("NCCL_IB_HCA", ""), sorted(names))))
@@ -398,16 +401,29 @@ def _rdma_ports(target: Target, settings: Mapping[str, str], among: Sequence[Int
         if number_of(row["rate_gbps"]) == highest:
             candidates = value_of(row["netdev"])
             interfaces = [str(name) for name in candidates] if isinstance(candidates, tuple) else []
-            interface = next((name for name in interfaces if _address_of(name, among)), "")
+            interface = next((name for name in interfaces if name in up and up[name].addresses), "")
             name = f"{device}:{number}" if devices.count(device) > 1 else device
             ours = shutil.which(_PERFTEST) is not None
-            yield Port(name, interface, _address_of(interface, among), 0, highest, number, ours)
+            why = "no interface of it is up with an IP address"
+            yield Port(name, interface, gbps=highest, number=number, perftest=ours, because=why)
 
 
-def _address_of(name: str, among: Sequence[Interface]) -> str:
-    """First address of the interface, without a scope; ``""`` if it has none or is not up."""
-    addresses = [one.addresses for one in among if one.name == name and one.running]
-    return next((address.text.partition("%")[0] for of in addresses for address in of if not address.loopback), "")
+def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:
+    """The port with the address by which it is measured: its first one, IPv4 before IPv6. Where another port is in the
+    same IPv4 network, Linux answers for an address by any of them (arp_ignore), so that it is a link-local IPv6 one.
+    """
+    first, *_ = interface.addresses
+    shared = first.version == 4 and any(
+        first.in_same_network(address.text) or address.in_same_network(first.text)
+        for other in others
+        if other.name != interface.name
+        for address in other.addresses
+        if address.version == 4
+    )
+    usable = [address for address in interface.addresses if not shared or address.text.startswith("fe80:")]
+    if usable:
+        return replace(port, address=usable[0].text.partition("%")[0])
+    return replace(port, because="another port is in the same network, and it has no link-local IPv6 address")
 
 
 def _interface_rate(target: Target, name: str) -> float | None:
@@ -422,9 +438,9 @@ def _interface_rate(target: Target, name: str) -> float | None:
 def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:
     """(port with the TCP port that we listen on there, its server), or with why we do not, and None."""
     if not port.address:
-        return replace(port, because="its interface has no IP address"), None
+        return port, None
     try:
-        server = Server(port.address, key, name=host, interface=port.interface)
+        server = Server(port.place, key, name=host, alone=True)
     except OSError as error:
         why = f"cannot listen on {port.address} by {port.interface} alone: {error.strerror or error}"
         return replace(port, because=why), None

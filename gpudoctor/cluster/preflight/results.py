@@ -49,7 +49,7 @@ class LinkSeen:
     interface: str = ""
     ms: float | None = None
     by: str = ""
-    """Interface of the source that alone was to be used; empty: any."""
+    """The port of the source by which alone it was tried, as `Port.place`; empty: any."""
 
     @property
     def works(self) -> bool:
@@ -75,6 +75,11 @@ class Port:
     """Whether the machine has ib_write_bw to measure it by RDMA."""
     because: str = ""
     """Why the machine does not listen there."""
+
+    @property
+    def place(self) -> str:
+        """Its address and interface, as sockets of this port alone are bound: ``10.0.1.5%eth2``."""
+        return f"{self.address}%{self.interface}"
 
 
 @dataclass

@@ -1,0 +1,205 @@
+"""Network ports of machines, one by one: which are measured, what ib_write_bw prints, and which are to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Pair, Suspect, sentence
+from gpudoctor.cluster.preflight.rails import RailPlan, conclude, own_ports, perftest_rate, run_perftest
+from gpudoctor.target.network import Address, Interface
+from tests.cluster.fabric.rails import trials
+from tests.probes.buses import card, rdma_port
+from tests.probes.trees import Tree
+
+# ---- Which ports are measured ----
+
+
+def interface(name: str, *addresses: str, running: bool = True) -> Interface:
+    """An interface with addresses such as ``10.0.1.5/24``."""
+    parts = (address.partition("/") for address in addresses)
+    return Interface(name, running, tuple(Address(text, int(prefix)) for text, _, prefix in parts))
+
+
+ETH0 = interface("eth0", "10.1.0.5/16", "fe80::5%eth0/64")
+APART = [interface(f"ens{at}", f"10.0.{at}.5/24", f"fe80::1{at}%ens{at}/64") for at in range(3)]
+TOGETHER = [interface(f"ens{at}", f"10.0.0.{at + 5}/24", f"fe80::1{at}%ens{at}/64") for at in range(3)]
+
+
+def machine(root: Path, states: Sequence[str]) -> Tree:
+    """A machine with an RDMA card of 400 Gb/s for each state; the interface of ``mlx5_1`` is ``ens1``."""
+    tree = Tree(root).linux()
+    for at, state in enumerate(states):
+        path = f"pci0000:{at + 16:x}/0000:{at + 16:x}:01.0/0000:{at + 32:x}:00.0"
+        rdma_port(card(tree, path, f"mlx5_{at}"), f"mlx5_{at}", state, "Ethernet")
+        tree.folder(f"/sys/devices/{path}/net/ens{at}")
+    return tree
+
+
+def ports(tree: Tree, among: Sequence[Interface], **settings: str) -> list[tuple[str, str, str]]:
+    return [(one.rail, one.interface, one.address) for one in own_ports(tree.target(), settings, [ETH0, *among])]
+
+
+def test_a_machine_with_one_port_is_measured_as_ever(tmp_path: Path) -> None:
+    tree = machine(tmp_path, ["4: ACTIVE"])
+    assert ports(tree, APART) == []
+    assert ports(tree, APART, NCCL_SOCKET_IFNAME="eth0") == []
+    assert ports(tree, APART, NCCL_SOCKET_IFNAME="^docker,lo") == []
+    assert ports(tree, APART, NCCL_SOCKET_IFNAME="eth0,ens") == []
+
+
+def test_active_rdma_ports_are_measured_by_their_interface(tmp_path: Path) -> None:
+    tree = machine(tmp_path, ["4: ACTIVE", "1: DOWN", "4: ACTIVE"])
+    assert ports(tree, APART) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "ens2", "10.0.2.5")]
+    assert ports(tree, APART[:1]) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "", "")]
+    assert ports(tree, APART, NCCL_IB_HCA="mlx5_2") == []
+
+
+def test_interfaces_that_nccl_is_told_to_use_are_measured(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux()
+    found = [(f"ens{at}", f"ens{at}", f"10.0.{at}.5") for at in range(3)]
+    assert ports(tree, APART, NCCL_SOCKET_IFNAME="ens") == found
+    assert ports(tree, APART, NCCL_SOCKET_IFNAME="^docker,lo") == []
+    with_cards = machine(tmp_path / "cards", ["4: ACTIVE"] * 2)
+    assert ports(with_cards, APART, NCCL_SOCKET_IFNAME="ens", NCCL_IB_DISABLE="1") == found
+
+
+def test_ports_in_one_network_are_measured_by_link_local_addresses(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux()
+    found = ports(tree, TOGETHER, NCCL_SOCKET_IFNAME="ens")
+    assert found == [(f"ens{at}", f"ens{at}", f"fe80::1{at}") for at in range(3)]
+    bare = [Interface(one.name, True, one.addresses[:1]) for one in TOGETHER]
+    without = own_ports(tree.target(), {"NCCL_SOCKET_IFNAME": "ens"}, bare)
+    assert {one.address for one in without} == {""}
+    assert {one.because for one in without} == {
+        "another port is in the same network, and it has no link-local IPv6 address"
+    }
+
+
+# ---- ib_write_bw ----
+
+WRITTEN = """\
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ {row}
+---------------------------------------------------------------------------------------
+"""
+"""As it was printed in linux-rdma/perftest, issues 273 (2024-08) and 132 (2023-08)."""
+
+
+@pytest.mark.parametrize(
+    ("printed", "rate"),
+    [
+        (WRITTEN.format(row="8          224958464        0.00               0.48   \t\t   7.498617"), 0.48),
+        (WRITTEN.format(row="2          5000           0.042350            0.042185            2.636533"), 0.042185),
+        (
+            " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n 65536 664644 0.0 11.0",
+            None,
+        ),
+        ("Couldn't connect to 192.168.125.211:18515\n", None),
+        (" Did not detect devices \n If device exists, check if driver is up\n", None),
+        ("", None),
+    ],
+    ids=["by duration", "below 0.1", "not in Gb/s", "nobody listens", "no device", "nothing"],
+)
+def test_the_rate_that_is_printed(printed: str, rate: float | None) -> None:
+    assert perftest_rate(printed) == rate
+
+
+def test_one_port_is_written_to_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's options were accepted by perftest 4.5, which then found no device; so it is played here."""
+    program = tmp_path / "ib_write_bw"
+    asked = {"device": "mlx5_3", "number": 1, "server": "10.0.0.7", "seconds": 60.0}
+    row = "1048576    45000            0.00               391.27 \t\t   0.046643"
+    program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\ncat <<E\n{WRITTEN.format(row=row)}E\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert run_perftest(asked)["gbps"] == 391.27
+    words = "-d mlx5_3 -i 1 -p 18515 -s 1048576 -q 4 -D 1 -f 0 -F --report_gbits 10.0.0.7\n"
+    assert (tmp_path / "words").read_text() == words
+    program.write_text("#!/bin/sh\necho ' Unable to find the Infiniband/RoCE device' >&2\nexit 1\n")
+    assert run_perftest({**asked, "seconds": 0.5}) == {"gbps": None, "why": "Unable to find the Infiniband/RoCE device"}
+    program.unlink()
+    assert "No such file" in str(run_perftest(asked)["why"])
+
+
+# ---- Who is to blame ----
+
+SOUND, SLOW, DEAD = Direction(CONNECTED, 385.0), Direction(CONNECTED, 88.0), Direction("filtered")
+NAMES = ["n0", "n1", "n2", "n3"]
+HOSTS = {f"mlx5_{at}": NAMES for at in range(8)}
+
+
+def said(bad: dict[tuple[str, str], Direction], hosts: dict[str, list[str]], reached: dict[str, str]) -> list[Suspect]:
+    """Suspects where a port sends as `bad` says; `reached`: by rail, the rail that its bad ports reach instead."""
+    plan = RailPlan(hosts, {}, dict.fromkeys(hosts, 400.0), {rail: [] for rail in hosts})
+    for number in range(1, 5):
+        for rail, pairs in plan.round(number).items():
+            for a, b in pairs:
+                there, back = (_between(bad, rail, *way) for way in ((a, b), (b, a)))
+                plan.pairs[rail].append(Pair(number, a, b, there, back, 0.1, rail))
+    suspects = plan.suspects()
+    tried: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for (rail, host), (other, _) in plan.crossings(suspects):
+        outcome = reached.get(f"{rail} {host}") or (CONNECTED if reached.get(rail) == other else "filtered")
+        tried.setdefault((rail, host), []).append((other, outcome))
+    return conclude(suspects, tried, hosts)
+
+
+def _between(bad: dict[tuple[str, str], Direction], rail: str, source: str, target: str) -> Direction:
+    """What passes; a dead port also receives nothing."""
+    found = bad.get((rail, source), SOUND)
+    return DEAD if bad.get((rail, target)) is DEAD else found
+
+
+def test_one_slow_port_of_eight_is_named_with_what_the_others_give() -> None:
+    (slow,) = said({("mlx5_3", "n1"): SLOW}, HOSTS, {})
+    assert (slow.rail, slow.names, slow.way, slow.measure) == ("mlx5_3", ("n1",), "from", "bandwidth")
+    assert slow.words == f"mlx5_3 on n1 sends at 88 Gbit/s, 23 % of the usual 385 ({slow.pairs} pairs)"
+    assert sentence(replace(slow, rdma=True)).startswith("mlx5_3 on n1 sends 11 of the usual 48.1 GB/s (")
+
+
+def test_of_two_hosts_a_slow_port_is_seen_beside_the_other_ports() -> None:
+    (slow,) = said({("mlx5_3", "n1"): SLOW}, {rail: ["n0", "n1"] for rail in HOSTS}, {})
+    assert slow.words.startswith("by mlx5_3 from n1 to n0 at most 88 Gbit/s pass, 23 % of the usual 385 (")
+
+
+def test_a_rail_that_is_slow_for_all_is_named_as_a_whole() -> None:
+    (slow,) = said({("mlx5_3", host): SLOW for host in NAMES}, HOSTS, {})
+    assert slow.words.startswith("by mlx5_3 between any two of 4 hosts at most 88 Gbit/s pass, 23 % of the usual 385 (")
+
+
+def test_a_host_whose_ports_are_all_dead_is_one_host() -> None:
+    (dead,) = said({(rail, "n1"): DEAD for rail in HOSTS}, HOSTS, {})
+    assert (dead.rail, dead.names, dead.measure) == ("", ("n1",), "reach")
+    assert dead.words.startswith("n1 neither reaches nor is reached by hosts that reach each other (")
+
+
+def test_exchanged_cables_of_two_hosts_are_seen_by_what_each_port_reaches() -> None:
+    two = {rail: ["n0", "n1"] for rail in HOSTS}
+    bad = {("mlx5_1", "n1"): DEAD, ("mlx5_2", "n1"): DEAD}
+    words = [one.words for one in said(bad, two, {"mlx5_1": "mlx5_2", "mlx5_2": "mlx5_1"})]
+    assert [word.partition(" (")[0] for word in words] == [
+        "by mlx5_1 between n0 and n1 no connection comes about, and mlx5_1 of n0 reaches mlx5_2 of n1",
+        "by mlx5_2 between n0 and n1 no connection comes about, and mlx5_2 of n0 reaches mlx5_1 of n1",
+    ]
+
+
+def test_a_port_that_reaches_its_rail_again_or_is_gone_is_not_blamed() -> None:
+    bad = {("mlx5_1", "n1"): DEAD}
+    (dead,) = said(bad, HOSTS, {})
+    assert (dead.rail, dead.network) == ("mlx5_1", "")
+    assert said(bad, HOSTS, {"mlx5_1": "mlx5_1"}) == []
+    assert said(bad, HOSTS, {"mlx5_1 n1": "failed"}) == []
+
+
+@pytest.mark.parametrize(("hosts", "ports_of_each", "count"), [(8, 4, 60), (1024, 8, 2)])
+def test_ports_of_simulated_hosts(hosts: int, ports_of_each: int, count: int) -> None:
+    """``python -m tests.cluster.fabric --trials 200 rails``: all are named in FIGURE."""
+    figures = trials(count, 1, hosts, ports_of_each)
+    assert figures.named >= 0.99
+    assert figures.wronged <= 0.005
+    assert figures.rounds <= 6
