@@ -87,10 +87,6 @@ def test_the_cause_comes_first_with_the_facts_that_prove_it() -> None:
     assert lines[1].startswith("Only on B: ERROR  driver.version-mismatch: ")
     assert "    driver.library_version: 570.86.15 -> 570.124.06" in said(difference)
     assert "driver.library_version" not in names(difference), "said once"
-
-
-def test_either_side_may_be_the_sick_one() -> None:
-    sick = diagnosis(MISMATCH)
     assert said(compare(sick, diagnosis())).splitlines()[1].startswith("Only on A: ERROR  driver.version-mismatch")
 
 
@@ -108,11 +104,13 @@ def test_a_finding_that_is_folded_under_another_on_one_side_is_there_too() -> No
     assert ("A", "torch.cuda-unavailable") not in sides
 
 
-def test_the_same_on_several_gpus_is_told_once() -> None:
+def test_the_same_on_several_gpus_is_told_once_and_of_two_lists_the_difference() -> None:
     sick = diagnosis(gpu=(gpu(0, ecc_uncorrected=3), gpu(1, ecc_uncorrected=3)))
     text = said(compare(diagnosis(), sick))
     assert text.count("gpu.ecc:") == 1
     assert "gpu[0-1].ecc_uncorrected: 0 -> 3" in text
+    a, b = (diagnosis({"torch.archs": known(archs)}) for archs in (("sm_80", "sm_90"), ("sm_80", "sm_120")))
+    assert "torch.archs: only on A sm_90; only on B sm_120" in said(compare(a, b))
 
 
 def test_gpus_of_one_machine_are_matched_by_uuid_when_one_is_lost() -> None:
@@ -121,6 +119,9 @@ def test_gpus_of_one_machine_are_matched_by_uuid_when_one_is_lost() -> None:
     difference = compare(diagnosis(gpu=three), diagnosis(gpu=left))
     assert "gpu[1]" in names(difference)
     assert not [name for name in names(difference) if name.endswith((".uuid", ".vbios"))]
+    lost = {"index": known(1), "name": known("NVIDIA A100-SXM4-80GB")}
+    difference = compare(diagnosis(gpu=(gpu(0), lost)), diagnosis(gpu=(gpu(0, uuid="other", memory_mib=1), lost)))
+    assert names(difference) == ["gpu[0].memory_mib"]
 
 
 def test_rows_are_matched_by_their_natural_key() -> None:
@@ -133,8 +134,6 @@ def test_rows_are_matched_by_their_natural_key() -> None:
     assert "package[torch].version: 2.9 -> 2.8" in text
     assert "package[numpy]: only on A (version 1.26)" in text
 
-
-def test_pci_devices_of_different_machines_are_matched_by_place() -> None:
     def bus(address: str, width: int) -> tuple[Row, ...]:
         return ({"address": known(address), "link_width": known(width)},)
 
@@ -142,11 +141,15 @@ def test_pci_devices_of_different_machines_are_matched_by_place() -> None:
     assert names(compare(a, b)) == ["pci[0].link_width"]
 
 
-def test_could_not_look_is_not_the_same_as_not_there() -> None:
+def test_could_not_look_is_not_the_same_as_not_there_and_an_absent_group_is_one_change() -> None:
     difference = compare(diagnosis(), diagnosis({"nvml.state": Unread("the child was stopped after 5 s")}))
     assert not difference.equal
     assert [(change.name, change.unread) for change in difference.unread] == [("nvml.state", "B")]
     assert "Not read on B (1): nvml.state; the child was stopped after 5 s" in said(difference)
+    difference = compare(diagnosis(), diagnosis(gpu=Absent("no NVIDIA GPU on the bus")))
+    assert "gpu: 2 (number of rows) -> none (no NVIDIA GPU on the bus)" in said(difference) or "gpu" in names(
+        difference
+    )
 
 
 def test_evidence_that_was_not_read_on_the_other_side_says_so() -> None:
@@ -158,13 +161,6 @@ def test_evidence_that_was_not_read_on_the_other_side_says_so() -> None:
     assert "On A: not judged" in text
 
 
-def test_a_group_that_is_absent_is_one_change() -> None:
-    difference = compare(diagnosis(), diagnosis(gpu=Absent("no NVIDIA GPU on the bus")))
-    assert "gpu: 2 (number of rows) -> none (no NVIDIA GPU on the bus)" in said(difference) or "gpu" in names(
-        difference
-    )
-
-
 def test_log_lines_are_evidence_but_no_facts_of_the_machine() -> None:
     line = "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus."
     sick = reading.read(json.dumps(diagnosis(text=({"line": known(line, "/dev/kmsg")},)).snapshot.to_json()), "b")
@@ -172,11 +168,6 @@ def test_log_lines_are_evidence_but_no_facts_of_the_machine() -> None:
     assert difference.findings
     assert f"only on B (/dev/kmsg): {line}" in " ".join(said(difference).split())
     assert not difference.layers.get("other")
-
-
-def test_of_two_lists_the_difference_is_shown() -> None:
-    a, b = (diagnosis({"torch.archs": known(archs)}) for archs in (("sm_80", "sm_90"), ("sm_80", "sm_120")))
-    assert "torch.archs: only on A sm_90; only on B sm_120" in said(compare(a, b))
 
 
 def test_the_document_holds_both_sides_of_every_change() -> None:
@@ -199,9 +190,3 @@ def test_no_name_of_either_side_drives_the_terminal() -> None:
 def test_every_fact_has_its_place() -> None:
     placed = {prefix for prefixes in TOPICS.values() for prefix in prefixes} | {"text", "report"}
     assert {name.partition(".")[0] for name in catalog().specs} <= placed
-
-
-def test_a_gpu_without_a_uuid_does_not_make_two_machines_one() -> None:
-    lost = {"index": known(1), "name": known("NVIDIA A100-SXM4-80GB")}
-    difference = compare(diagnosis(gpu=(gpu(0), lost)), diagnosis(gpu=(gpu(0, uuid="other", memory_mib=1), lost)))
-    assert names(difference) == ["gpu[0].memory_mib"]

@@ -42,15 +42,12 @@ def test_every_key_that_a_table_lists_is_one_it_takes(name: str) -> None:
             assert all(entries.entries(name, key).entries for key in keys)
 
 
-def test_a_cuda_release_with_its_floor_its_drivers_and_its_branch() -> None:
+def test_a_cuda_release_with_its_floor_and_a_driver_by_their_numbers() -> None:
     floor, *came_with, branch = titles("drivers", "12.8")
     assert "any CUDA 12 " in floor
     assert came_with == ["Driver that came with CUDA 12.8.1", "Driver that came with CUDA 12.8.0"]
     assert branch == "Driver branch 570"
     assert said("drivers", "CUDA 12.8.1")["Driver that came with CUDA 12.8.1"]["on Linux"] == "570.124.06"
-
-
-def test_a_driver_is_told_from_a_cuda_release_by_its_number() -> None:
     assert titles("drivers", "570.124.06")[0] == "Driver branch 570"
     assert "572.16 is read as a driver of branch 570" in entries.entries("drivers", "572.16").note
 
@@ -78,14 +75,11 @@ def test_a_gpu_by_any_name_of_it(key: str, title: str, note: str) -> None:
     assert bool(note) == bool(found.note)
 
 
-def test_a_device_of_no_product_is_judged_by_its_chip() -> None:
+def test_the_rows_of_a_name_are_those_that_judge_it_also_by_its_chip() -> None:
     found = entries.entries("gpus", "10de:2bfe")
     assert found.entries[0].title == "PCI ids 10de:2b80 to 10de:2bff"
     assert found.entries[-1].title == "Compute capability 12.0: Blackwell"
     assert "by its chip" in found.note
-
-
-def test_the_rows_of_a_name_are_those_that_judge_it() -> None:
     for name in ("NVIDIA GeForce RTX 30...", "GRID A100-10C", "Quadro RTX 4000", "NVIDIA H100 80GB HBM3"):
         judged = {gpu.compute_capability for gpu in candidate_gpus(name)}
         told = {
@@ -182,8 +176,8 @@ def test_no_key_breaks_it(name: str) -> None:
             assert len(str(error)) < 400, key  # noqa: PT017 (some keys are refused, and some are answered)
 
 
-def test_a_page_ends_with_the_day_and_every_source(gpudoctor: Program) -> None:
-    done = gpudoctor("explain", "gpus", "RTX", "5090")
+def test_a_page_ends_with_the_day_and_every_source(called: Program) -> None:
+    done = called("explain", "gpus", "RTX", "5090")
     assert done.code == 0
     head, _, sources = done.out.partition(f"Table gpus, checked {table('gpus')['checked']} against\n")
     assert "  PCI ids:                    10de:2b85\n" in head
@@ -216,7 +210,7 @@ def test_a_table_alone_lists_its_sources_and_what_to_type(name: str) -> None:
         (("shm_mib",), "it is part of limits.shm_mib"),
     ],
 )
-def test_misuse_is_one_line_and_exit_2(gpudoctor: Program, words: tuple[str, ...], says: str) -> None:
-    done = gpudoctor("explain", *words)
+def test_misuse_is_one_line_and_exit_2(called: Program, words: tuple[str, ...], says: str) -> None:
+    done = called("explain", *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert says in done.err

@@ -58,6 +58,13 @@ def value(text: str) -> object:
         ("matches(driver.version, r'^570')", True),
         (r"says(text, r'nvrm: xid \d+')", True),
         ("says(text, 'bus error')", False),
+        ("known(driver.version)", True),
+        ("known(torch.hip)", False),
+        ("known(nvml.state)", False),
+        ("known(nvml.state) and nvml.state == 'ok'", False),
+        ("'for ' + words(torch.archs) == 'for sm_80, sm_90'", True),
+        ("words(set([g.name for g in gpu])) == 'A, B'", True),
+        ("words([]) == 'none'", True),
     ],
 )
 def test_an_expression_is_true_or_false(text: str, expected: bool) -> None:
@@ -91,6 +98,10 @@ def test_every_fact_read_is_remembered_with_its_row() -> None:
     seen = facts()
     evaluate("any(g.name == 'C' for g in gpu)", Evaluator(seen, {}))
     assert set(seen.touched) == {("gpu", None), ("gpu.name", 0), ("gpu.name", 1)}
+    seen = Facts(Snapshot(Target("local", "case"), FACTS, GROUPS), "gpu", 1)
+    evaluator = Evaluator(seen, {})
+    assert evaluate("gpu.name == 'B' and gpu.count == 2", evaluator) is True
+    assert set(seen.touched) == {("gpu.name", 1), ("gpu.count", None)}
 
 
 def test_one_row_that_decides_does_so_whatever_another_lacks() -> None:
@@ -105,36 +116,13 @@ def test_one_row_that_decides_does_so_whatever_another_lacks() -> None:
     assert evaluate("any(g.name == 'B' and h.name == 'A' for g in gpu for h in gpu)", evaluator) is True
 
 
-def test_inside_a_row_the_group_is_that_row() -> None:
-    seen = Facts(Snapshot(Target("local", "case"), FACTS, GROUPS), "gpu", 1)
-    evaluator = Evaluator(seen, {})
-    assert evaluate("gpu.name == 'B' and gpu.count == 2", evaluator) is True
-    assert set(seen.touched) == {("gpu.name", 1), ("gpu.count", None)}
-
-
-def test_a_sentence_shows_values_and_admits_what_is_not_known() -> None:
+def test_a_sentence_shows_values_and_admits_or_leaves_out_what_is_not_known() -> None:
     sentence = fill(
         "driver {driver.version}, {torch.archs}, {torch.hip}, {nvml.state}, {extra}",
         Evaluator(facts(), {}),
         {"extra": "e"},
     )
     assert sentence == "driver 570.124.06, sm_80, sm_90, none, (not known), e"
-
-
-def test_known_takes_an_unread_fact_for_an_answer() -> None:
-    assert value("known(driver.version)") is True
-    assert value("known(torch.hip)") is False
-    assert value("known(nvml.state)") is False
-    assert value("known(nvml.state) and nvml.state == 'ok'") is False
-
-
-def test_a_list_reads_as_words_within_a_sentence() -> None:
-    assert value("'for ' + words(torch.archs)") == "for sm_80, sm_90"
-    assert value("words(set([g.name for g in gpu]))") == "A, B"
-    assert value("words([])") == "none"
-
-
-def test_a_sentence_leaves_out_what_nobody_read() -> None:
     evaluator = Evaluator(facts(), {})
     assert fill("NVML{' says ' + nvml.state | ''}.", evaluator) == "NVML."
     assert fill("NVML{' says ' + nvml.state | is silent}.", evaluator) == "NVMLis silent."
@@ -186,13 +174,10 @@ def test_rows_told_apart_are_proof_where_none_is_alike() -> None:
     assert {name for name in proof if name[1] is not None} == {("xid.address", 1)}
 
 
-def test_the_line_that_says_it_is_the_proof() -> None:
+def test_the_line_that_says_it_is_the_proof_and_without_text_nobody_can_say() -> None:
     seen = facts()
     assert evaluate("says(text, 'xid')", Evaluator(seen, {}))
     assert seen.touched["text.line", 1] == Known("NVRM: Xid 79", "line 2")
-
-
-def test_where_no_text_was_read_nobody_can_say() -> None:
     with pytest.raises(CannotJudge):
         evaluate("says(text, 'xid')", Evaluator(Facts(Snapshot(Target("local", "case"), FACTS)), {}))
 

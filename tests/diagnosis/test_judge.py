@@ -35,29 +35,20 @@ HUNG: dict[str, Fact] = {"driver.installed": Unread("the disk hangs")}
 HOLDS = rule("driver.a", when=("driver.installed",))
 
 
-def test_each_of_the_three_answers_is_counted() -> None:
+def test_each_of_the_three_answers_is_counted_and_one_false_condition_settles_a_rule() -> None:
     for facts, expected in ((YES, (1, 0, 0)), (NO, (0, 0, 1)), (HUNG, (0, 1, 0))):
         diagnosis = judged([HOLDS], facts)
         assert (len(diagnosis.findings), len(diagnosis.unjudged), len(diagnosis.passed)) == expected
-
-
-def test_unjudged_says_which_fact_and_why() -> None:
     assert judged([HOLDS], HUNG).unjudged[0].because == "driver.installed: the disk hangs"
-
-
-def test_one_false_condition_settles_a_rule_though_another_fact_is_unread() -> None:
     both = rule("driver.a", when=("driver.module_loaded", "driver.installed"))
     assert judged([both], {**NO, "driver.module_loaded": Unread("no /proc")}).passed == ("driver.a",)
 
 
-def test_a_conclusive_sign_is_proof_and_its_line_the_evidence() -> None:
+def test_a_conclusive_sign_is_proof_unless_the_facts_contradict_it() -> None:
     heard = rule("driver.a", signs=(Sign("version mismatch", True),))
     finding = judged([heard], {}, text("fine", "NVML: Version Mismatch")).findings[0]
     assert (finding.confidence, finding.severity) == ("certain", "error")
     assert finding.evidence[0].state == Known("NVML: Version Mismatch", "line 2")
-
-
-def test_facts_that_contradict_a_conclusive_sign_lower_the_confidence() -> None:
     heard = rule("driver.a", when=("driver.installed",), signs=(Sign("mismatch", True),))
     (finding,) = judged([heard], NO, text("mismatch")).findings
     assert finding.confidence == "likely"
@@ -76,19 +67,13 @@ def test_two_suggestions_or_one_with_its_condition_make_it_likely() -> None:
     one = rule("driver.a", signs=(Sign("timeout", False, ("driver.installed",)),))
     assert judged([one], YES, text("timeout")).findings[0].confidence == "likely"
     assert judged([one], NO, text("timeout")).findings == ()
-
-
-def test_two_suggestions_of_one_line_are_one_suggestion() -> None:
     two = rule("driver.a", signs=(Sign("timeout", False), Sign("time", False)))
     assert judged([two], {}, text("timeout")).findings[0].confidence == "possible"
 
 
-def test_a_suggestion_that_the_facts_contradict_is_dropped() -> None:
+def test_a_suggestion_that_the_facts_contradict_is_dropped_and_unless_silences_any_sign() -> None:
     heard = rule("driver.a", when=("driver.installed",), signs=(Sign("timeout", False),))
     assert judged([heard], NO, text("timeout")).passed == ("driver.a",)
-
-
-def test_unless_silences_signs_too() -> None:
     heard = rule("driver.a", unless=("driver.installed",), signs=(Sign("mismatch", True),))
     assert judged([heard], YES, text("mismatch")).passed == ("driver.a",)
 
@@ -102,14 +87,11 @@ def test_a_sentence_that_would_name_what_is_not_known_gives_way_to_the_heading()
     assert judged([heard], {}, text("mismatch")).findings[0].title == "A"
 
 
-def test_silence_proves_nothing() -> None:
+def test_silence_proves_nothing_and_what_cannot_be_worked_out_is_unjudged() -> None:
     heard = rule("driver.a", signs=(Sign("mismatch", True),))
     (silent,) = judged([heard], {}, text("fine"), kind="report").unjudged
     assert silent.because == "none of its messages is in the text that was read"
     assert judged([heard], {}).unjudged[0].because == "no log was read"
-
-
-def test_a_condition_that_cannot_be_worked_out_is_unjudged_and_ends_nothing() -> None:
     odd = rule("driver.a", when=("driver.installed + 'x' > 2",))
     because = "driver.installed + 'x' > 2: true or false and text do not go together"
     assert judged([odd, HOLDS], YES).unjudged[0].because == because
@@ -127,11 +109,14 @@ def test_a_rule_for_each_gpu_names_the_gpu() -> None:
     assert finding.subject == {"gpu": 1, "uuid": "GPU-1", "name": "G1"}
 
 
-def test_consequences_fold_under_their_cause() -> None:
+def test_consequences_fold_under_their_cause_and_not_under_a_guess() -> None:
     cause = rule("driver.a", when=("driver.installed",), explains=("torch.b",))
     consequence = rule("torch.b", when=("driver.installed",), role="symptom")
     (finding,) = judged([consequence, cause], YES).findings
     assert (finding.id, finding.explains) == ("driver.a", ("torch.b",))
+    guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
+    sure = rule("torch.b", when=("driver.installed",))
+    assert [finding.id for finding in judged([guess, sure], YES, text("timeout")).findings] == ["torch.b", "driver.a"]
 
 
 def test_what_is_wrong_with_one_gpu_does_not_fold_under_what_is_wrong_with_another() -> None:
@@ -153,20 +138,11 @@ def test_what_is_wrong_with_one_gpu_does_not_fold_under_what_is_wrong_with_anoth
     assert ids(Unread("the bus is hidden")) == ["gpu.a"]
 
 
-def test_a_certain_cause_does_not_fold_under_a_guess() -> None:
-    guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
-    sure = rule("torch.b", when=("driver.installed",))
-    assert [finding.id for finding in judged([guess, sure], YES, text("timeout")).findings] == ["torch.b", "driver.a"]
-
-
-def test_a_warning_that_explains_an_error_is_one() -> None:
+def test_an_error_that_is_explained_is_one_also_under_a_warning_or_a_guess() -> None:
     cause = rule("driver.a", when=("driver.installed",), severity="warning", explains=("torch.b",))
     seen = rule("torch.b", when=("driver.installed",), role="symptom")
     assert [(one.id, one.severity) for one in judged([cause, seen], YES).findings] == [("driver.a", "error")]
     assert [one.severity for one in judged([cause], YES).findings] == ["warning"]
-
-
-def test_a_guess_about_an_error_that_was_seen_is_an_error_and_stays_a_guess() -> None:
     guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
     seen = rule("torch.b", when=("driver.installed",), role="symptom")
     diagnosis = judged([guess, seen], YES, text("timeout"))
@@ -194,12 +170,9 @@ def test_of_equal_guesses_the_commoner_comes_first_and_then_the_cheaper_to_check
     assert [finding.id for finding in found] == ["workload.common", "torch.cheap", "driver.dear", "driver.rare"]
 
 
-def test_of_proven_causes_the_ground_comes_first_however_common() -> None:
+def test_proven_causes_are_ordered_by_the_ground_and_in_one_layer_by_what_was_printed() -> None:
     common = rule("torch.b", when=("driver.installed",), prevalence="common")
     assert [finding.id for finding in judged([common, HOLDS], YES).findings] == ["driver.a", "torch.b"]
-
-
-def test_in_one_layer_a_message_comes_before_what_versions_let_expect() -> None:
     versions = rule("driver.a", when=("driver.installed",))
     message = rule("driver.b", signs=(Sign("odd words", conclusive=True),))
     found = judged([versions, message], YES, text("odd words")).findings
@@ -228,10 +201,8 @@ def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() 
         assert [fix.title for fix in judged([page], {**YES, **told}).findings[0].fixes] == titles
 
 
-RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
-
-
 NO_SENSOR = Unread("no sensor")
+RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
 
 
 def answers(*temperatures: Fact, rule: Rule = RULE, air: Fact = NO_SENSOR) -> list[object]:
@@ -241,18 +212,10 @@ def answers(*temperatures: Fact, rule: Rule = RULE, air: Fact = NO_SENSOR) -> li
     return [(one.title, one.subject) if isinstance(one, Finding) else one for one in found]
 
 
-def test_each_finding_names_its_own_gpu() -> None:
+def test_each_finding_names_its_own_gpu_and_an_unread_one_is_not_taken_for_another() -> None:
     cool, hot = Known(40, "x"), Known(90, "x")
-    assert answers(cool, cool, hot, hot, cool) == [
-        None,
-        None,
-        ("90", {"gpu": 2, "uuid": "GPU-2"}),
-        ("90", {"gpu": 3, "uuid": "GPU-3"}),
-        None,
-    ]
-
-
-def test_one_that_was_not_read_is_not_taken_for_the_one_before() -> None:
+    second, third = (("90", {"gpu": gpu, "uuid": f"GPU-{gpu}"}) for gpu in (2, 3))
+    assert answers(cool, cool, hot, hot, cool) == [None, None, second, third, None]
     unread = Unjudged("gpu.hot", "gpu.t: lost")
     assert answers(Known(40, "x"), Unread("lost"), Unread("lost"), Known(40, "x")) == [None, unread, unread, None]
 

@@ -60,17 +60,17 @@ class TestGpus:
         ]
         assert value(snapshot, "gpu.count") == 2
 
-    def test_this_machine_too(self) -> None:
-        """An old driver's NVML does not give the capability."""
-        rows = completed(kind="local", gpu=gpus("Tesla K80", compute_capability=Unread("not supported"))).rows("gpu")
+    @pytest.mark.parametrize(
+        ("read", "capability"),
+        [
+            (Unread("not supported"), Known("3.7", "table gpus: Tesla K80")),
+            (Known("9.9", "nvml"), Known("9.9", "nvml")),
+        ],
+    )
+    def test_what_was_read_stands_and_an_old_drivers_nvml_does_not_give_it(self, read: Fact, capability: Fact) -> None:
+        rows = completed(kind="local", gpu=gpus("Tesla K80", compute_capability=read)).rows("gpu")
         assert isinstance(rows, tuple)
-        assert rows[0]["compute_capability"] == Known("3.7", "table gpus: Tesla K80")
-
-    def test_what_was_read_stands(self) -> None:
-        read = Known("9.9", "nvml")
-        rows = completed(gpu=gpus("Tesla T4", compute_capability=read)).rows("gpu")
-        assert isinstance(rows, tuple)
-        assert rows[0]["compute_capability"] is read
+        assert rows[0]["compute_capability"] == capability
 
     @pytest.mark.parametrize("name", ["NVIDIA GeForce ...", "NVIDIA Graphics Device", ""])
     def test_a_name_that_does_not_settle_it_leaves_it_open(self, name: str) -> None:
@@ -108,14 +108,10 @@ class TestDriver:
 
 
 class TestFirstXid:
-    def test_consequences_are_skipped(self) -> None:
-        xids: Rows = tuple({"code": Known(code, f"line {code}")} for code in (45, 154, 79, 31))
+    def test_consequences_are_skipped_and_no_xid_leaves_it_open(self) -> None:
+        xids = tuple({"code": Known(code, f"line {code}")} for code in (45, 154, 79, 31))
         assert completed(xid=xids).get("kernel_log.first_xid") == Known(79, "line 79")
-
-    def test_only_consequences_is_none(self) -> None:
-        assert isinstance(completed(xid=({"code": Known(45, "line 1")},)).get("kernel_log.first_xid"), Absent)
-
-    def test_no_xid_leaves_it_open(self) -> None:
+        assert isinstance(completed(xid=xids[:1]).get("kernel_log.first_xid"), Absent)
         assert isinstance(completed(xid=()).get("kernel_log.first_xid"), Unread)
 
 
@@ -148,12 +144,9 @@ class TestFirstOfEachGpu:
         assert self.marks((901, "a", None), (119, "a", None)) == [Unread, True]
 
 
-def test_completing_twice_changes_nothing() -> None:
+def test_completing_twice_changes_nothing_and_leaves_what_was_given() -> None:
     once = completed({"torch.version": "2.5.1", "driver.version": "550.54.15", **LINUX}, gpu=gpus("Tesla T4"))
     assert complete(once) == once
-
-
-def test_the_given_snapshot_is_left_as_it_was() -> None:
     given = Snapshot(Target("report", "case"), {"driver.version": Known("570.10", "case")}, {"gpu": gpus("Tesla T4")})
     complete(given)
     assert set(given.facts) == {"driver.version"}
@@ -310,19 +303,13 @@ def lost(gpus: tuple[Row, ...], nvlink: Rows, kind: str = "local", column: str =
     return [state.value if isinstance(state := row[column], Known) else type(state).__name__ for row in rows]
 
 
-def test_a_link_that_is_up_on_a_sibling() -> None:
+def test_siblings_tell_which_links_are_lost() -> None:
     both = (gpu(0), gpu(1))
     states = (*links(0, "1111"), *links(1, "1001"))
     assert lost(both, states) == [(), (1, 2)]
     assert lost(both, states, column="links_down") == [(), (1, 2)]
     assert lost(both, states, column="links") == [4, 4]
-
-
-def test_another_model_is_no_sibling() -> None:
     assert lost((gpu(0), gpu(1, "NVIDIA A800-SXM4-80GB")), (*links(0, "1111"), *links(1, "1100"))) == [(), ()]
-
-
-def test_mig_switches_links_off() -> None:
     sliced = gpu(1, mig=Known(True, "NVML"))
     assert lost((gpu(0), sliced), (*links(0, "11"), *links(1, "00"))) == [(), "Absent"]
 

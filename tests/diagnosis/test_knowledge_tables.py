@@ -1,24 +1,45 @@
-"""Every table is whole: each row has what it must, versions are text that parses, nothing stands twice."""
+"""Tables are whole, versions in them are text that parses; codes and symbols are those of NVIDIA; every look-up."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpudoctor.core import versions
+from gpudoctor.core.values import NOTHING, CannotJudge, Nothing, Version
 from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.archs import codes_of_list
 from gpudoctor.diagnosis.knowledge.gpus import gpu_capability
+from gpudoctor.diagnosis.knowledge.printed_errors import (
+    cuda_error_name,
+    cuda_error_says,
+    nvml_name,
+    nvml_says,
+    sxid_fatal,
+    sxid_name,
+    symbol_abi,
+    symbol_library,
+    symbol_says,
+    xid_action,
+    xid_class,
+    xid_fatal,
+    xid_name,
+)
 
 FOLDER = pages.home() / "tables"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -40,15 +61,9 @@ COLUMNS = {
         "glibc": "glibc distributions",
     },
     "companions": {
-        "xformers": "version",
-        "vllm": "version torch",
-        "tensorflow": "version cuda cudnn",
-        "jax": "version cuda_major",
-        "bitsandbytes": "first last cuda",
-        "flash_attn": "version torch wheel pythons abis archs",
-        "source_builds": "name versions torch cuda",
-        "sdists": "name source",
-        "support": "name cc systems source",
+        "xformers": "version", "vllm": "version torch", "tensorflow": "version cuda cudnn", "jax": "version cuda_major",
+        "bitsandbytes": "first last cuda", "flash_attn": "version torch wheel pythons abis archs",
+        "source_builds": "name versions torch cuda", "sdists": "name source", "support": "name cc systems source",
     },
     "images": {
         "distribution": "image* release* tags python glibc",
@@ -74,7 +89,7 @@ COLUMNS = {
         "nvlink": "version* rate",
     },
     "symbols": {"symbol": "match* says"},
-}
+}  # fmt: skip
 """Columns that each row must have; no two rows have the same in those with an asterisk."""
 VERSIONS = re.compile(
     r"cuda|linux|windows|branch|cc|version|torch|torchvision|torchaudio|triton|cudnn|nccl|floor|ceiling|first|last|glibc"
@@ -190,3 +205,140 @@ def test_a_warm_start_parses_no_toml(tmp_path: Path) -> None:
     parsers = {"tomllib", "tomli"}
     assert parsers & modules()
     assert not parsers & modules()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (13, "app"),
+        (63, "memory"),
+        (74, "nvlink"),
+        (79, "bus"),
+        (119, "driver"),
+        (54, "hardware"),
+        (154, "consequence"),
+        (9999, "other"),
+    ],
+)
+def test_class(code: int, kind: str) -> None:
+    """Memory, NVLink and consequences as the Xid catalogue groups them."""
+    assert xid_class(code) == kind
+    assert xid_class(str(code)) == kind
+
+
+def test_name_and_action() -> None:
+    assert xid_name(79) == "GPU has fallen off the bus"
+    assert xid_action(79) == "reboot the host"
+    assert xid_action("13") == "restart the application"
+    assert "nvidia-smi --gpu-reset" in xid_action(95)
+    with pytest.raises(CannotJudge, match="names no action"):
+        xid_action(175)
+    with pytest.raises(CannotJudge, match="does not describe"):
+        xid_name(1)
+
+
+FATAL = (46, 48, 54, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 149, 158, 167, 171, 173)
+"""What the catalogue answers with a reset, a reboot, a look at the hardware or support."""
+HARMLESS = (13, 31, 43, 45, 63, 68, 92, 94, 121, 137, 154, 162)
+"""Programs' errors, consequences, a remapped row (63), contained errors (94), corrected ones (92, 121)."""
+
+
+def test_the_gpus_own_faults_are_fatal() -> None:
+    assert {code: xid_fatal(code) for code in (*FATAL, *HARMLESS)} == {
+        code: code in FATAL for code in (*FATAL, *HARMLESS)
+    }
+
+
+def test_nvswitch_errors_and_return_codes() -> None:
+    """Fabric manager guide, appendix: 22003 is fatal to the fabric, 12028 is not fatal."""
+    assert (sxid_name(22003), sxid_fatal(22003)) == ("Minion Halt", "always")
+    assert sxid_fatal(12028) == "no"
+    # nvml.h and driver_types.h.
+    assert nvml_name(18) == "NVML_ERROR_LIB_RM_VERSION_MISMATCH"
+    assert "fell off the bus" in str(nvml_says("15"))
+    assert cuda_error_name(209) == "cudaErrorNoKernelImageForDevice"
+    assert "fabric" in str(cuda_error_says(802))
+    with pytest.raises(CannotJudge, match="does not know"):
+        cuda_error_name(12345)
+
+
+ERROR_NEW = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+ERROR_OLD = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "abi"),
+    [
+        (ERROR_NEW, "cxx11"),
+        ("_ZN3c1013MessageLogger6streamB5cxx11Ev", "cxx11"),
+        ("_ZNK3c107SymBool10guard_boolEPKcl", "any"),
+        ("_ZN5torch9SssomenameEv", "any"),  # Ss inside a name is no string
+        ("ncclCommSplit", "any"),
+    ],
+)
+def test_strings_in_a_mangled_name_tell_the_abi(symbol: str, abi: str) -> None:
+    """Itanium C++ ABI: Ss abbreviates std::string of the old ABI; the new one lives in std::__cxx11."""
+    assert symbol_abi(symbol) == abi
+
+
+@pytest.mark.parametrize(
+    ("symbol", "library", "words"),
+    [
+        (ERROR_NEW, "torch", "C++11 ABI"),
+        (ERROR_OLD, "torch", "old C++ ABI"),
+        ("_ZN3c104cuda9SetDeviceEi", "torch", "torch up to 2.2 has it"),
+        ("_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib", "torch", "torch 2.0 to 2.9"),
+        ("ncclCommRegister", "libnccl", "since 2.19"),
+        ("__nvJitLinkAddData_12_1, version libnvJitLink.so.12", "libnvJitLink", "CUDA 12.1 and newer 12.x"),
+        ("iJIT_NotifyEvent", "libmkl", "mkl<2024.1"),
+        ("GLIBCXX_3.4.30", "libstdc++", "GCC 12"),
+        ("GLIBC_2.34", "libc", "glibc 2.34"),
+        ("cuMemcpyBatchAsync", "libcuda", "driver is older"),
+        ("cudaGetDriverEntryPointByVersion@libcudart.so.12", "libcudart", "CUDA runtime"),
+    ],
+)
+def test_what_a_symbol_says(symbol: str, library: str, words: str) -> None:
+    """The threads and headers named on each row of the table."""
+    assert symbol_library(symbol) == library
+    assert words in symbol_says(symbol)
+
+
+def test_a_symbol_that_nobody_knows() -> None:
+    for look_up in (symbol_says, symbol_library):
+        with pytest.raises(CannotJudge, match="does not know it"):
+            look_up("my_own_function")
+
+
+PLAUSIBLE = st.sampled_from(
+    ["12.8", "570.86", "9.0", "sm_90", "2.4.0+cu121", "NVIDIA A100-...", "torchvision", "79", "linux", "_ZNSs", "..."]
+)
+ANYTHING = PLAUSIBLE | st.text() | st.integers() | st.floats() | st.none() | st.booleans() | st.lists(st.text())
+
+
+def required(look_up: Callable[..., object]) -> int:
+    """How many arguments it must have."""
+    parameters = inspect.signature(look_up).parameters.values()
+    return sum(parameter.default is parameter.empty for parameter in parameters)
+
+
+@pytest.mark.parametrize("name", sorted(LOOKUPS))
+def test_absent_in_any_place_gives_absent(name: str) -> None:
+    count = required(LOOKUPS[name])
+    for place in range(count):
+        arguments = ["x"] * count
+        assert LOOKUPS[name](*arguments[:place], NOTHING, *arguments[place + 1 :]) is NOTHING
+
+
+@pytest.mark.parametrize("name", sorted(LOOKUPS))
+@settings(max_examples=25)
+@given(st.data())
+def test_nonsense_is_judged_or_refused_never_a_crash(name: str, data: st.DataObject) -> None:
+    arguments = [data.draw(ANYTHING) for _ in range(required(LOOKUPS[name]))]
+    with suppress(CannotJudge):
+        assert isinstance(LOOKUPS[name](*arguments), (str, bool, int, float, tuple, dict, Nothing))
+
+
+def test_versions_of_expressions_are_taken_as_text() -> None:
+    """``driver_floor(version(torch.cuda))`` is as good as ``driver_floor(torch.cuda)``."""
+    assert LOOKUPS["driver_floor"](Version("12.8")) == LOOKUPS["driver_floor"]("12.8")
+    assert LOOKUPS["runs_on"](("sm_90",), Version("9.0")) is True

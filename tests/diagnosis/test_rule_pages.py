@@ -28,7 +28,7 @@ def test_a_page_keeps_its_word(rule: Rule) -> None:
     assert {case.name: why for case in cases if (why := failure(case, rule)) is not None} == {}
 
 
-def test_a_fix_names_no_command_that_we_do_not_have() -> None:
+def test_cures_name_only_commands_that_we_have_and_say_what_they_interrupt() -> None:
     ours = [
         step.argv[1]
         for rule in BOOK.rules
@@ -37,9 +37,6 @@ def test_a_fix_names_no_command_that_we_do_not_have() -> None:
         if step.argv[:1] == ("gpudoctor",)
     ]
     assert set(ours) <= set(COMMANDS)
-
-
-def test_a_reset_interrupts_jobs_and_both_it_and_a_reboot_need_root() -> None:
     pages = [*(rule.fixes for rule in BOOK.rules), *(setup.fixes for setup in setups().values())]
     steps = [step for fixes in pages for fix in fixes for step in fix.steps]
     resets = [step for step in steps if "--gpu-reset" in step.argv]

@@ -1,12 +1,20 @@
-"""What is said of a page that is wrong: the file, the line, the case, what does not fit, and what to write instead."""
+"""What is said of a page that is wrong, of a new one, and of what a page names once."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from gpudoctor.app.arguments import COMMANDS
+from gpudoctor.app.commands import rules
+from gpudoctor.core.errors import RuleError
+from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis.rulebook.check import BLANK
 from tests.conftest import Program
+from tests.corpus import speaking
 
 PAGE = """\
 id = "site.shm"
@@ -206,3 +214,261 @@ def test_facts_are_listed_by_topic_by_name_and_by_meaning(called: Program) -> No
     assert len(called("explain", "facts").out.splitlines()) > 500
     nothing = called("explain", "facts", "zeppelin")
     assert (nothing.code, "`gpudoctor explain facts` lists them all" in nothing.err) == (2, True)
+
+
+NAMED = """\
+id = "site.full"
+title = "GPUs are full"
+severity = "warning"
+let.full = "[g.index for g in gpu if g.memory_used_mib > 0.9 * g.memory_mib]"
+let.many = '''(
+  len(full) > 1  # names above it mean the same
+)'''
+when = ["len(full) > 0", "not (many and gpu.count > 8)"]
+unless = ["gpu.count == 0 and many"]
+finding = "{'GPUs' if many else 'GPU'} {words(full) | some}: full; {gpu.count | all} there are"
+why = "Nothing fits into {words(full)}."
+misses = "full is a word here, and many another."
+sources = ["the handbook, 2026-11"]
+
+[[sign]]
+match = 'the full (?P<what>\\w+) list'
+weight = "conclusive"
+when = ["not many"]
+finding = "The {what} list is full: {len(full) | none} GPUs"
+
+[[fix]]
+title = "Make room on {words(full)}"
+when = ["len(full) < 3"]
+steps = [
+  { argv = ["echo", "{words(full)}", "full"], when = ["many"], makes = { "gpu.count" = "{len(full)}" } },
+]
+
+[[case]]
+name = "two are"
+finds = "GPUs 0, 1: full; 2 there are"
+[case.facts]
+"gpu.count" = 2
+gpu = [
+  { index = 0, memory_mib = 100, memory_used_mib = 99 },
+  { index = 1, memory_mib = 100, memory_used_mib = 98 },
+]
+
+[[case]]
+name = "none is"
+facts = { gpu = [{ index = 0, memory_mib = 100, memory_used_mib = 9 }], "gpu.count" = 1 }
+passes = true
+
+[[case]]
+name = "nobody looked"
+facts = { gpu = { unread = "NVML hangs" } }
+unjudged = "NVML hangs"
+
+[[case]]
+name = "a line says so"
+report = "the full waiting list"
+facts = { gpu = [{ index = 0, memory_mib = 100, memory_used_mib = 99 }], "gpu.count" = 9 }
+finds = "GPU 0: full; 9 there are"
+"""
+
+
+def test_a_name_means_its_expression(called: Program, tmp_path: Path) -> None:
+    page = tmp_path / "gpu" / "site.full.toml"
+    page.parent.mkdir()
+    page.write_text(NAMED, "utf-8")
+    done = called("rules", "test", str(tmp_path))
+    assert (done.code, done.out, done.err) == (0, "4 cases passed, 0 failed, on 1 pages\n", "")
+    rule = rulebook.load([tmp_path]).find("site.full")
+    assert rule is not None
+    full = "[g.index for g in gpu if g.memory_used_mib > 0.9 * g.memory_mib]"
+    assert rule.when[0] == f"len(({full})) > 0"
+    assert rule.why == f"Nothing fits into {{words(({full}))}}."
+    assert rule.misses == "full is a word here, and many another."
+    assert rule.signs[0].finding == f"The {{what}} list is full: {{len(({full})) | none}} GPUs"
+    fix = rule.fixes[0]
+    assert (fix.title, fix.when) == (f"Make room on {{words(({full}))}}", (f"len(({full})) < 3",))
+    assert fix.steps[0].argv == ("echo", f"{{words(({full}))}}", "full")
+    assert fix.steps[0].makes == (("gpu.count", f"{{len(({full}))}}"),)
+    assert full in fix.steps[0].when[0]
+
+
+def test_a_translation_says_the_name_too(called: Program, tmp_path: Path) -> None:
+    page = written(tmp_path, f'when = ["{WHEN}"]', f'let.mib = "limits.shm_mib"\nwhen = ["{WHEN}"]')
+    page.write_text(page.read_text("utf-8").replace('"{limits.shm_mib} MiB"', '"{mib} MiB"', 1), "utf-8")
+    translated = tmp_path / "zh" / "env" / page.name
+    translated.parent.mkdir(parents=True)
+    words = 'title = "小"\nfinding = "共享内存：{mib} MiB"\nwhy = "。"\nmisses = "。"\n'
+    words += '[[fix]]\ntitle = "改"\nsteps = ["改"]\n'
+    translated.write_text(f'of = "00000000"\n{words}', "utf-8")
+    told = called("rules", "test", str(tmp_path))
+    digest = told.out.partition('with of = "')[2][:8]
+    translated.write_text(f'of = "{digest}"\n{words}', "utf-8")
+    with speaking("zh"):
+        rule = rulebook.load([tmp_path]).find("site.shm")
+    assert rule is not None
+    assert rule.finding == "共享内存：{(limits.shm_mib)} MiB"
+
+
+@pytest.mark.parametrize(
+    ("let", "condition", "line", "says"),
+    [
+        ('let.small = "limits.shm_mib < 64"', WHEN, 4, "let.small: nothing on the page uses it"),
+        ('let.small = "limits.shm_mib <"', "small", 4, "let.small: not an expression"),
+        ("let.small = 64", "small", 4, "let.small is text, in quotes, not 64"),
+        ('let."a b" = "limits.shm_mib"', WHEN, 4, "let.a b: a name is letters, digits and _"),
+        ('let = "limits.shm_mib"', WHEN, 4, 'let is written let.name = "an expression"'),
+        ('let.gpu = "limits.shm_mib < 64"', "gpu", 4, "let.gpu: there are facts of that name"),
+        ('let.words = "limits.shm_mib < 64"', "words", 4, "let.words: there is a function of that name"),
+        ('let.g = "limits.shm_mib < 64"', "any(g.index > 1 for g in gpu)", 5, "cannot be a loop's variable as well"),
+        ('let.small = "limits.shm_mb < 64"', "small", 0, "no fact limits.shm_mb; did you mean limits.shm_mib"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_told(
+    called: Program, tmp_path: Path, let: str, condition: str, line: int, says: str
+) -> None:
+    path = written(tmp_path, f'when = ["{WHEN}"]', f'{let}\nwhen = ["{condition}"]')
+    done = called("rules", "test", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"gpudoctor: {path}:{line}: " if line else "gpudoctor: ")
+    assert says in done.err
+
+
+def test_in_a_sentence_a_name_may_not_hold_what_parts_it(called: Program, tmp_path: Path) -> None:
+    path = written(
+        tmp_path, f'when = ["{WHEN}"]', f"let.own = '''matches(host.arch, 'x86|arm')'''\nwhen = [\"{WHEN}\"]"
+    )
+    path.write_text(path.read_text("utf-8").replace('"{limits.shm_mib} MiB"', '"{own}"', 1), "utf-8")
+    done = called("rules", "test", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert "{own}: what is named there holds '|'" in done.err
+
+
+def test_a_captured_group_keeps_its_name(called: Program, tmp_path: Path) -> None:
+    assert "[[fix]]" in PAGE
+    path = written(tmp_path, "[[fix]]", "[[sign]]\nmatch = '(?P<room>a+)'\nweight = 'conclusive'\n\n[[fix]]")
+    path.write_text(
+        path.read_text("utf-8").replace(f'when = ["{WHEN}"]', f'let.room = "{WHEN}"\nwhen = ["room"]', 1), "utf-8"
+    )
+    done = called("rules", "test", str(tmp_path))
+    assert (done.code, "let.room: a sign captures a group of that name" in done.err) == (2, True)
+
+
+FILLED = {
+    "the problem as a heading, without values": "The driver is a beta",
+    "a condition over facts": "driver.version == '999.1'",
+    "the sentence to say, with facts in braces": "The driver {driver.version} is a beta",
+    "the finding's sentence, word for word": "The driver 999.1 is a beta",
+    "a fact": "driver.version",
+    "its value where something is wrong": "999.1",
+    "the nearest value that is still right": "999.2",
+    "the fact's name": "driver.version",
+}
+BLANKS = re.compile(f'"{BLANK} ([^"]*)"')
+
+
+def fill(text: str, leave: int | None = None) -> str:
+    """The page with its blanks filled in, but for the one at place `leave`."""
+    places = iter(range(100))
+
+    def filled(match: re.Match[str]) -> str:
+        return match[0] if next(places) == leave else f'"{FILLED.get(match[1], "words of a person")}"'
+
+    return BLANKS.sub(filled, text)
+
+
+def test_filled_in_it_is_a_page_whose_cases_hold(called: Program, tmp_path: Path) -> None:
+    site = tmp_path / "our rules"
+    done = called("rules", "new", "driver.beta", str(site))
+    path = site / "driver" / "driver.beta.toml"
+    assert done.code == 0
+    assert f"$ gpudoctor rules test '{site}'" in done.out
+    assert f"$ gpudoctor check --rules '{site}'" in done.out
+    path.write_text(fill(path.read_text("utf-8")), "utf-8")
+    tested = called("rules", "test", str(site))
+    assert (tested.code, tested.out) == (0, "3 cases passed, 0 failed, on 1 pages\n")
+    found = called("read", "-", "--rules", str(site), stdin="Nvidia driver version: 999.1\n")
+    assert "The driver 999.1 is a beta" in found.out
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_the_report_names_the_command_that_shows_a_site_s_page(called: Program, tmp_path: Path, form: str) -> None:
+    site = tmp_path / "our rules"
+    path = site / "driver" / "driver.beta.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(fill(rules.page("driver.beta")), "utf-8")
+    paste = "Nvidia driver version: 999.1\n"
+    found = called("read", "-", "--rules", str(site), "--format", form, stdin=paste)
+    named = re.search(r"gpudoctor (explain driver\.beta [^`\n]+)", found.out)
+    assert named is not None
+    shown = called(*shlex.split(named[1]))
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "driver.beta: The driver is a beta")
+
+
+@pytest.mark.parametrize("blank", range(len(BLANKS.findall(rules.page("driver.beta")))))
+def test_one_blank_left_is_named(tmp_path: Path, blank: int) -> None:
+    path = tmp_path / "driver" / "driver.beta.toml"
+    path.parent.mkdir()
+    text = rules.page("driver.beta")
+    path.write_text(fill(text, leave=blank), "utf-8")
+    with pytest.raises(RuleError, match=r"driver\.beta\.toml:\d+: .* is still to be filled in: ") as refused:
+        rulebook.load([tmp_path])
+    assert BLANKS.findall(text)[blank] in str(refused.value)
+
+
+def test_what_it_teaches_in_comments_is_right_as_it_stands(tmp_path: Path) -> None:
+    text = fill(rules.page("gpu.beta"))
+    for head in (
+        "each = ",
+        "confirm = ",
+        "[[sign]]",
+        "match = ",
+        "weight = ",
+        'finding = "The words',
+        "undo = ",
+        "{ argv",
+    ):
+        assert f"# {head}" in text, head
+        text = text.replace(f"# {head}", head)
+    (tmp_path / "gpu").mkdir()
+    (tmp_path / "gpu" / "gpu.beta.toml").write_text(text, "utf-8")
+    rule = rulebook.load([tmp_path]).find("gpu.beta")
+    assert rule is not None
+    assert (rule.each, rule.signs[0].conclusive, rule.fixes[0].steps[1].needs) == ("gpu", False, ("root",))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("Driver.Beta",), "is no name for a rule"),
+        (("driver",), "is no name for a rule"),
+        (("driver.beta-",), "is no name for a rule"),
+        (("../driver.beta",), "is no name for a rule"),
+        (("gpu.ecc",), "gpudoctor explain gpu.ecc shows it"),
+        (("site.quota",), "--layer, one of host, driver"),
+        (("site.quota", "--layer", "moon"), "invalid choice"),
+        (("driver.beta", "/proc/none"), "/proc/none"),
+    ],
+)
+def test_refused(called: Program, words: tuple[str, ...], says: str) -> None:
+    done = called("rules", "new", *words)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+def test_a_page_that_is_there_is_never_written_over(called: Program, tmp_path: Path) -> None:
+    site = str(tmp_path)
+    assert called("rules", "new", "site.quota", "--layer", "env", site).code == 0
+    again = called("rules", "new", "site.quota", "--layer", "host", site)
+    assert (again.code, again.out) == (2, "")
+    assert "env/site.quota.toml" in again.err
+
+
+def test_where_a_page_belongs_and_what_to_type_next(tmp_path: Path) -> None:
+    known = rulebook.load().rules
+    assert rules.place("nvml.odd", None, tmp_path, known) == tmp_path / "driver" / "nvml.odd.toml"
+    assert rules.place("nvml.odd", "gpu", tmp_path, known) == tmp_path / "gpu" / "nvml.odd.toml"
+    said = rules.next_steps(Path("rules/driver/driver.beta.toml"), pages.home())
+    assert said.splitlines()[1:] == ["  $ gpudoctor rules test", "  $ gpudoctor check"]
+    named = re.findall(r"`gpudoctor (\w+)", rules.page("driver.beta"))
+    assert named
+    assert set(named) <= set(COMMANDS)

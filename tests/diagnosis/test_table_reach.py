@@ -104,23 +104,20 @@ def test_old_and_odd_is_not_newer(lines: dict[str, str]) -> None:
     assert read(changed(**lines)).notes == ()
 
 
-def test_a_new_generation_is_told_by_its_compute_capability() -> None:
+def test_a_new_generation_is_told_by_its_compute_capability_and_windows_numbers_are_not_newer() -> None:
     rows = tuple({"name": Known(name, "nvml"), "compute_capability": Known(cc, "nvml")} for name, cc in GPUS)
     found = table_reach.facts_beyond_tables(Snapshot(Target("local", "node"), {}, {"gpu": rows}))
     assert [(item.fact, item.row, item.says) for item in found] == [
         ("gpu.compute_capability", 1, "GPU NVIDIA R200 (compute capability 14.0)")
     ]
-
-
-GPUS = [("NVIDIA B200", "10.0"), ("NVIDIA R200", "14.0"), ("NVIDIA L4", "no version")]
-
-
-def test_windows_numbers_of_the_newest_branch_are_not_newer() -> None:
     facts = {"driver.version": Known("617.24", "nvidia-smi")}
     assert table_reach.newer_driver(Snapshot(Target("report", "x"), facts))
     assert not table_reach.newer_driver(
         Snapshot(Target("report", "x"), {**facts, "host.platform": Known("windows", "line 1")})
     )
+
+
+GPUS = [("NVIDIA B200", "10.0"), ("NVIDIA R200", "14.0"), ("NVIDIA L4", "no version")]
 
 
 def test_which_cuda_a_newer_driver_serves_is_not_guessed() -> None:
@@ -159,7 +156,7 @@ def test_a_table_is_good_for_twelve_months() -> None:
     assert read("nothing that a table speaks of\n", "2027-11-22").notes == ()
 
 
-def test_the_document_keeps_notes_and_marks() -> None:
+def test_the_document_keeps_notes_and_marks_and_an_older_one_has_none() -> None:
     diagnosis = read(changed(torch="2.17.0+cu138", cuda=": 13.8", driver="570.11"), "2030-01-01")
     raw = json.loads(document.render(diagnosis))
     jsonschema.validate(raw, json.loads(schema.text()))
@@ -169,9 +166,6 @@ def test_the_document_keeps_notes_and_marks() -> None:
         [f.by_rule for f in diagnosis.findings],
     )
     assert len(again.notes) == 2
-
-
-def test_a_document_of_an_older_version_has_no_notes() -> None:
     raw = json.loads(document.render(read(changed(driver="470.57"))))
     del raw["notes"]
     for finding in raw["findings"]:

@@ -1,14 +1,28 @@
-"""What does not belong into a profile is refused, by file and entry, with what to write instead."""
+"""What does not belong into a profile is refused, in words and by the schema."""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis.expect import judge_lines, load
-from tests.diagnosis.expect.machines import known, profile, put
+from gpudoctor.diagnosis.expect.reading import shipped_names, text_of
+from gpudoctor.diagnosis.expect.writing import profile_text
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.views import schema
+from tests.diagnosis.expect import test_values
+from tests.diagnosis.expect.machines import known, machine, profile, put
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 _WORDS = [
     ("[expect]\ngpu.cout = 8", "[expect] gpu.cout: no fact 'gpu.cout'; did you mean gpu.count"),
@@ -97,8 +111,6 @@ _FOR_EVER = {
 
 @pytest.mark.parametrize("what", _FOR_EVER)
 def test_what_could_take_for_ever_is_refused_at_once(tmp_path: Path, what: str) -> None:
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     path = tmp_path / "ours.toml"
     path.write_bytes(f'profile = "ours"\n{_FOR_EVER[what]}'.encode("utf-8", "surrogateescape"))
@@ -118,3 +130,34 @@ def test_what_takes_too_long_on_this_machine_is_not_judged(tmp_path: Path, condi
     snapshot = known(text=[{"line": "a" * 4000}] * 5000)
     ((_, outcome),) = judge_lines(profile(tmp_path, f'[line.x]\nwhen = ["{condition}"]'), snapshot)
     assert "too long" in str(outcome) or "TooLong" in str(outcome)
+
+
+_SCHEMA = json.loads(schema.text("profile"))
+_REFUSED_BY_SHAPE = ("severty", "fatal", "do = 3", "when = []", "[line.X]", "expected = 3")
+
+
+def fits(text: str) -> None:
+    raw: dict[str, Any] = tomllib.loads(text if "profile =" in text else f'profile = "ours"\n{text}')
+    jsonschema.validate(raw, _SCHEMA)
+
+
+def test_what_is_read_fits_the_schema_that_the_command_prints(called: Any) -> None:
+    jsonschema.Draft202012Validator.check_schema(_SCHEMA)
+    fits(profile_text([complete(machine("hgx-h100"))], "2026-11-22"))
+    fits(test_values._RAILS)
+    for line, _, _ in test_values._HOLDS:
+        fits(f"[expect]\n{line}")
+    assert called("schema", "profile").document == _SCHEMA
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_profiles_that_ship_fit_it(name: str) -> None:
+    fits(text_of(name))
+
+
+@pytest.mark.parametrize("mistake", _REFUSED_BY_SHAPE)
+def test_what_is_of_the_wrong_shape_does_not(mistake: str) -> None:
+    for text, _ in _WORDS:
+        if mistake in text:
+            with pytest.raises(jsonschema.ValidationError):
+                fits(text)

@@ -21,6 +21,7 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import history as runs
 from gpudoctor.diagnosis.history import MOST_BYTES, MOST_MACHINES, MOST_RUNS, Shelf, of_this_machine
 from tests.conftest import Program
+from tests.processes import Ran
 
 NOISE = os.urandom(60_000).hex()
 """Text that does not pack to nothing."""
@@ -175,11 +176,27 @@ def test_two_at_once_lose_no_run(shelf: Shelf) -> None:
     assert len(shelf.runs()) == 80
 
 
-def test_the_switch_and_the_folder(tmp_path: Path) -> None:
+@pytest.fixture
+def gpudoctor(called: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program in this process, with more in its environment."""
+
+    def run(*words: str, env: dict[str, str] | None = None) -> Ran:
+        with monkeypatch.context() as patch:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            return called(*words)
+
+    return run
+
+
+def test_the_switch_and_the_folder(tmp_path: Path, gpudoctor: Program) -> None:
     assert of_this_machine({"GPUDOCTOR_HISTORY": "off"}) is None
     shelf = of_this_machine({"GPUDOCTOR_STATE": str(tmp_path)})
     assert shelf
     assert shelf.folder.parent == tmp_path / "history"
+    done = gpudoctor("history", env={"GPUDOCTOR_HISTORY": "off"})
+    assert (done.code, done.out) == (2, "")
+    assert "GPUDOCTOR_HISTORY is off" in done.err
 
 
 def kept(folder: Path) -> list[Path]:
@@ -297,9 +314,3 @@ def test_what_cannot_be_compared_says_what_to_type(
     done = gpudoctor(*words, env=environ(tmp_path))
     assert done.code == 2
     assert says in done.err
-
-
-def test_switched_off_the_history_says_so(gpudoctor: Program) -> None:
-    done = gpudoctor("history", env={"GPUDOCTOR_HISTORY": "off"})
-    assert (done.code, done.out) == (2, "")
-    assert "GPUDOCTOR_HISTORY is off" in done.err

@@ -1,8 +1,10 @@
-"""What is said to have changed: of that which a finding rests on, since its rule passed, and nothing else."""
+"""What is said to have changed, since its rule passed; the best rate of each GPU and kernel, and where it falls."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,17 @@ import pytest
 from gpudoctor.app import pipeline
 from gpudoctor.core.diagnosis import Diagnosis, Since
 from gpudoctor.core.fact import Absent, Fact, Known, Row
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.measurement import Measurements
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.history import Shelf
+from gpudoctor.diagnosis.history.best import NAME, with_best
 from gpudoctor.diagnosis.history.since import FAMILIES, with_changes
 from gpudoctor.diagnosis.history.since import keep_with_changes as keep
 from gpudoctor.views import text
+from tests import rates
 
 DAY = 86400
 APT = "/var/log/apt/history.log"
@@ -33,14 +39,9 @@ def change(name: str, before: str, after: str, days: float, by: str = "apt upgra
 
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - days * DAY))
     return {
-        "name": Known(name, source),
-        "before": said(before),
-        "after": said(after),
-        "time": Known(stamp, source),
-        "age_s": Known(int(days * DAY), source),
-        "by": said(by),
-        "user": said(""),
-    }
+        "name": Known(name, source), "before": said(before), "after": said(after), "time": Known(stamp, source),
+        "age_s": Known(int(days * DAY), source), "by": said(by), "user": said(""),
+    }  # fmt: skip
 
 
 def diagnosis(facts: dict[str, Any], *changes: Row, python: str = PYTHON) -> Diagnosis:
@@ -56,14 +57,10 @@ def book() -> rulebook.Rulebook:
 
 
 WELL = {
-    "nvml.state": "ok",
-    "driver.module_version": "580.82.07",
-    "driver.library_version": "580.82.07",
-    "driver.version": "580.82.07",
-    "cuda_driver.init_code": 0,
-    "live.cuda_available": True,
+    "nvml.state": "ok", "driver.module_version": "580.82.07", "driver.library_version": "580.82.07",
+    "driver.version": "580.82.07", "cuda_driver.init_code": 0, "live.cuda_available": True,
     "host.kernel": "6.8.0-79-generic",
-}
+}  # fmt: skip
 MISMATCH = {
     **WELL,
     "nvml.state": "version mismatch",
@@ -214,21 +211,18 @@ def test_a_run_of_another_interpreter_tells_nothing_of_torch(shelf: Shelf) -> No
     assert [one for one in since(found, "torch.cpu-build") if one.what == "torch"] == []
 
 
-def test_a_wheel_is_no_package_of_the_driver(shelf: Shelf) -> None:
+def test_a_log_that_is_of_something_else_is_not_believed(shelf: Shelf) -> None:
+    found = diagnosis(MISMATCH, *DRIVER)
+    folded = {child for finding in found.findings for child in finding.explains}
+    assert [finding.since for finding in found.findings if finding.id in folded] == [()] * len(
+        [finding for finding in found.findings if finding.id in folded]
+    )
     wheel = "/v/lib/python3.12/site-packages/nvidia_cuda_runtime_cu12-12.8.90.dist-info/RECORD"
     rows = (
         change("nvidia-cuda-runtime-cu12", "", "12.8.90", 1, "pip", wheel),
         change("nvidia-ml-py", "", "13.580", 1, "pip", wheel),
     )
     assert since(diagnosis(MISMATCH, *rows)) == ()
-
-
-def test_what_is_folded_under_another_finding_repeats_nothing(shelf: Shelf) -> None:
-    found = diagnosis(MISMATCH, *DRIVER)
-    folded = {child for finding in found.findings for child in finding.explains}
-    assert [finding.since for finding in found.findings if finding.id in folded] == [()] * len(
-        [finding for finding in found.findings if finding.id in folded]
-    )
 
 
 def test_an_environment_variable_that_was_set_since(shelf: Shelf) -> None:
@@ -264,3 +258,100 @@ def test_after_many_sick_runs_it_is_still_known_when_it_worked(shelf: Shelf) -> 
         run.place.unlink()
     (one,) = since(with_changes(sick, shelf))
     assert one.worked == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(shelf.runs()[-1].stamp))
+
+
+SOUND = rates.sound("H100")
+SLOWER = rates.changed(SOUND, [3], "matmul.bf16", rates.slower(0.9))
+BOOK = rulebook.load()
+
+
+def node(found: Measurements, **facts: str) -> Snapshot:
+    """The machine with those measurements; facts by name, ``__`` for a dot."""
+    snapshot = rates.snapshot("H100", found)
+    named = {name.replace("__", "."): Known(value, "a test") for name, value in facts.items()}
+    return replace(snapshot, facts={**snapshot.facts, **named})
+
+
+def behind(snapshot: Snapshot) -> list[Row]:
+    """The rows of ``best`` that lost 5 % and more."""
+    rows = snapshot.rows("best")
+    assert isinstance(rows, tuple)
+    return [row for row in rows if float(value(row, "share")) < 0.95]
+
+
+def value(row: Row, name: str) -> Any:
+    state = row[name]
+    assert isinstance(state, Known)
+    return state.value
+
+
+def test_the_first_time_there_is_nothing_to_compare_with(shelf: Shelf) -> None:
+    assert isinstance(with_best(node(SOUND), shelf).rows("best"), Absent)
+    assert len(json.loads((shelf.folder / NAME).read_text())["rates"]) > 8
+    assert isinstance(with_best(node(SOUND), None).rows("best"), Absent)
+    assert shelf.everything() == [], "kept rates are no runs"
+
+
+def test_what_is_as_fast_as_ever_is_no_finding(shelf: Shelf) -> None:
+    with_best(node(SOUND), shelf)
+    again = with_best(node(rates.sound("H100", seed=2, spread=0.01)), shelf)
+    assert not [one.id for one in pipeline.diagnose(again, BOOK).findings if one.id == "gpu.below-own-best"]
+
+
+def test_a_loss_is_told_with_the_date_and_what_has_changed_since(shelf: Shelf) -> None:
+    with_best(node(SOUND, driver__version="570.124.06", host__bios="2.1"), shelf)
+    later = with_best(node(SLOWER, driver__version="580.95.05", host__bios="2.4"), shelf)
+    (row,) = behind(later)
+    assert (value(row, "gpu"), value(row, "kernel")) == (3, "matmul.bf16")
+    assert value(row, "share") == pytest.approx(0.909)
+    assert value(row, "changed") == ("driver 570.124.06 -> 580.95.05", "BIOS 2.1 -> 2.4")
+    (finding,) = [one for one in pipeline.diagnose(later, BOOK).findings if one.id == "gpu.below-own-best"]
+    assert finding.severity == "info"
+    assert "GPU 3 (H100 80GB HBM3): matmul.bf16 reaches" in finding.title
+    assert "changed since: driver 570.124.06 -> 580.95.05, BIOS 2.1 -> 2.4" in finding.title
+
+
+def test_the_same_driver_counts_before_another_one(shelf: Shelf) -> None:
+    with_best(node(SLOWER, driver__version="580.95.05"), shelf)
+    with_best(node(SOUND, driver__version="570.124.06"), shelf)
+    assert not behind(with_best(node(SLOWER, driver__version="580.95.05"), shelf))
+
+
+def test_the_best_is_kept_not_the_last(shelf: Shelf) -> None:
+    with_best(node(SOUND), shelf)
+    with_best(node(SLOWER), shelf)
+    (row,) = behind(with_best(node(SLOWER), shelf))
+    assert value(row, "changed") == ()
+
+
+def test_runs_at_another_clock_are_not_compared(shelf: Shelf) -> None:
+    with_best(node(SOUND), shelf)
+    held = rates.changed(SOUND, range(8), "", rates.slower(0.6, sm_clock_mhz=900))
+    assert isinstance(with_best(node(held), shelf).rows("best"), Absent)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "[]",
+        '{"schema": "other/1", "rates": {}}',
+        '{"schema": "gpudoctor-best-rates/1", "rates": {"GPU|k": {"570": {"value": "many"}}}}',
+        '{"schema": "gpudoctor-best-rates/1", "rates": {"GPU|k": {"570": {"value": 1e999, "at": 1, "stack": {}}}}}',
+        '{"schema": "gpudoctor-best-rates/1", "rates": [1, 2]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_file_is_as_none(shelf: Shelf, raw: str) -> None:
+    shelf.folder.mkdir(parents=True)
+    (shelf.folder / NAME).write_text(raw)
+    assert isinstance(with_best(node(SOUND), shelf).rows("best"), Absent)
+    kept: Mapping[str, Any] = json.loads((shelf.folder / NAME).read_text())
+    assert len(kept["rates"]) > 8
+
+
+def test_bench_compares_and_keeps(shelf: Shelf) -> None:
+    machine = rates.machine("H100")
+    assert pipeline.benched(machine, SOUND, shelf).findings == ()
+    found = pipeline.benched(machine, SLOWER, shelf).findings
+    assert "gpu.below-own-best" in {one.id for one in found}
