@@ -1,10 +1,12 @@
-"""Probes side by side: one may die, hang, lie or contradict another, and every fact still has an answer."""
+"""Probes side by side: one may die, hang or lie; sick environments; and no alarm at what looks like a fault."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,10 +18,20 @@ from gpudoctor.core.catalog import FactSpec, column, fact
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Event, Snapshot
-from gpudoctor.probes import collect
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.judge import judge
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.probes import collect, container, driver, environment, fabric, host, kernel_log, limits, pci, wsl
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
-from tests.probes.trees import Tree
+from tests.conftest import Program
+from tests.probes.test_probe_container import LIB, handed
+from tests.probes.test_probe_container import VERSION as DRIVER
+from tests.probes.test_probe_fabric import NOTHING, START, hgx, running, stamped
+from tests.probes.test_probe_host import KERNEL
+from tests.probes.test_probe_kernel_log import SXID, XID_154, record, tree_of
+from tests.probes.trees import Tree, spoilt
+from tests.processes import left, marked
 
 Said = Iterator[tuple[str, Any]]
 VERSION = fact("driver.version", "version", "v")
@@ -199,3 +211,144 @@ def test_the_real_probes_answer_for_everything_they_declare(tmp_path: Path) -> N
     dead = {name: state for name, state in snapshot.facts.items() if isinstance(state, Unread) and " died" in state.why}
     assert not dead
     assert snapshot.get("driver.version") == Known("580.95.05", "/proc/driver/nvidia/version")
+
+
+class Sick:
+    """An environment of stubs: a Python with a torch of our making."""
+
+    def __init__(self, folder: Path, program: Program) -> None:
+        self.folder = folder
+        self.program = program
+        self.mark = f"contained-{os.getpid()}-{folder.name}"
+        self.python = folder / "python"
+        self.python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}/site" exec "{sys.executable}" -S "$@"\n')
+        self.python.chmod(0o755)
+
+    def torch(self, source: str) -> None:
+        package = self.folder / "site/torch"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(source)
+        (package / "version.py").write_text("__version__ = '2.7.1+cu128'\ncuda = '12.8'\nhip = None\n")
+
+    def check(self, level: str = "standard") -> dict[str, Any]:
+        """The facts of a check that came to its end."""
+        words = ("check", "--json", "--level", level, "--python", str(self.python))
+        run = self.program(*words, timeout=600, env={"MARK": self.mark})
+        assert run.code in {0, 1, 3}, run.err
+        facts: dict[str, Any] = run.document["facts"]
+        return facts
+
+
+@pytest.fixture
+def sick(tmp_path: Path, gpudoctor: Program) -> Iterator[Sick]:
+    patient = Sick(tmp_path, gpudoctor)
+    yield patient
+    assert left(lambda: list(map(str, marked(patient.mark)))) == []
+
+
+ASKED_HERE = ("nvml.", "gpu", "live", "driver.", "torch.", "text")
+"""What a sick torch may well change; every other fact must come through."""
+
+
+def test_a_sick_torch_that_leaves_a_child_is_contained(sick: Sick, gpudoctor: Program) -> None:
+    sick.torch("import ctypes, subprocess\nsubprocess.Popen(['sleep', '600'])\nctypes.string_at(0)")
+    facts = sick.check()
+    assert facts["live.import_outcome"]["value"] == "crashed"
+    assert "SIGSEGV" in facts["live.import_error"]["value"]
+    sound = gpudoctor("check", "--json", "--level", "quick", "--python", sys.executable).document["facts"]
+    usual = [name for name, fact in sound.items() if "unread" not in fact and not name.startswith(ASKED_HERE)]
+    assert [name for name in usual if "unread" in facts.get(name, {"unread": "missing"})] == []
+
+
+def test_level_quick_never_imports_torch(sick: Sick, tmp_path: Path) -> None:
+    sick.torch(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    facts = sick.check("quick")
+    assert not (tmp_path / "imported").exists()
+    assert facts["live.import_outcome"]["reason"] == "needs_standard"
+    sick.check("standard")
+    assert (tmp_path / "imported").exists(), "the trap itself must work"
+
+
+QUIET: dict[str, Callable[[Path], Tree]] = {
+    "a reset that was asked for and done": lambda root: tree_of(
+        root,
+        record(XID_154.format(0, "None", 1, "GPU Reset Required"), 90),
+        record(XID_154.format(1, "GPU Reset Required", 0, "None"), 80),
+    ),
+    "what NVSwitches say at every boot": lambda root: tree_of(
+        root, *(record(f"{SXID}22013, Non-fatal, Link {n} Minion Link DLREQ interrupt", 90) for n in range(44, 60))
+    ),
+    "a job killed at its memory limit, and a corrected bit in a DIMM": lambda root: tree_of(
+        root,
+        record("Memory cgroup out of memory: Killed process 4711 (python3) total-vm:1kB, anon-rss:1kB", 90),
+        record("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)", 90),
+    ),
+    "a fabric manager where there is no NVSwitch": lambda root: (
+        tree_of(root)
+        .file("/usr/bin/nv-fabricmanager")
+        .file("/var/log/fabricmanager.log", stamped(f"[ERROR] [tid 1] {NOTHING}"))
+    ),
+    "IMEX that waits for a job that spans machines": lambda root: (
+        tree_of(root)
+        .file("/usr/bin/nvidia-imex")
+        .file("/etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n")
+        .folder("/dev/nvidia-caps-imex-channels")
+    ),
+    "its package upgraded ahead of the next reboot": lambda root: (
+        running(hgx(root))
+        .file("/var/log/fabricmanager.log", stamped(START.format("Fabric Manager", "580.95.05")))
+        .file(
+            "/var/lib/dpkg/status", "Package: nvidia-fabricmanager\nStatus: install ok installed\nVersion: 580.105-1\n"
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_no_alarm_at(tmp_path: Path, name: str) -> None:
+    """NVML answers on that machine, and cuInit with success."""
+    told = ModuleType("gpudoctor.probes.nvml")
+    facts = (fact("nvml.state", "text", "told"), fact("cuda_driver.init_code", "int", "told"))
+    answers = [("nvml.state", Known("ok", "NVML")), ("cuda_driver.init_code", Known(0, "cuInit"))]
+    vars(told).update(FACTS=facts, probe=lambda _: iter(answers))
+    probes = [driver, environment, fabric, host, kernel_log, limits, told, pci]
+    diagnosis = judge(complete(collect(QUIET[name](tmp_path).target(), probes)), rulebook.load())
+    assert [finding.title for finding in diagnosis.findings if finding.severity != "info"] == []
+
+
+def test_a_container_with_its_gpu_in_wsl_gives_neither_error_nor_warning(tmp_path: Path) -> None:
+    told = ModuleType("gpudoctor.probes.told")
+    answers = {
+        "nvml.state": Known("ok", "NVML"),
+        "gpu.count": Known(1, "NVML"),
+        "libs.libcuda": Known(f"{LIB}/libcuda.so.1", "the loader"),
+        "libs.libcuda_kind": Known("driver", "the loader"),
+        "libs.libcuda_version": Known(DRIVER, "the loader"),
+    }
+    kinds = {"gpu.count": "int", "libs.libcuda_version": "version"}
+    facts = [fact(name, kinds.get(name, "text"), "told") for name in answers]  # type: ignore[arg-type]
+    vars(told).update(FACTS=facts, probe=lambda _: iter(answers.items()))
+    library = "/usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1"
+    tree = handed(Tree(tmp_path).linux(kernel=KERNEL).container(), library, nodes=("dxg",))
+    target = tree.target(PATH=os.environ["PATH"])
+    read = collect(target, [container, driver, environment, host, limits, told, pci, wsl])
+    found = judge(complete(read), rulebook.load()).findings
+    assert [finding.id for finding in found if finding.severity != "info"] == []
+
+
+@pytest.mark.full
+def test_a_damaged_file_never_ends_a_probe(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05").file("/usr/bin/nv-fabricmanager")
+    tree.file("/proc/self/limits", "Max open files  1024  1024  files\n").file("/sys/fs/cgroup/memory.max", "max\n")
+    tree.file("/dev/kmsg", "3,1,5,-;NVRM: Xid (PCI:0000:1a:00): 79, x\n").file(
+        "/etc/modprobe.d/x.conf", "blacklist a\n"
+    )
+    tree.file("/usr/share/misc/pci.ids", "10de  NVIDIA\n\t2330  GH100\n").file("/var/lib/dpkg/status", "Package: a\n")
+    target = tree.target()
+    for place in sorted(path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()):
+        for kind in spoilt(place):
+            snapshot = collect(target, [driver, environment, fabric, host, kernel_log, limits, pci])
+            died = [
+                state.why for state in snapshot.facts.values() if isinstance(state, Unread) and " died" in state.why
+            ]
+            assert not died, f"{place.relative_to(tmp_path)} {kind}: {died[0]}"

@@ -48,15 +48,12 @@ def test_a_docker_container_with_one_gpu(tmp_path: Path) -> None:
     assert set(facts["container.capabilities"].value) == {"utility", "compute"}
 
 
-def test_the_hosts_side_is_not_claimed_from_inside(tmp_path: Path) -> None:
+def test_the_hosts_side_is_not_claimed_from_inside_and_neither_where_nobody_can_tell(tmp_path: Path) -> None:
     facts = said(container, docker(tmp_path).file("/etc/docker/daemon.json", "{}").target())
     outside = {name: state for name, state in facts.items() if name.partition(".")[2] not in INSIDE}
     assert outside
     assert all(isinstance(state, Unread) and "docker" in state.why for state in outside.values())
-
-
-def test_what_cannot_be_told_to_be_a_container_claims_neither_side(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux()
+    tree = Tree(tmp_path / "unclear").linux()
     tree.file("/proc/self/mountinfo", "651 533 0:72 / / rw - overlay overlay rw\n").folder("/sys/module")
     facts = values(container, tree.target())
     assert all(facts[f"container.{name}"] is Unread for name in INSIDE)
@@ -80,33 +77,32 @@ def test_a_device_plugins_mounts_count_before_the_images_variable(tmp_path: Path
     assert facts["container.handover"] == "device plugin"
 
 
-def test_podman_with_cdi(tmp_path: Path) -> None:
+def test_how_gpus_were_handed_over(tmp_path: Path) -> None:
     tree = handed(Tree(tmp_path).linux().container("podman"), *MOUNTED)
     facts = values(container, tree.target(NVIDIA_VISIBLE_DEVICES="void"))
     assert facts["container.handover"] == "CDI"
     assert facts["container.lacks"] == ()
-
-
-def test_apptainer_binds_the_libraries_into_a_folder_of_its_own(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().container().file("/.singularity.d/libs/libcuda.so.1", b"\x7fELF")
+    tree = Tree(tmp_path / "apptainer").linux().container().file("/.singularity.d/libs/libcuda.so.1", b"\x7fELF")
     facts = values(container, handed(tree).target())
     assert facts["container.lacks"] == ()
     assert facts["container.handover"] == "apptainer --nv"
-
-
-def test_a_container_without_gpus_lacks_everything(tmp_path: Path) -> None:
-    facts = values(container, Tree(tmp_path).linux().container().target())
+    facts = values(container, Tree(tmp_path / "none").linux().container().target())
     assert facts["container.lacks"] == ("the driver's libraries", "/dev/nvidiactl", "/dev/nvidia0 (or another GPU's)")
     assert facts["container.handover"] is Absent
     assert facts["container.device_access"] is Absent
 
 
-def test_refused_folders_leave_what_is_lacking_open() -> None:
+def test_what_may_not_be_read_is_not_called_missing() -> None:
     with refused("/usr/lib64") as tree:
         tree.linux().container().folder("/usr/lib64")
         for name in ("nvidiactl", "nvidia0"):
             tree.file(f"/dev/{name}", mode=0o666)
         assert values(container, tree.close())["container.lacks"] is Unread
+    with refused("/etc/cdi") as tree:
+        tree.linux().file("/etc/cdi/nvidia.yaml", spec(VERSION))
+        facts = values(container, tree.close())
+        assert facts["container.cdi_driver"] is Unread
+        assert facts["container.cdi_specs"] is Unread
 
 
 @pytest.mark.parametrize(
@@ -176,12 +172,14 @@ def test_a_host_with_docker_configured(tmp_path: Path) -> None:
     assert all(facts[f"container.{name}"] is Absent for name in INSIDE)
 
 
-def test_a_bare_host_has_nothing_and_nothing_is_broken(tmp_path: Path) -> None:
+def test_a_bare_host_has_nothing_and_without_dpkg_the_library_tells_the_version(tmp_path: Path) -> None:
     facts = values(container, Tree(tmp_path).linux().target())
     assert (facts["container.engines"], facts["container.runtimes"], facts["container.broken"]) == ((), (), ())
     assert facts["container.toolkit"] is False
     assert facts["container.default_runtime"] is Absent
     assert facts["container.cdi_driver"] is Absent
+    tree = host(tmp_path / "host").without("/var/lib/dpkg/status").file("/usr/lib64/libnvidia-container.so.1.17.4")
+    assert values(container, tree.target())["container.toolkit_version"] == "1.17.4"
 
 
 @pytest.mark.parametrize(
@@ -215,11 +213,6 @@ def test_containerd_and_cri_o(tmp_path: Path) -> None:
     )
 
 
-def test_the_toolkits_version_where_there_is_no_dpkg(tmp_path: Path) -> None:
-    tree = host(tmp_path).without("/var/lib/dpkg/status").file("/usr/lib64/libnvidia-container.so.1.17.4")
-    assert values(container, tree.target())["container.toolkit_version"] == "1.17.4"
-
-
 def spec(version: str, kind: str = "nvidia.com/gpu") -> str:
     """What ``nvidia-ctk cdi generate`` writes, cut down."""
     return (
@@ -237,14 +230,6 @@ def test_cdi_files_in_the_order_engines_take_them(tmp_path: Path) -> None:
     specs = facts["container.cdi_specs"].value
     assert specs == ("/var/run/cdi/nvidia.yaml", "/etc/cdi/as.json", "/etc/cdi/nvidia.yaml")
     assert facts["container.cdi_driver"] == Known(VERSION, "/var/run/cdi/nvidia.yaml")
-
-
-def test_a_cdi_file_that_may_not_be_read_is_not_called_missing() -> None:
-    with refused("/etc/cdi") as tree:
-        tree.linux().file("/etc/cdi/nvidia.yaml", spec(VERSION))
-        facts = values(container, tree.close())
-        assert facts["container.cdi_driver"] is Unread
-        assert facts["container.cdi_specs"] is Unread
 
 
 def test_damaged_files_end_no_probe(tmp_path: Path) -> None:

@@ -88,11 +88,16 @@ def test_an_interpreter_named_relatively_lacks_no_library(tmp_path: Path, monkey
     assert value(facts, "libs.missing") == ()
 
 
-def test_a_part_of_cudnn_from_another_folder_is_shadowing(tmp_path: Path) -> None:
+def test_a_part_of_cudnn_from_another_folder_is_shadowing_and_a_library_found_nowhere_is_missing(
+    tmp_path: Path,
+) -> None:
     stack = Stack(tmp_path.resolve(), "rpath", "runpath")
     other = compiled(stack.other / "libcudnn_ops.so.9")
     facts = stack.venv.asked(cuda_libs, LD_LIBRARY_PATH=str(stack.other))
     assert value(facts, "libs.shadowing") == (f"{other} instead of {stack.part}",)
+    stack = Stack((tmp_path / "nowhere").resolve(), "rpath", "")
+    (Path(stack.venv.site) / "nvidia/cudnn/lib/libcudnn.so.9").unlink()
+    assert value(stack.venv.asked(cuda_libs), "libs.missing") == ("libcudnn.so.9, which libtorch_cuda.so needs",)
 
 
 def nvjitlink(venv: Venv, folder: Path, version: str) -> Path:
@@ -132,12 +137,6 @@ def test_a_wheel_of_another_release_lacks_what_torch_wants(tmp_path: Path) -> No
     assert value(stack.venv.asked(cuda_libs), "libs.clashes") == (
         f"libtorch_cuda.so wants ncclCommWindowRegister, which {nccl} does not define",
     )
-
-
-def test_a_library_found_nowhere_is_named_with_who_needs_it(tmp_path: Path) -> None:
-    stack = Stack(tmp_path.resolve(), "rpath", "")
-    (Path(stack.venv.site) / "nvidia/cudnn/lib/libcudnn.so.9").unlink()
-    assert value(stack.venv.asked(cuda_libs), "libs.missing") == ("libcudnn.so.9, which libtorch_cuda.so needs",)
 
 
 def test_torch_preloads_from_the_wheels_what_its_rpath_does_not_reach(tmp_path: Path) -> None:

@@ -54,14 +54,10 @@ def test_every_place_and_every_way_to_tell_the_release(tmp_path: Path) -> None:
     tree.file("/usr/local/cuda-leftover/lib64/libcudart.so.11.0")
     facts = ask(tmp_path, python="/venv/bin/python")
     assert toolkits(facts) == {
-        "/usr/local/cuda-12.4": "12.4",
-        "/usr/local/cuda-12.10": "12.10",
-        "/usr/local/cuda-10.2": "10.2",
-        "/usr/local/cuda-11.8": "11.8",
-        "/opt/cuda": "13.1",
-        "/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3": "12.3",
+        "/usr/local/cuda-12.4": "12.4", "/usr/local/cuda-12.10": "12.10", "/usr/local/cuda-10.2": "10.2",
+        "/usr/local/cuda-11.8": "11.8", "/opt/cuda": "13.1", "/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3": "12.3",
         "/venv/lib/python3.12/site-packages/nvidia/cu13": "13.0",
-    }
+    }  # fmt: skip
     assert known(row(facts, "/usr/local/cuda-12.4")["nvcc"]) is True
     assert known(row(facts, "/usr/local/cuda-11.8")["nvcc"]) is False
     assert facts["cuda.toolkit_version"] == Known("12.4", "/usr/local/cuda-12.4/version.json")
@@ -159,11 +155,13 @@ def test_compilers_by_their_first_line(tmp_path: Path, first: str, version: str,
     assert known(facts["cuda.host_compiler_kind"]) == kind
 
 
-def test_an_unknown_compiler_is_not_guessed(tmp_path: Path) -> None:
+def test_compilers_that_are_unknown_or_missing_are_not_guessed(tmp_path: Path) -> None:
     program(tmp_path / "bin/c++", "nvc++ 24.1-0 64-bit target on x86-64 Linux")
     facts = here(tmp_path)
     assert isinstance(facts["cuda.host_compiler_kind"], Unread)
     assert isinstance(facts["cuda.host_compiler_version"], Unread)
+    program(tmp_path / "missing" / "bin/g++", "g++ (GCC) 9.5.0")
+    assert here(tmp_path / "missing", CXX="g++-99")["cuda.host_compiler"] == Absent("CXX=g++-99, which is not there")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +178,6 @@ def test_variables_come_before_path(tmp_path: Path, variables: dict[str, str], c
     for name in ("g++", "g++-9", "g++-11", "ccache"):
         program(tmp_path / f"bin/{name}", f"{name} (GCC) 9.5.0")
     assert known(here(tmp_path, **variables)["cuda.host_compiler"]) == f"{tmp_path}/bin/{chosen}"
-
-
-def test_a_compiler_named_and_missing_is_said(tmp_path: Path) -> None:
-    program(tmp_path / "bin/g++", "g++ (GCC) 9.5.0")
-    assert here(tmp_path, CXX="g++-99")["cuda.host_compiler"] == Absent("CXX=g++-99, which is not there")
 
 
 def test_the_real_compiler_of_this_machine() -> None:

@@ -1,4 +1,4 @@
-"""The driver: loaded, its libraries, its device files and daemons; and what cannot be seen from inside a container."""
+"""The driver: loaded, on the disk and in DKMS, its device files and daemons; settings of modprobe; in a container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.core.fact import Absent, Unread
+from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.probes import driver
 from tests.probes.trees import KERNEL, Tree, refused, said, values
 
@@ -114,22 +114,23 @@ def test_where_nothing_can_be_told_nothing_is_claimed(tmp_path: Path) -> None:
         assert facts[f"driver.{unread}"] is Unread, unread
 
 
-def test_a_folder_reached_by_two_names_counts_once(tmp_path: Path) -> None:
+def test_a_folder_of_two_names_counts_once_and_a_huge_file_is_read_to_its_end(tmp_path: Path) -> None:
     tree = healthy(tmp_path).link("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
     source = said(driver, tree.target())["driver.library_versions"].source
     assert source.count("libcuda.so") == 1
+    lines = "kernel/drivers/x/y/z.ko.zst: kernel/a.ko.zst kernel/b.ko.zst\n" * 100_000
+    tree = Tree(tmp_path / "huge").linux().on_disk("570.86.15")
+    tree.file(f"/lib/modules/{KERNEL}/modules.dep", lines + "updates/dkms/nvidia.ko:\n")
+    assert values(driver, tree.target())["driver.module_on_disk"] is True
 
 
-def test_device_files_that_nvidia_modprobe_will_make(tmp_path: Path) -> None:
+def test_device_files_that_are_missing(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05", nodes=False)
     tree.file("/usr/bin/nvidia-modprobe", mode=0o4755)
     assert values(driver, tree.target())["driver.nodes_missing"] == ()
     tree.file("/proc/driver/nvidia/params", "ModifyDeviceFiles: 0\n")
     assert "/dev/nvidiactl" in values(driver, tree.target())["driver.nodes_missing"]
-
-
-def test_a_container_needs_the_nodes_of_its_own_gpus_only(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).container().without("/dev/nvidia1")
+    tree = healthy(tmp_path / "container").container().without("/dev/nvidia1")
     assert values(driver, tree.target())["driver.nodes_missing"] == ()
     tree.without("/dev/nvidia0").without("/dev/nvidia-uvm")
     assert values(driver, tree.target())["driver.nodes_missing"] == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
@@ -197,8 +198,125 @@ def test_wsl_has_no_linux_module(tmp_path: Path) -> None:
     assert facts["driver.installed"] is True
 
 
-def test_a_module_is_found_at_the_end_of_a_huge_file(tmp_path: Path) -> None:
-    lines = "kernel/drivers/x/y/z.ko.zst: kernel/a.ko.zst kernel/b.ko.zst\n" * 100_000
-    tree = Tree(tmp_path).linux().on_disk("570.86.15")
-    tree.file(f"/lib/modules/{KERNEL}/modules.dep", lines + "updates/dkms/nvidia.ko:\n")
-    assert values(driver, tree.target())["driver.module_on_disk"] is True
+DKMS = "/var/lib/dkms/nvidia"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "updates/dkms/nvidia.ko.zst",
+        "extra/nvidia.ko.xz",
+        "updates/dkms/nvidia-current.ko.xz",
+        "kernel/drivers/video/nvidia.ko",
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_modules_on_the_disk(tmp_path: Path, path: str, listed: bool) -> None:
+    tree = Tree(tmp_path).linux().on_disk("570.86.15", path=path)
+    if not listed:
+        tree.file(f"/lib/modules/{KERNEL}/modules.dep", "")
+    facts = said(driver, tree.target())
+    assert facts["driver.module_on_disk"] == Known(True, f"/lib/modules/{KERNEL}/{path}")
+    known = facts["driver.module_disk_version"]
+    assert known.value == "570.86.15" if path.endswith(".ko") else isinstance(known, Unread)
+
+
+@pytest.mark.parametrize("path", ["updates/dkms/nvidia-uvm.ko", "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko.zst"])
+def test_other_modules_are_not_the_driver(tmp_path: Path, path: str) -> None:
+    assert values(driver, Tree(tmp_path).linux().on_disk("1", path=path).target())["driver.module_on_disk"] is False
+
+
+def test_a_module_and_headers_that_are_promised_and_not_there(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().on_disk("570.86.15").without(f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko")
+    (tmp_path / f"usr/src/linux-headers-{KERNEL}").rmdir()
+    facts = values(driver, tree.target())
+    assert facts["driver.module_on_disk"] is facts["driver.headers"] is False
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 80, b"garbage" * 99], ids=len)
+def test_a_damaged_module_has_no_version(tmp_path: Path, content: bytes) -> None:
+    tree = Tree(tmp_path).linux().on_disk("1").file(f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko", content)
+    facts = values(driver, tree.target())
+    assert facts["driver.module_on_disk"] is True
+    assert facts["driver.module_disk_version"] is Unread
+
+
+@pytest.mark.parametrize(
+    ("paths", "state"),
+    [
+        (["570.86.15/source/dkms.conf"], "added"),
+        ([f"570.86.15/{KERNEL}/x86_64/module/nvidia.ko.zst"], "built"),
+        ([f"570.86.15/{KERNEL}/x86_64/module/nvidia.ko.zst", f"kernel-{KERNEL}-x86_64"], "installed"),
+        (["570.86.15/6.5.0-1-generic/x86_64/module/nvidia.ko.zst", "kernel-6.5.0-1-generic-x86_64"], "added"),
+    ],
+)
+def test_dkms(tmp_path: Path, paths: list[str], state: str) -> None:
+    tree = Tree(tmp_path).linux()
+    for path in paths:
+        tree.file(f"{DKMS}/{path}")
+    assert values(driver, tree.target())["driver.dkms"] == state
+
+
+def test_dkms_by_other_names_and_for_a_compressed_module(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().on_disk("x", path="updates/dkms/nvidia.ko.zst")
+    tree.file(f"{DKMS}/570.86.15/{KERNEL}/x86_64/module/nvidia.ko.zst")
+    assert values(driver, tree.target())["driver.module_disk_version"] == "570.86.15"
+    tree = Tree(tmp_path / "debian").linux().file(f"/var/lib/dkms/nvidia-fs/2.25.7/{KERNEL}/x86_64/module/nvidia-fs.ko")
+    assert values(driver, tree.target())["driver.dkms"] is Absent
+    tree.file("/var/lib/dkms/nvidia-current/535.183.01/source/dkms.conf")
+    assert values(driver, tree.target())["driver.dkms"] == "added"
+
+
+def test_a_failed_build_says_why(tmp_path: Path) -> None:
+    log = (
+        f"DKMS make.log for nvidia-535.104.05 for kernel {KERNEL} (x86_64)\n"
+        "  CC [M]  /var/lib/dkms/nvidia/535.104.05/build/nvidia/nv.o\n"
+        "nvidia/nv.c:1: error: implicit declaration of function 'pfn_valid'\nmake[1]: *** [Makefile:1] Error 2\n"
+    )
+    tree = Tree(tmp_path).linux().file(f"{DKMS}/535.104.05/build/make.log", log)
+    error = "nvidia/nv.c:1: error: implicit declaration of function 'pfn_valid'"
+    assert values(driver, tree.target())["driver.dkms_error"] == error
+    tree.file(f"{DKMS}/535.104.05/build/make.log", log.replace(KERNEL, "5.0.0-1-generic"))
+    assert values(driver, tree.target())["driver.dkms_error"] is Absent
+
+
+@pytest.mark.parametrize(
+    "line", ["blacklist nouveau", "options nouveau modeset=0", "alias nouveau off", "install nouveau /bin/false"]
+)
+def test_blacklists_in_modprobe_d(tmp_path: Path, line: str) -> None:
+    tree = Tree(tmp_path).linux().file("/usr/lib/modprobe.d/nvidia-graphics.conf", f"# x\n{line}\n")
+    facts = said(driver, tree.target())
+    assert facts["driver.nouveau_blacklisted"] == Known(True, "/usr/lib/modprobe.d/nvidia-graphics.conf line 2")
+    assert facts["driver.nvidia_blacklisted"].value is False
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# blacklist nvidia",
+        "blacklist i2c_nvidia_gpu",
+        "options nvidia NVreg_EnableGpuFirmware=0",
+        "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS",
+    ],
+)
+def test_lines_that_blacklist_nothing(tmp_path: Path, line: str) -> None:
+    tree = Tree(tmp_path).linux().file("/etc/modprobe.d/x.conf", f"{line}\n")
+    assert values(driver, tree.target())["driver.nvidia_blacklisted"] is False
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["modprobe.blacklist=a,nouveau", "rd.driver.blacklist=nouveau", "nouveau.modeset=0", "module_blacklist=nouveau"],
+)
+def test_blacklists_on_the_kernel_command_line(tmp_path: Path, words: str) -> None:
+    facts = said(driver, Tree(tmp_path).linux(command_line=f"ro {words}").target())
+    assert facts["driver.nouveau_blacklisted"] == Known(True, f"/proc/cmdline: {words}")
+    assert facts["driver.nvidia_blacklisted"].value is False
+
+
+def test_a_file_in_etc_replaces_its_namesake(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().file("/etc/modprobe.d/nvidia.conf", "# emptied\n")
+    tree.file("/usr/lib/modprobe.d/nvidia.conf", "blacklist nvidia\n").file(
+        "/etc/modprobe.d/old.bak", "blacklist nvidia"
+    )
+    assert values(driver, tree.target())["driver.nvidia_blacklisted"] is False

@@ -27,31 +27,15 @@ Facts = dict[str, "Fact | Rows"]
 Ask = Callable[..., Facts]
 
 EVERY: dict[str, Any] = {
-    "cuDeviceGetName": "NVIDIA H100 80GB HBM3",
-    "cuDeviceTotalMem": 85028765696,
-    "cuDeviceGetAttribute(13)": 1980000,
-    "cuDeviceGetAttribute(16)": 132,
-    "cuDeviceGetAttribute(18)": 0,
-    "cuDeviceGetAttribute(20)": 3,
-    "cuDeviceGetAttribute(32)": 1,
-    "cuDeviceGetAttribute(36)": 2619000,
-    "cuDeviceGetAttribute(37)": 5120,
-    "cuDeviceGetAttribute(38)": 52428800,
-    "cuDeviceGetAttribute(41)": 1,
-    "cuDeviceGetAttribute(75)": 9,
-    "cuDeviceGetAttribute(76)": 0,
-    "cuDeviceGetAttribute(83)": 1,
-    "cuDeviceGetAttribute(88)": 0,
-    "cuDeviceGetAttribute(89)": 1,
-    "cuDeviceGetAttribute(97)": 232448,
-    "cuDeviceGetAttribute(115)": 1,
-    "cuDeviceGetAttribute(116)": 1,
-    "cuDeviceGetAttribute(124)": 1,
-    "cuDeviceGetAttribute(128)": 0,
-    "cuDeviceGetAttribute(132)": 1,
-    "cuDeviceGetAttribute(133)": 0,
-    "cuDeviceCanAccessPeer": 1,
-}
+    "cuDeviceGetName": "NVIDIA H100 80GB HBM3", "cuDeviceTotalMem": 85028765696, "cuDeviceGetAttribute(13)": 1980000,
+    "cuDeviceGetAttribute(16)": 132, "cuDeviceGetAttribute(18)": 0, "cuDeviceGetAttribute(20)": 3,
+    "cuDeviceGetAttribute(32)": 1, "cuDeviceGetAttribute(36)": 2619000, "cuDeviceGetAttribute(37)": 5120,
+    "cuDeviceGetAttribute(38)": 52428800, "cuDeviceGetAttribute(41)": 1, "cuDeviceGetAttribute(75)": 9,
+    "cuDeviceGetAttribute(76)": 0, "cuDeviceGetAttribute(83)": 1, "cuDeviceGetAttribute(88)": 0,
+    "cuDeviceGetAttribute(89)": 1, "cuDeviceGetAttribute(97)": 232448, "cuDeviceGetAttribute(115)": 1,
+    "cuDeviceGetAttribute(116)": 1, "cuDeviceGetAttribute(124)": 1, "cuDeviceGetAttribute(128)": 0,
+    "cuDeviceGetAttribute(132)": 1, "cuDeviceGetAttribute(133)": 0, "cuDeviceCanAccessPeer": 1,
+}  # fmt: skip
 
 
 def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system: Any) -> dict[str, Any]:
@@ -110,33 +94,14 @@ def test_every_column_of_a_healthy_device(ask: Ask) -> None:
     assert "text" not in facts
     second = rows(facts)[1]
     assert {name: state.value for name, state in second.items() if isinstance(state, Known)} == {
-        "index": 1,
-        "name": "NVIDIA H100 80GB HBM3",
-        "uuid": "GPU-a1b2c3d4-0000-1111-2222-000000000001",
-        "address": "0000:1b:00.0",
-        "compute_capability": "9.0",
-        "memory_mib": 81089,
-        "sms": 132,
-        "clock_mhz": 1980,
-        "memory_clock_mhz": 2619,
-        "memory_bus_bits": 5120,
-        "l2_kib": 51200,
-        "shared_memory_kib": 227,
-        "integrated": False,
-        "ecc": True,
-        "compute_mode": "Exclusive_Process",
-        "unified_addressing": True,
-        "managed_memory": True,
-        "concurrent_managed_access": True,
-        "pageable_memory_access": False,
-        "memory_pools": True,
-        "gpudirect_rdma": True,
-        "dma_buf": True,
-        "fabric_handles": False,
-        "multicast": True,
-        "mps": False,
-        "peers": (0,),
-    }
+        "index": 1, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-a1b2c3d4-0000-1111-2222-000000000001",
+        "address": "0000:1b:00.0", "compute_capability": "9.0", "memory_mib": 81089, "sms": 132, "clock_mhz": 1980,
+        "memory_clock_mhz": 2619, "memory_bus_bits": 5120, "l2_kib": 51200, "shared_memory_kib": 227,
+        "integrated": False, "ecc": True, "compute_mode": "Exclusive_Process", "unified_addressing": True,
+        "managed_memory": True, "concurrent_managed_access": True, "pageable_memory_access": False,
+        "memory_pools": True, "gpudirect_rdma": True, "dma_buf": True, "fabric_handles": False, "multicast": True,
+        "mps": False, "peers": (0,),
+    }  # fmt: skip
     declared = {spec.name.partition(".")[2] for spec in libcuda.FACTS if spec.group}
     assert set(second) == declared
 
@@ -292,14 +257,11 @@ def test_a_failing_attribute_costs_one_column_and_an_unknown_one_is_absent(ask: 
     assert known(row["sms"]) == 132
 
 
-def test_a_device_that_cannot_be_opened_says_so(ask: Ask) -> None:
+def test_a_device_that_cannot_be_opened_says_so_and_peers_are_those_that_can_be_reached(ask: Ask) -> None:
     first, second = rows(ask(section(faults=[{"call": "cuDeviceGet", "gpu": 1, "do": 101}])))
     assert isinstance(first["error"], Absent)
     assert known(second["error"]) == "CUDA_ERROR_INVALID_DEVICE (101): invalid device ordinal"
     assert isinstance(second["name"], Unread)
-
-
-def test_peers_are_those_that_can_be_reached(ask: Ask) -> None:
     answers = section(4)
     answers["gpus"][0]["cuDeviceCanAccessPeer(2)"] = 0
     first, second, *_ = rows(ask(answers))

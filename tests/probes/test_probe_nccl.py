@@ -73,15 +73,12 @@ def test_releases_print_addresses_and_versions_in_ways_of_their_own(ask: Ask) ->
     assert facts["libnccl.address"] == Unread("this release does not print it")
 
 
-def test_a_library_that_finds_no_interface(ask: Ask) -> None:
+def test_what_a_library_that_fails_or_crashes_says(ask: Ask) -> None:
     facts = ask("refuses")
     assert value(facts["libnccl.state"]) == "failed"
     assert value(facts["libnccl.error"]) == "Bootstrap : no socket interface found"
     assert facts["libnccl.interface"] == Unread("Bootstrap : no socket interface found")
     assert "NCCL WARN Bootstrap : no socket interface found" in str(value(rows(facts, "text")[0]["line"]))
-
-
-def test_a_library_that_crashes(ask: Ask) -> None:
     facts = ask("crashes")
     assert value(facts["libnccl.state"]) == "crashed"
     assert value(facts["libnccl.version"]) == "2.27.5"
@@ -93,16 +90,13 @@ def test_a_library_that_hangs_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPa
     assert value(ask("hangs")["libnccl.state"]) == "hung"
 
 
-def test_a_file_that_is_no_library(tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_and_a_machine_without_one(tmp_path: Path) -> None:
     (tmp_path / "libnccl.so.2").write_bytes(b"\x7fELF no library")
     target = Local("standard", python=sys.executable, environ={"LD_LIBRARY_PATH": str(tmp_path)})
     facts = dict(nccl.probe(target))
     assert value(facts["libnccl.state"]) == "unusable"
     assert isinstance(facts["libnccl.version"], Unread)
-
-
-def test_a_machine_without_nccl(tmp_path: Path) -> None:
-    facts = dict(nccl.probe(Local("standard", root=str(tmp_path), python=sys.executable, environ={})))
+    facts = dict(nccl.probe(Local("standard", root=str(tmp_path / "none"), python=sys.executable, environ={})))
     assert all(isinstance(fact, (Absent, Unread)) for fact in facts.values())
 
 
@@ -123,10 +117,12 @@ def test_the_environment_wins_then_the_own_file_then_the_machines(tmp_path: Path
     assert facts["net.settings_unread"] is Absent
 
 
-def test_a_file_named_by_the_environment_stands_for_the_own_one(tmp_path: Path) -> None:
+def test_settings_of_files(tmp_path: Path) -> None:
     tree = Tree(tmp_path).file("/site.conf", "NCCL_ALGO=Ring\n").file("/home/ada/.nccl.conf", "NCCL_ALGO=Tree\n")
     facts = values(nccl_settings, tree.target(HOME="/home/ada", NCCL_CONF_FILE="/site.conf"))
     assert named(facts["setting"])["NCCL_ALGO"] == ("Ring", "/site.conf")
+    tree = Tree(tmp_path / "named").folder("/sys/class/net/eth0").file("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=eno1\n")
+    assert values(network, tree.target())["net.unmatched"] == ("NCCL_SOCKET_IFNAME=eno1",)
 
 
 def test_a_file_that_is_refused_is_said() -> None:
@@ -135,11 +131,6 @@ def test_a_file_that_is_refused_is_said() -> None:
         tree.close()
         facts = values(nccl_settings, tree.target(HOME="/locked"))
         assert facts["net.settings_unread"] == "/locked/.nccl.conf: Permission denied"
-
-
-def test_an_interface_that_a_file_names_is_judged_as_one_of_the_environment(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).folder("/sys/class/net/eth0").file("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=eno1\n")
-    assert values(network, tree.target())["net.unmatched"] == ("NCCL_SOCKET_IFNAME=eno1",)
 
 
 def test_a_topology_file_that_is_not_there(tmp_path: Path) -> None:

@@ -52,18 +52,15 @@ def test_a_gpu_without_a_driver_on_a_root_port(tmp_path: Path) -> None:
     assert values(pci, tree.target())["pci.nvidia_drivers"] == ()
 
 
-def test_a_gpu_that_fell_off_the_bus_keeps_its_ids(tmp_path: Path) -> None:
+def test_a_gpu_that_fell_off_the_bus_keeps_its_ids_and_what_its_link_says_is_no_number(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().gpu("nvidia").gpu("nvidia", config=DEAD)
     assert [row(tree, index)["alive"] for index in (0, 1)] == [True, False]
     assert row(tree, 1)["device_id"] == "10de:2330"
     assert values(pci, tree.target())["pci.nvidia_count"] == 2
-
-
-def test_what_a_dead_or_passed_link_says_is_no_number(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().pci("0000:1a:00.0", 0x10DE, 0x2330, 0x030200, speed="Unknown", width=63)
+    tree = Tree(tmp_path / "link").linux().pci("0000:1a:00.0", 0x10DE, 0x2330, 0x030200, speed="Unknown", width=63)
     assert row(tree)["link_speed"] is Unread
     assert row(tree)["link_width"] is Unread
-    assert row(Tree(tmp_path / "cut").linux().gpu(config=b"\xff\xff"))["alive"] is Unread
+    assert row(Tree(tmp_path / "link" / "cut").linux().gpu(config=b"\xff\xff"))["alive"] is Unread
 
 
 _GPU = "/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.0"

@@ -111,7 +111,7 @@ def test_a_changed_python_file_is_no_damage_and_a_truncated_or_deleted_library_i
     assert value(venv.asked(python_env), "python.damaged") == ("nvidia-cudnn-cu12",)
 
 
-def test_two_wheels_that_wrote_one_library_are_named_as_a_pair(venv: Venv) -> None:
+def test_damage_is_told_by_records_and_without_one_it_is_unread(venv: Venv) -> None:
     venv.dist("nvidia-cudnn-cu11", "9.1.0.70", files=CUDNN)
     venv.dist("nvidia-cudnn-cu12", "9.1.0.70", files={"nvidia/cudnn/lib/libcudnn.so.9": b"x" * 120})
     facts = venv.asked(python_env)

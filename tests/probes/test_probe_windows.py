@@ -72,21 +72,12 @@ def event(number: int, provider: str, *texts: str, hours: float = 1.0) -> str:
 def test_settings_by_name() -> None:
     facts = read(Recorded({"settings": SETTINGS}, "C:/Users/jürgen 模型/venv/Scripts/python.exe"))
     assert {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)} == {
-        "host.platform": "windows",
-        "host.secure_boot": True,
-        "windows.long_paths": True,
-        "windows.tdr_off": False,
-        "windows.tdr_delay_s": 2,
-        "windows.tdr_ddi_delay_s": 5,
-        "windows.gpu_scheduling": True,
-        "windows.app_control": "off",
-        "windows.controlled_folders": "on",
-        "windows.hyper_v": True,
-        "windows.remote_session": False,
-        "windows.wsl_installed": True,
-        "windows.wsl_version": 2,
+        "host.platform": "windows", "host.secure_boot": True, "windows.long_paths": True, "windows.tdr_off": False,
+        "windows.tdr_delay_s": 2, "windows.tdr_ddi_delay_s": 5, "windows.gpu_scheduling": True,
+        "windows.app_control": "off", "windows.controlled_folders": "on", "windows.hyper_v": True,
+        "windows.remote_session": False, "windows.wsl_installed": True, "windows.wsl_version": 2,
         "windows.gpu_preference": "high performance",
-    }
+    }  # fmt: skip
 
 
 def test_what_is_not_set_has_windows_own_value() -> None:
@@ -106,16 +97,13 @@ def test_a_key_that_may_not_be_read_leaves_one_fact_unread(name: str) -> None:
     assert isinstance(facts["windows.remote_session"], Known)
 
 
-def test_a_number_without_a_name_is_unread() -> None:
-    facts = read(Recorded({"settings": {**SETTINGS, "gpu_scheduling": 7, "app_control": 9}}))
-    assert isinstance(facts["windows.gpu_scheduling"], Unread)
-    assert isinstance(facts["windows.app_control"], Unread)
-
-
-def test_what_may_be_committed() -> None:
+def test_what_may_be_committed_and_numbers_without_a_name() -> None:
     facts = read(Recorded({"memory": MEMORY}))
     assert facts["windows.commit_left_mib"] == Known(256, "GlobalMemoryStatusEx")
     assert facts["windows.page_file_mib"] == Known(1024, "GlobalMemoryStatusEx")
+    facts = read(Recorded({"settings": {**SETTINGS, "gpu_scheduling": 7, "app_control": 9}}))
+    assert isinstance(facts["windows.gpu_scheduling"], Unread)
+    assert isinstance(facts["windows.app_control"], Unread)
 
 
 def test_the_events_of_the_driver() -> None:
@@ -145,13 +133,10 @@ def test_the_events_of_the_driver() -> None:
     assert 3599 <= age < 4200
 
 
-def test_a_log_that_does_not_answer_is_unread_and_takes_nothing_along() -> None:
+def test_a_child_or_log_that_does_not_answer_takes_nothing_along() -> None:
     facts = read(Recorded({"memory": MEMORY, "events": OSError("EvtQuery: Access denied.")}))
     assert facts["driver_event"] == Unread("Windows: OSError: EvtQuery: Access denied.")
     assert isinstance(facts["host.memory_mib"], Known)
-
-
-def test_a_child_that_hangs_at_path_keeps_what_it_said_before() -> None:
     facts = read(Recorded({"memory": MEMORY}, how=None))
     assert facts["host.memory_mib"] == Known(16384, "GlobalMemoryStatusEx")
     for group in ("path_dll", "driver_event", "display"):
