@@ -23,8 +23,7 @@ from gpudoctor.readers.files import _manifest, _requirements, dockerfile, pyproj
 from gpudoctor.readers.files._manifest import documents, substituted
 from gpudoctor.readers.files._requirements import parse_requirement
 from gpudoctor.readers.files.dockerfile import instructions
-from tests.readers.manifests import RTX_4090, RTX_5090, errors, examples, judged, value
-from tests.readers.reading import rows
+from tests.readers.reading import RTX_4090, RTX_5090, errors, examples, judged, rows, value
 
 
 @pytest.mark.parametrize(
@@ -105,24 +104,18 @@ def test_an_image_is_known_by_its_name(name: str, image: Image) -> None:
     assert parse_image(name) == image
 
 
-def test_nvidias_images_ask_for_their_cuda() -> None:
+def test_nvidias_images_ask_for_their_cuda_and_bring_torch() -> None:
     image = parse_image("nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04")
     assert (image.cuda, image.python, image.for_gpus) == ("12.4", "3.10", True)
     assert image.requires.split()[0] == "cuda>=12.4"
     text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nRUN true\n"
     assert errors(judged(text, "Dockerfile", "gpu=RTX 2080 Ti,driver=450.80.02")) == ["container.requirement"]
     assert errors(judged(text, "Dockerfile", "gpu=RTX 2080 Ti,driver=535.183.01")) == []
-
-
-def test_the_compatibility_libraries_of_nvidias_images_lift_drivers_of_data_center_gpus() -> None:
     text = "FROM nvidia/cuda:13.0.1-runtime-ubuntu24.04\nRUN pip install torch==2.11.0\n"
     assert errors(judged(text, "Dockerfile", "gpu=RTX 4090,driver=550.90.07")) == ["torch.driver-too-old"]
     assert errors(judged(text, "Dockerfile", "gpu=A100,driver=535.183.01")) == []
     assert errors(judged(text, "Dockerfile", "gpu=A100,driver=470.256.02"))[:1] == ["container.requirement"]
     assert errors(judged(text, "Dockerfile", "gpu=A100,driver=570.124.06")) == []
-
-
-def test_ngcs_torch_is_by_its_cuda() -> None:
     image = parse_image("nvcr.io/nvidia/pytorch:24.12-py3")
     assert (image.torch, image.cuda, image.python) == ("2.6.0a0+df5bbc09d1", "12.6.3", "3.12")
     text = "FROM nvcr.io/nvidia/pytorch:24.12-py3\nRUN true\n"
@@ -344,13 +337,10 @@ def test_bytes_that_are_no_text(name: str, raw: bytes) -> None:
         check(judged(decode(raw, name), name))
 
 
-def test_names_bear_no_control_characters() -> None:
+def test_hostile_names_bear_no_control_characters_and_are_no_words_of_a_command() -> None:
     diagnosis = judged("torch==2.5.1\x1b]0;x\x07\x1b[31m\n", "requirements\x1b[2J.txt")
     check(diagnosis)
     assert value(diagnosis, "torch.version") == "2.5.1"
-
-
-def test_a_hostile_gpu_or_package_never_becomes_a_word_of_a_command() -> None:
     diagnosis = judged("torch==1.13.1 ; python_version < '4'\n", "requirements.txt", "gpu=--index-url,driver=550")
     words = [
         word for finding in diagnosis.findings for fix in finding.fixes for step in fix.steps for word in step.argv

@@ -64,13 +64,10 @@ def test_gpus_of_several_formats_become_one_row_each() -> None:
     assert second == {**first, "index": 1, "address": "0000:02:00.0"}, "the warning is about every GPU of that name"
 
 
-def test_a_row_without_a_name_is_about_the_first_gpu() -> None:
+def test_rows_of_other_groups_are_listed_once_and_one_without_a_name_is_about_the_first_gpu() -> None:
     one = ({"index": Known(0, "a"), "name": Known("X", "a")}, {"index": Known(1, "a"), "name": Known("X", "a")})
     merged = listed(merged_rows(one, ({"compute_mode": Known("Default", "b")},), "gpu"))
     assert ["compute_mode" in row for row in merged] == [True, False]
-
-
-def test_rows_of_other_groups_are_listed_once() -> None:
     row = {"name": Known("torch", "line 1")}
     assert merged_rows((row,), ({"name": Known("torch", "line 9")},), "package") == (row,)
 
@@ -128,11 +125,8 @@ def test_what_people_put_around_a_report(wrap: object) -> None:
     assert [row["name"] for row in gpus(wrapped)] == [row["name"] for row in gpus(plain)]
 
 
-def test_sources_count_the_lines_of_the_paste() -> None:
+def test_sources_and_placed_lines_count_the_lines_of_the_paste() -> None:
     assert read_text("\n\n> driver: 550.54\n").get("driver.version") == Known("550.54", "line 3")
-
-
-def test_placed_lines_are_counted() -> None:
     snapshot = read_text("OS: Ubuntu 22.04\n\nsomething else entirely\n")
     assert (snapshot.get("report.lines"), snapshot.get("report.placed")) == (
         Known(2, "the paste"),
@@ -180,23 +174,8 @@ def test_any_text(text: str) -> None:
 
 
 _STRANGE = [
-    "\x1b[31m",
-    "\x00",
-    "\u202e",
-    "9" * 30,
-    "²",
-    "٣",
-    "N/A",
-    ": ",
-    "==",
-    "\r",
-    "İ",
-    "\ud800",
-    "%s",
-    "{",
-    "|",
-    "'",
-]
+    "\x1b[31m", "\x00", "\u202e", "9" * 30, "²", "٣", "N/A", ": ", "==", "\r", "İ", "\ud800", "%s", "{", "|", "'",
+]  # fmt: skip
 
 
 @settings(max_examples=50)
@@ -269,11 +248,6 @@ def test_what_is_no_report(raw: bytes, words: str) -> None:
     assert "\x1b" not in str(caught.value)
 
 
-def test_too_large() -> None:
-    with pytest.raises(DocumentError, match="larger than 32 MB"):
-        decode(b"x" * (LIMIT + 1), "log")
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -291,10 +265,12 @@ def test_encodings(raw: bytes) -> None:
     assert fact.value == "550.54"
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for name in (tmp_path, tmp_path / "missing", "nul\0byte"):
         with pytest.raises(DocumentError, match="give a text file"):
             read_file(str(name))
+    with pytest.raises(DocumentError, match="larger than 32 MB"):
+        decode(b"x" * (LIMIT + 1), "log")
 
 
 def test_a_paste_keeps_prompts_apart() -> None:
@@ -335,11 +311,6 @@ def test_the_second_paste_names_the_cause_that_the_first_left_open(
     assert any(source.startswith(f"{names[1]}, line ") for source in sources)
 
 
-def test_lines_of_both_are_counted(called: Program, tmp_path: Path) -> None:
-    facts = called("read", "--together", "--json", *_save(tmp_path, COMPLAINT, SMI_ERROR)).document["facts"]
-    assert facts["report.lines"]["value"] == 6
-
-
 def test_where_the_files_do_not_agree_the_later_is_believed_and_the_report_says_so(
     called: Program, tmp_path: Path
 ) -> None:
@@ -351,18 +322,19 @@ def test_where_the_files_do_not_agree_the_later_is_believed_and_the_report_says_
     assert "driver.version" not in note["text"]
 
 
-def test_a_fuller_answer_is_no_clash(called: Program, tmp_path: Path) -> None:
-    names = _save(tmp_path, "PyTorch version: 2.5.1+cu124\n", "PyTorch version: 2.5.1\n")
+def test_of_files_read_together_a_fuller_answer_is_no_clash_and_rows_of_one_gpu_become_one(
+    called: Program, tmp_path: Path
+) -> None:
+    gpu = "GPU 0: NVIDIA H100 80GB HBM3"
+    names = _save(
+        tmp_path, f"PyTorch version: 2.5.1+cu124\n{gpu}\n", f"PyTorch version: 2.5.1\n{gpu} (UUID: GPU-5c3a)\n"
+    )
     document = called("read", "--together", "--json", *names).document
     assert document["facts"]["torch.version"]["value"] == "2.5.1+cu124"
+    assert document["facts"]["report.lines"]["value"] == 4
     assert document["notes"] == []
-
-
-def test_rows_of_one_gpu_become_one(called: Program, tmp_path: Path) -> None:
-    names = _save(tmp_path, "GPU 0: NVIDIA H100 80GB HBM3\n", "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5c3a)\n")
-    [gpu] = called("read", "--together", "--json", *names).document["facts"]["gpu"]
-    assert gpu["name"]["value"] == "NVIDIA H100 80GB HBM3"
-    assert gpu["uuid"]["value"] == "GPU-5c3a"
+    [row] = document["facts"]["gpu"]
+    assert (row["name"]["value"], row["uuid"]["value"]) == ("NVIDIA H100 80GB HBM3", "GPU-5c3a")
 
 
 def test_a_saved_snapshot_is_read_with_the_log_of_a_job(called: Program, tmp_path: Path) -> None:
