@@ -58,9 +58,9 @@ def names() -> dict[tuple[str, str], list[str]]:
 def _dressed() -> argparse.ArgumentParser:
     """The parser with names and paths as shtab wants them. Without a command, the options are those of ``check``."""
     top, known = parser(), names()
-    abouts = _abouts(top)
+    lines = abouts(top)
     for command, one in commands_of(top):
-        one.description = abouts.get(id(one)) or one.description  # a line, not a paragraph
+        one.description = lines.get(id(one)) or one.description  # a line, not a paragraph
         for action in one._actions:
             if found := known.get((command, action.dest)):
                 action.choices = found
@@ -73,7 +73,7 @@ def _dressed() -> argparse.ArgumentParser:
     return top
 
 
-def _abouts(top: argparse.ArgumentParser) -> dict[int, str | None]:
+def abouts(top: argparse.ArgumentParser) -> dict[int, str | None]:
     """What each command does in a line, by the identity of its parser."""
     groups = [action for _, one in commands_of(top) for action in one._actions]
     listed = [action for action in groups if isinstance(action, argparse._SubParsersAction)]

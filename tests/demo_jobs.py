@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core.document import parse_toml
 from gpudoctor.core.shipped import own_command
 from tests import needs
 from tests.sim import scenario
@@ -38,38 +39,11 @@ class Recorded:
     machine: str
     title: str
     meets: str
-    rules: tuple[str, ...]
+    rules: list[str]
 
 
-RECORDED = (
-    Recorded(
-        "stuck-loader",
-        "4 ranks, Gloo on CPUs",
-        "Three ranks wait for one, whose DataLoader waits for a file",
-        "Nothing is printed any more; in the end all ranks report a time-out",
-        ("workload.rank-file",),
-    ),
-    Recorded(
-        "oom-killed",
-        "A control group of 256 MiB",
-        "A run that the kernel killed for its memory",
-        "Killed",
-        ("workload.oom-killed",),
-    ),
-    Recorded(
-        "lost-meanwhile",
-        "8 × H100",
-        "A GPU fell off the bus while the command ran",
-        "RuntimeError: CUDA error: unspecified launch failure",
-        ("gpu.fell-off-bus",),
-    ),
-    Recorded(
-        "starved",
-        "1 processor",
-        "A training that waits for its data nearly all of the time",
-        "Nothing fails: each step takes seconds",
-        ("workload.input-bound",),
-    ),
+RECORDED = tuple(
+    Recorded(**row) for row in parse_toml(Path(__file__).with_name("demos.toml").read_text("utf-8"))["recorded"]
 )
 
 _TRAIN = """\

@@ -10,17 +10,23 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import demos, pipeline
 from gpudoctor.app.demos import LIVE_SCHEMA, Demo
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.document import parse_toml
+from gpudoctor.core.fact import Json
+from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.sample import GPU, Sample, sample_of
+from gpudoctor.fixes import plan as remedy
+from gpudoctor.fixes.solver.order import BASE
 from gpudoctor.target.record import to_json
 from gpudoctor.target.recorded import Recorded
-from tests import demo_jobs, demo_runs
+from tests import demo_jobs
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -101,116 +107,7 @@ class Told:
     meets: str
 
 
-TOLD = (
-    Told(
-        "torch-cu130",
-        "torch-driver-too-old-beside-heat-h100",
-        "node17",
-        "8 × H100, driver 535",
-        "torch for a newer CUDA than the driver; one GPU too hot",
-        "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)",
-    ),
-    Told(
-        "rtx-5090",
-        "torch-arch-too-new-5090",
-        "desk",
-        "RTX 5090",
-        "A new GPU, and a torch from before its architecture",
-        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-    ),
-    Told(
-        "cpu-torch",
-        "torch-cpu-build-4090",
-        "render4",
-        "4 × RTX 4090",
-        "torch's CPU build took the place of its CUDA build",
-        "AssertionError: Torch not compiled with CUDA enabled",
-    ),
-    Told(
-        "no-gpus",
-        "container-without-gpus-docker",
-        "3f9c1e7ab204",
-        "Docker on an 8 × H100 node",
-        "A container that was started without its GPUs",
-        "RuntimeError: Found no NVIDIA driver on your system",
-    ),
-    Told(
-        "upgraded",
-        "upgraded-hgx-h100",
-        "node03",
-        "8 × H100, Ubuntu",
-        "Unattended upgrades exchanged the driver while it ran",
-        "Failed to initialize NVML: Driver/library version mismatch",
-    ),
-    Told(
-        "lost-gpu",
-        "lost-gpu-h100",
-        "node22",
-        "8 × H100",
-        "One of eight GPUs has fallen off the bus",
-        "NVRM: Xid (PCI:0000:3a:00): 79, GPU has fallen off the bus.",
-    ),
-    Told(
-        "hot-gpu",
-        "throttled-heat-h100",
-        "node05",
-        "8 × H100",
-        "One GPU is held back by heat, and seven wait for it",
-        "Nothing fails: the training is slow, on this node only",
-    ),
-    Told(
-        "bad-memory",
-        "ecc-remap-pending-a100",
-        "node11",
-        "8 × A100",
-        "A bad row of memory waits for a reset to be replaced",
-        "NVRM: Xid (PCI:0000:b7:00): 63, Row Remapper: New row marked for remapping",
-    ),
-    Told(
-        "fabric-manager",
-        "fabric-manager-missing-rhel",
-        "node41",
-        "8 × H200, RHEL",
-        "Eight GPUs on NVSwitches, and no fabric manager",
-        "RuntimeError: Unexpected error from cudaGetDeviceCount(): Error 802: system not yet initialized",
-    ),
-    Told(
-        "dark-nvlink",
-        "nvlink5-gpu-dark-b200",
-        "node08",
-        "8 × B200",
-        "A B200 has lost all its NVLinks",
-        "NCCL: unhandled cuda error, then a hang of all eight ranks",
-    ),
-    Told(
-        "library-path",
-        "library-path-nvjitlink",
-        "login2",
-        "4 × RTX 4090",
-        "An older CUDA stands in front of torch's own libraries",
-        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4",
-    ),
-    Told(
-        "secure-boot",
-        "secure-boot-laptop",
-        "thinkpad",
-        "RTX 4070 laptop",
-        "Secure Boot refuses the unsigned kernel module",
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-    ),
-    Told(
-        "wsl-driver",
-        "wsl-linux-driver",
-        "WORKSTATION",
-        "RTX 4080, WSL 2",
-        "A Linux driver was installed inside WSL",
-        "torch.cuda.is_available() is False; nvidia-smi works in Windows",
-    ),
-    Told(
-        "sound", "training-h100", "node01", "8 × H100", "Nothing is wrong here", "Eight H100 at work, as they should be"
-    ),
-)
-"""In the order of the list: what most people meet comes first."""
+TOLD = tuple(Told(**row) for row in parse_toml(Path(__file__).with_suffix(".toml").read_text("utf-8"))["machine"])
 
 
 def made() -> Iterator[tuple[Path, bytes]]:
@@ -225,7 +122,7 @@ def made() -> Iterator[tuple[Path, bytes]]:
         index.append({"name": told.name, **about})
         text = json.dumps(to_json(record), ensure_ascii=True, separators=(",", ":"))
         yield HOME / told.name / "machine.json.gz", text.encode()
-        yield from demo_runs.made(HOME, told.name, diagnosis)
+        yield from made_run(HOME, told.name, diagnosis)
         gpus = sample_of(diagnosis.snapshot)
         if any(gpu.error or at_work(gpu) for gpu in gpus.gpus):
             watched = json.dumps(document(gpus, len(index)), separators=(",", ":"))
@@ -249,6 +146,175 @@ def write() -> None:
         if kept(path) != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)
+
+
+Prints = list[tuple[float, str]]
+Changes = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What happens to an environment: what is in it, what comes in its place, and whether the disk has room."""
+
+    before: tuple[tuple[str, str], ...]
+    after: tuple[tuple[str, str], ...]
+    mib: float
+    full: bool = False
+
+    def named(self, name: str, versions: Sequence[tuple[str, str]]) -> str:
+        """The version of that package, empty where it is none of them."""
+        return dict(versions).get(name, "")
+
+
+def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[str, str], ...]:
+    return (
+        (f"nvidia-cublas{suffix}", cublas),
+        (f"nvidia-cudnn-cu{'13' if not suffix else '12'}", cudnn),
+        (f"nvidia-nccl-cu{'13' if not suffix else '12'}", nccl),
+    )
+
+
+_MEGABYTES = {"triton": 170.5, "nvidia-cublas": 393.1, "nvidia-cudnn": 571.0, "nvidia-nccl": 322.4}
+"""About what their wheels weigh."""
+_12 = ("-cu12", "12.8.4.1", "9.10.2.21", "2.27.5")
+_13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
+SCENES = {
+    "torch-cu130": Scene(
+        (("torch", "2.9.0+cu130"), ("triton", "3.5.0"), *_libraries("", "13.0.0.19", "9.13.0.50", "2.27.7")),
+        (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)),
+        2950,
+    ),
+    "rtx-5090": Scene(
+        (("torch", "2.6.0+cu124"), ("triton", "3.2.0"), *_libraries("-cu12", "12.4.5.8", "9.1.0.70", "2.21.5")),
+        (("torch", "2.15.0+cu132"), ("triton", "3.9.0"), *_libraries(*_13)),
+        2290,
+    ),
+    "cpu-torch": Scene(
+        (("torch", "2.9.0+cpu"),), (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)), 2950, full=True
+    ),
+}
+
+
+def made_run(home: Path, name: str, diagnosis: Diagnosis) -> Iterator[tuple[Path, bytes]]:
+    """The files of that demo that play its run."""
+    scene = SCENES.get(name)
+    if scene is None:
+        return
+    yield home / name / "run.json", _packed(_recorded(scene, remedy.plan_for(diagnosis)))
+
+
+def _packed(document: object) -> bytes:
+    return f"{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n".encode()
+
+
+def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
+    cured = {step.cause for step in plan.chosen if _verb(step)}
+    wanted = [step for step in plan.chosen if _verb(step) or (step.verify and step.cause in cured)]
+    steps: list[Json] = [_step(scene, step) for step in wanted]
+    python = next(step.argv[0] for step in wanted if step.argv)
+    return {
+        "schema": demos.RUN_SCHEMA,
+        "before": [f"{name} {version}" for name, version in scene.before],
+        "downloads_mib": scene.mib,
+        "steps": steps,
+        "back": _back(scene, python),
+    }
+
+
+def _verb(step: PlanStep) -> str:
+    """``install`` of ``PYTHON -m pip install``; empty for what is no command of pip."""
+    return step.argv[3] if step.argv[1:3] == ("-m", "pip") else ""
+
+
+def _step(scene: Scene, step: PlanStep) -> Json:
+    if step.verify:
+        return {"verify": step.verify, "seconds": 1.6}
+    prints, changes, status = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)](
+        scene, step
+    )
+    seconds = prints[-1][0] + 0.3
+    return _entry(step.argv, seconds, prints, changes, status)
+
+
+def _entry(argv: Sequence[str], seconds: float, prints: Prints, changes: Changes, status: int = 0) -> Json:
+    return {
+        "argv": list(argv),
+        "seconds": round(seconds, 2),
+        "status": status,
+        "prints": [[round(moment, 2), text] for moment, text in prints],
+        "changes": [list(change) for change in changes],
+    }
+
+
+def _freeze(scene: Scene, _: PlanStep) -> tuple[Prints, Changes, int]:
+    others = (("filelock", "3.20.0"), ("numpy", "2.3.4"))
+    lines = "".join(f"{name}=={version}\n" for name, version in sorted((*scene.before, *others)))
+    return [(0.5, lines)], (), 0
+
+
+def _uninstall(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
+    prints: Prints = []
+    names = [name for name in step.argv[5:] if scene.named(name, scene.before)]
+    for number, name in enumerate(names):
+        what = f"{name}-{scene.named(name, scene.before)}"
+        prints.append((0.4 + number, f"Found existing installation: {what}\nUninstalling {what}:\n"))
+        prints.append((1.1 + number, f"  Successfully uninstalled {what}\n"))
+    return prints, tuple((name, scene.named(name, scene.before), "") for name in names), 0
+
+
+def _install(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
+    torch = f"torch=={scene.named('torch', scene.after)}"
+    assert torch in step.argv, f"the plan installs another torch than the scene: {step.argv}"
+    index = f"{BASE}/{torch.partition('+')[2]}"
+    prints: Prints = [(0.3, f"Looking in indexes: {index}\n")]
+    at = 0.6
+    for name, version in scene.after:
+        big = name == "torch"
+        where = "" if big else f" (from {torch})"
+        prints.append((at, f"Collecting {name}=={version}{where}\n"))
+        size = scene.mib * 0.32 if big else _MEGABYTES[name if name in _MEGABYTES else name.rpartition("-")[0]]
+        at += 0.2
+        for part in range(0, 11, 1 if big else 5):
+            done = "━" * (part * 2) + ("╺" if part < 10 else "") + "━" * max(0, 19 - part * 2)
+            prints.append((at, f"     {done[:20]}  {size * part / 10:.0f}/{size:.0f} MB  {380 + 7 * part} MB/s\r"))
+            at += 0.22 if big else 0.12
+        prints.append((at, "\n"))
+    names = " ".join(f"{name}-{version}" for name, version in scene.after)
+    prints.append((at + 0.2, f"Installing collected packages: {', '.join(name for name, _ in scene.after)}\n"))
+    if scene.full:
+        error = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
+        return [*prints, (at + 2.2, error)], _changes(scene), 1
+    return [*prints, (at + 3.0, f"Successfully installed {names}\n")], _changes(scene), 0
+
+
+def _changes(scene: Scene) -> Changes:
+    """From what to what. pip installs what torch asks for before torch: on a full disk it gets no further."""
+    came = scene.after[1:] if scene.full else scene.after
+    changes = ((name, scene.named(name, scene.before), version) for name, version in came)
+    return tuple(change for change in changes if change[1] != change[2])
+
+
+def _back(scene: Scene, python: str) -> list[Json]:
+    torch = scene.named("torch", scene.before)
+    tag = torch.partition("+")[2]
+    pins = [f"{name}=={version}" for name, version in scene.before]
+    came = [name for name, _, _ in _changes(scene) if name not in dict(scene.before)]
+    argv = [python, "-m", "pip", "install", "--force-reinstall", *pins, "--index-url", f"{BASE}/{tag}"]
+    names = " ".join(f"{name}-{version}" for name, version in scene.before)
+    prints: Prints = [
+        (0.3, f"Looking in indexes: {BASE}/{tag}\n"),
+        *((0.5 + 0.2 * at, f"Collecting {pin}\n  Using cached wheel\n") for at, pin in enumerate(pins)),
+        (2.4, f"Installing collected packages: {', '.join(name for name, _ in scene.before)}\n"),
+        (4.2, f"Successfully installed {names}\n"),
+    ]
+    now = scene.named("torch", scene.after)
+    steps = [] if scene.full else [_entry(argv, 4.6, prints, (("torch", now, torch),))]
+    if came:
+        away = [python, "-m", "pip", "uninstall", "-y", *came]
+        gone: Prints = [(0.6, "".join(f"  Successfully uninstalled {name}\n" for name in came))]
+        changes = tuple((name, scene.named(name, scene.after), "") for name in came)
+        steps.append(_entry(away, 1.0, gone, changes))
+    return steps
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from gpudoctor.app.arguments import EXAMPLES, commands_of, parser
 from gpudoctor.core.about import __version__
+from tests.completion import abouts
 from tests.needs import REPOSITORY
 
 PLACE = REPOSITORY / "gpudoctor/app/man/gpudoctor.1"
@@ -86,7 +87,7 @@ def _command(name: str, command: argparse.ArgumentParser, top: argparse.Argument
     if any(isinstance(one, argparse._SubParsersAction) for one in actions):
         return  # a group: its commands follow
     yield f".SS {_safe(f'gpudoctor {name}')}"
-    about = command.description or _abouts(top)[id(command)]
+    about = command.description or abouts(top)[id(command)] or ""
     yield from _prose(f"{about[0].upper()}{about[1:].rstrip('.')}.")
     for action in actions:
         yield from (".TP", _head(action), _safe(_help(action)))
@@ -112,12 +113,6 @@ def _head(action: argparse.Action) -> str:
 
 def _help(action: argparse.Action) -> str:
     return (action.help or "") % {"prog": "gpudoctor"}
-
-
-def _abouts(top: argparse.ArgumentParser) -> dict[int, str]:
-    groups = [action for _, one in commands_of(top) for action in one._actions]
-    listed = [action for action in groups if isinstance(action, argparse._SubParsersAction)]
-    return {id(each.choices[one.dest]): one.help or "" for each in listed for one in each._choices_actions}
 
 
 def _table(entries: dict[str, str]) -> Iterator[str]:

@@ -27,6 +27,13 @@ def program(name: str) -> str:
     return shutil.which(name) or shutil.which(name, path=beside) or missing(f"the program {name}")
 
 
+def shellcheck(script: str, shell: str = "sh") -> str:
+    """What ShellCheck has to say of a script; nothing where it is plain."""
+    checker = [program("shellcheck"), f"--shell={shell}", "-"]
+    done = subprocess.run(checker, input=script, check=False, capture_output=True, text=True, timeout=600)
+    return done.stdout + done.stderr
+
+
 def torch_python() -> str:
     """An interpreter that has torch: GPUDOCTOR_TORCH_PYTHON, or .venv-torch of this repository."""
     python = os.environ.get("GPUDOCTOR_TORCH_PYTHON") or str(REPOSITORY / ".venv-torch/bin/python")
@@ -53,6 +60,11 @@ def cloud_init() -> Path:
     """The folder to import cloud-init from: its package unpacked, never installed, for it would set up the machine."""
     folder = REPOSITORY / ".cloud-init/usr/lib/python3/dist-packages"
     return folder if (folder / "cloudinit").is_dir() else missing(f"Debian's package cloud-init, unpacked ({folder})")
+
+
+def trials(count: int) -> int:
+    """How often a test draws by chance: `count`, times GPUDOCTOR_TRIALS for a longer search by hand."""
+    return count * int(os.environ.get("GPUDOCTOR_TRIALS", "1"))
 
 
 def nvidia_driver() -> Path:

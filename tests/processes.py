@@ -52,28 +52,23 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def gone(pid: int) -> bool:
-    """Whether the process goes: at once, where the machine has nothing else to do."""
-    deadline = time.monotonic() + 600
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_alive(pid)
-
-
-def left(look: Callable[[], Iterable[Any]]) -> list[Any]:
-    """What is still found of processes that were killed: each is there until its turn comes to end."""
-    deadline = time.monotonic() + 600
-    while (found := list(look())) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
-
-
 def until(true: Callable[[], object]) -> bool:
     """Whether it becomes true: at once, where the machine has nothing else to do."""
     deadline = time.monotonic() + 600
     while not (held := bool(true())) and time.monotonic() < deadline:
         time.sleep(0.02)
     return held
+
+
+def gone(pid: int) -> bool:
+    """Whether the process goes: at once, where the machine has nothing else to do."""
+    return until(lambda: not is_alive(pid))
+
+
+def left(look: Callable[[], Iterable[Any]]) -> list[Any]:
+    """What is still found of processes that were killed: each is there until its turn comes to end."""
+    until(lambda: not list(look()))
+    return list(look())
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from gpudoctor.app import bench
 from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.fact import Known, Unread, Value
-from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Step
+from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Status, Step
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.kernels import facts
 from gpudoctor.target.record import to_json
@@ -24,17 +24,7 @@ from tests.sim import scenario
 
 _UNITS = {"matmul": "TFLOP/s", "copy": "GB/s", "launch": "µs", "allocator": "µs"}
 _SMALL = (
-    "add",
-    "softmax",
-    "reduce",
-    "sort",
-    "fft",
-    "conv2d",
-    "layer_norm",
-    "gelu",
-    "scatter",
-    "gather",
-    "scan",
+    *("add", "softmax", "reduce", "sort", "fft", "conv2d", "layer_norm", "gelu", "scatter", "gather", "scan"),
     "topk",
 )
 _LADDER = (Step("driver", True), Step("torch", True))
@@ -185,9 +175,14 @@ def with_ways(found: Measurements, rate: float, slow: Mapping[int, float]) -> Me
         for other in range(8)
         if one != other
     }
-    run = Run("peer.copy", -1, "ran", min(ways.values()), right=True, ladder=_LADDER, details={"rates": dict(ways)})
-    kernels = (*found.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s"))
-    return replace(found, kernels=kernels, runs=(*found.runs, run))
+    peers = Kernel("peer.copy", "GPU to GPU", "GB/s")
+    return with_run(found, peers, "ran", value=min(ways.values()), right=True, details={"rates": dict(ways)})
+
+
+def with_run(found: Measurements, kernel: Kernel, status: Status, gpu: int = -1, **run: Any) -> Measurements:
+    """With another kernel that was run so; of all GPUs together, unless one is named."""
+    made = Run(kernel.id, gpu, status, **{"ladder": _LADDER, **run})
+    return replace(found, kernels=(*found.kernels, kernel), runs=(*found.runs, made))
 
 
 def slower(share: float, **seen: float | tuple[str, ...]) -> Change:
@@ -291,33 +286,19 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
             "ext.triton", "Failed to find C compiler"),
     }  # fmt: skip
     machines = {name: (snapshot("H100", found), page, says) for name, (found, page, says) in told.items()}
-    peers = Run(
-        "peer.copy",
-        -1,
-        "ran",
-        41.2,
-        right=False,
-        differ=12,
-        compared=1 << 23,
-        ladder=_LADDER,
-        words="12 of 8388608 values are wrong, the first at [77]; wrong on the way 2 to 5",
-    )
-    node = replace(h100, kernels=(*h100.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s")), runs=(*h100.runs, peers))
-    machines["words change between GPUs"] = snapshot("H100", node), "gpu.peer-wrong", "wrong on the way 2 to 5"
-    nccl = Run(
-        "nccl.allreduce",
-        -1,
-        "failed",
-        because="it did not come to an end within 60 s",
-        ladder=(*_LADDER, Step("nccl", False, "nccl.allreduce: it did not come to an end within 60 s")),
-    )
-    node = replace(
-        h100, kernels=(*h100.kernels, Kernel("nccl.allreduce", "all-reduce", "GB/s")), runs=(*h100.runs, nccl)
-    )
-    machines["NCCL fails"] = snapshot("H100", node), "nccl.failed", "it did not come to an end within 60 s"
-    stuck = Run("soak.memory", 3, "ran", right=False, ladder=_LADDER, details={"stuck": ["0x7f2a00000018 bit 3"]})
-    node = replace(h100, kernels=(*h100.kernels, Kernel("soak.memory", "march", "")), runs=(*h100.runs, stuck))
-    machines["a stuck bit"] = snapshot("H100", node), "gpu.memory-cells", "the first at 0x7f2a00000018 bit 3"
+    late, peers = "it did not come to an end within 60 s", Kernel("peer.copy", "GPU to GPU", "GB/s")
+    nccl: dict[str, Any] = {"ladder": (*_LADDER, Step("nccl", False, f"nccl.allreduce: {late}")), "because": late}
+    stuck: dict[str, Any] = {"right": False, "details": {"stuck": ["0x7f2a00000018 bit 3"]}}
+    differ: dict[str, Any] = {"right": False, "differ": 12, "compared": 1 << 23, "words": "wrong on the way 2 to 5"}
+    added: tuple[tuple[str, Measurements, str, str], ...] = (
+        ("words change between GPUs", with_run(h100, peers, "ran", value=41.2, **differ), "gpu.peer-wrong",
+         "wrong on the way 2 to 5"),
+        ("NCCL fails", with_run(h100, Kernel("nccl.allreduce", "all-reduce", "GB/s"), "failed", **nccl), "nccl.failed",
+         late),
+        ("a stuck bit", with_run(h100, Kernel("soak.memory", "march", ""), "ran", gpu=3, **stuck), "gpu.memory-cells",
+         "the first at 0x7f2a00000018 bit 3"),
+    )  # fmt: skip
+    machines |= {name: (snapshot("H100", found), page, says) for name, found, page, says in added}
     lowered = snapshot("H100", _lowered(h100), power_limit_w=300, power_limit_default_w=700)
     machines["power limit lowered"] = lowered, "gpu.throttled", "power limit 300 W, delivered with 700 W"
     return machines

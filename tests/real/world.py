@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
@@ -98,9 +97,7 @@ class World:
         self._bus()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._keeper.stdin
         assert self._keeper.stdout
         self._keeper.stdin.close()

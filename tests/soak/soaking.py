@@ -33,22 +33,10 @@ from tests.sim import build, scenario
 
 HEALTHY = ("hgx-h100", "l40s", "rtx4090", "docker", "mig-slice", "v100-dgx1")
 SICK = (
-    "cuda-init-crashes",
-    "driver-missing-4090",
-    "ecc-uncorrected-h100",
-    "fabric-manager-stopped",
-    "lost-gpu-h100",
-    "memory-notebook-5090",
-    "module-not-loaded",
-    "nvlink-gpu-dark-a100",
-    "nvml-crashes-at-init",
-    "nvml-crashes-at-one-getter",
-    "nvml-garbage-version",
-    "nvml-hangs-at-init",
-    "nvml-hangs-at-one-getter",
-    "nvml-uninterruptible",
-    "nvml-unknown-error",
-    "upgraded-hgx-h100",
+    *("cuda-init-crashes", "driver-missing-4090", "ecc-uncorrected-h100", "fabric-manager-stopped"),
+    *("lost-gpu-h100", "memory-notebook-5090", "module-not-loaded", "nvlink-gpu-dark-a100", "nvml-crashes-at-init"),
+    *("nvml-crashes-at-one-getter", "nvml-garbage-version", "nvml-hangs-at-init", "nvml-hangs-at-one-getter"),
+    *("nvml-uninterruptible", "nvml-unknown-error", "upgraded-hgx-h100"),
 )
 """Among them drivers that hang and that end the child which asks them."""
 

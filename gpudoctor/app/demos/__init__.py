@@ -1,7 +1,7 @@
 """Recorded machines that ship with the package: each opens in the interface as if one sat before it.
 
 A folder a machine: ``machine.json.gz`` is its record; the others are what else there is of it: its GPUs at work, what
-kernels measured, its fleet, the run that cured it. ``python -m tests.demos`` and ``python -m tests.measured`` make it.
+kernels measured, its fleet, the run that cured it. ``python -m tests.demos`` makes all but kernels and fleet anew.
 A job or a run is ``document.json.gz`` instead: the facts that ``gpudoctor job`` or ``run`` saw of one, judged anew each
 time. ``python -m tests.demo_jobs`` records it.
 """

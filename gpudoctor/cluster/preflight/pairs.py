@@ -6,7 +6,7 @@ that each host sent and of the best that it received: a host next to a bad one i
 host of three does not make its four of six directions the usual ones. How much these best rates differ is 1.4826 times
 their median absolute deviation, which a few bad hosts do not widen; it is the standard deviation where they are spread
 normally. How much one host differs from time to time is taken off, too, and a little where there are few hosts. The
-numbers are such that `python -m tests.cluster.fabric` names who it shall.
+numbers are such that tests/cluster/test_rounds.py finds who it shall.
 """
 
 from __future__ import annotations
