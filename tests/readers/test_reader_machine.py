@@ -188,6 +188,7 @@ MISMATCH = """\
             "$ lsmod | grep -E 'nvidia|nouveau'\nnouveau              2306048  4\n",
             {"driver.nouveau_loaded": True, "driver.module_loaded": False},
         ),
+        ("$ lsmod | grep nvidia_uvm\n(it shows nothing here)\n", {"driver.module_loaded": None}),
         (
             "ls: cannot access '/dev/nvidia*': No such file or directory",
             {"driver.nodes_missing": ("/dev/nvidia0", "/dev/nvidiactl")},

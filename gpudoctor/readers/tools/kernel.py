@@ -260,6 +260,8 @@ _MODULES = {
     "nvidia_peermem": "driver.peermem_loaded",
     "nv_peer_mem": "driver.peermem_loaded",
 }
+_SHOWS_NVIDIA = Pattern(r"\bnvidia(?![\w-])")
+"""A filter of lsmod's lines that shows the module nvidia: not one for nvidia_uvm alone."""
 _FILE = Pattern(r"filename:\s+/lib/modules/([^/]{1,120})/.{0,200}/?nvidia(?:-current)?\.ko")
 _VERSION = Pattern(r"version:\s+(\d{3}\.\d+(?:\.\d+)?)$")
 _LICENSE = Pattern(r"license:\s+(NVIDIA|Dual MIT/GPL)")
@@ -290,7 +292,7 @@ def _modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """True for each module in lsmod; driver.module_loaded is False where lsmod was filtered and lists no nvidia."""
+    """True for each module in lsmod; driver.module_loaded is False where lsmod lists no nvidia, and would have."""
     sources: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
         if line[:1] == "n" and (match := _MODULE_LINE.match(line)):
@@ -300,7 +302,7 @@ def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for module, source in sources.items():
         yield _MODULES[module], Known(True, source)
     for index, command in paste.commands_starting("lsmod"):
-        if "nvidia" in command or "|" not in command:
+        if "|" not in command or _SHOWS_NVIDIA.search(command):
             output = [line for _, line in paste.output(index) if line.strip()]
             if output and "nvidia" not in sources and all(len(line.split()) >= 3 for line in output[:2]):
                 yield "driver.module_loaded", Known(False, paste.use(index))
