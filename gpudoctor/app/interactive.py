@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -363,23 +364,16 @@ class _DiagnosisSource:
         return effects.predict(diagnosis, plan, pipeline.judging(self._rules))
 
 
-def _in_form(form: str) -> Callable[[Diagnosis], str]:
-    """The function that gives a diagnosis in that form, as the commands print it with ``--format``."""
+def _in_form(form: str, diagnosis: Diagnosis) -> str:
+    """The diagnosis in that form, as the commands print it with ``--format``, without colours."""
+    from gpudoctor.app.commands.reports import rendered  # with the formats' packages
 
-    def render(diagnosis: Diagnosis) -> str:
-        """The diagnosis in the form, without colours."""
-        from gpudoctor.app.commands.reports import rendered  # with the formats' packages
-
-        return rendered(diagnosis, form, io.StringIO())
-
-    return render
+    return rendered(diagnosis, form, io.StringIO())
 
 
 _FORMS: Mapping[str, Callable[[Diagnosis], str]] = {
-    "txt": _in_form("text"),
-    "md": _in_form("markdown"),
-    "html": _in_form("html"),
-    "json": _in_form("json"),
+    ending: partial(_in_form, form)
+    for ending, form in (("txt", "text"), ("md", "markdown"), ("html", "html"), ("json", "json"))
 }
 """What a diagnosis is saved as, by the ending of the file."""
 

@@ -12,9 +12,10 @@ import re
 import shlex
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from functools import wraps
+from typing import ParamSpec, TextIO
 
 from gpudoctor.core.fact import Known, value_to_json
 from gpudoctor.core.language import say
@@ -54,6 +55,10 @@ class Style:
         if not self.colour:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
+
+
+PLAIN = Style()
+"""Text without colours."""
 
 
 def style_of(stream: TextIO) -> Style:
@@ -148,6 +153,20 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: boo
             break_on_hyphens=False,
         ) or [""]
     return lines
+
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def joined(lines: Callable[_Arguments, Iterator[str]]) -> Callable[_Arguments, str]:
+    """A function that gives the lines which `lines` yields as one text, without a newline at its end."""
+
+    @wraps(lines)
+    def text(*args: _Arguments.args, **more: _Arguments.kwargs) -> str:
+        """The lines as one text."""
+        return "\n".join(lines(*args, **more))
+
+    return text
 
 
 def step_marks(needs: Sequence[str], touches: str) -> str:

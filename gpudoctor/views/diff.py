@@ -8,7 +8,7 @@ from itertools import groupby
 from gpudoctor.core.difference import Change, Difference, OneSided
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, Value, known, value_of
 from gpudoctor.views._report import SEVERITY_COLOURS, change_sentence, headline
-from gpudoctor.views._terminal import Style, one_line, value, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, one_line, value, wrapped
 from gpudoctor.views.document import line
 
 _MOST_FACTS = 8
@@ -18,9 +18,8 @@ _MOST_NAMES = 12
 _LONGEST_NAME = 28
 
 
-def render(difference: Difference, names: tuple[str, str], style: Style | None = None) -> str:
+def render(difference: Difference, names: tuple[str, str], style: Style = PLAIN) -> str:
     """The difference as text, ending without a newline; `names` are what A and B were called on the command line."""
-    style = style or Style()
     blocks = ["\n".join(_findings(difference, names, style))]
     if difference.both:
         blocks.append("\n".join(wrapped(f"Found on both: {', '.join(difference.both)}", hang=2)))

@@ -9,19 +9,15 @@ from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Case, Entries, Fix, Rule, Table
-from gpudoctor.views._terminal import command, padded, safe, step_text, wrapped
+from gpudoctor.views._terminal import command, joined, padded, safe, step_text, wrapped
 
 _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
 """Holes of a template that are expressions, not merely a fact."""
 
 
-def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
+@joined
+def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     """Everything that a rule's page says, as text, with the names of the cases that prove it."""
-    return "\n".join(_rule_lines(rule, cases))
-
-
-def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
-    """Lines of `rule_page`."""
     yield f"{rule.id}: {safe(rule.title)}"
     parts = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
     parts += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
@@ -37,7 +33,8 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
             yield from wrapped(f"→ {say(proof.confidence or rule.confidence)}: {says}", 2, 4)
     yield from _condition_lines(say("Never where one of these holds"), rule.unless)
     yield from _section_lines(
-        "Signs in machine-printed text", [_sign_text(sign.match, sign.conclusive) for sign in rule.signs]
+        "Signs in machine-printed text",
+        [f"{sign.match}   ({say('conclusive' if sign.conclusive else 'suggestive')})" for sign in rule.signs],
     )
     for fix in rule.fixes:
         yield ""
@@ -48,11 +45,6 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield from _section_lines("What it will not catch", [rule.misses] if rule.misses else [])
     yield from _section_lines("Sources", rule.sources)
     yield from _section_lines("Proven by", [case.name for case in cases])
-
-
-def _sign_text(match: str, conclusive: bool) -> str:
-    """The sign's pattern, marked as conclusive or suggestive."""
-    return f"{match}   ({say('conclusive' if conclusive else 'suggestive')})"
 
 
 def _condition_lines(title: str, conditions: Sequence[str]) -> Iterator[str]:
@@ -147,13 +139,9 @@ def _scope_suffix(rule: Rule) -> str:
 # ---- Tables of what runs on what ----
 
 
-def table_page(table: Table) -> str:
+@joined
+def table_page(table: Table) -> Iterator[str]:
     """A table's description, sources, all keys by heading, and commands to try."""
-    return "\n".join(_table_lines(table))
-
-
-def _table_lines(table: Table) -> Iterator[str]:
-    """Lines of `table_page`."""
     yield from wrapped(f"Table {table.name}: {table.about}")
     yield from _source_lines(f"Checked {table.checked} against", table.sources)
     for heading, keys in table.keys:
@@ -166,13 +154,9 @@ def _table_lines(table: Table) -> Iterator[str]:
         yield f"  $ {command(('gpudoctor', 'explain', table.name, key))}"
 
 
-def entries_page(table: Table, entries: Entries) -> str:
+@joined
+def entries_page(table: Table, entries: Entries) -> Iterator[str]:
     """The matching rows of a table with their note, then the table's sources."""
-    return "\n".join(_entries_lines(table, entries))
-
-
-def _entries_lines(table: Table, entries: Entries) -> Iterator[str]:
-    """Lines of `entries_page`."""
     if entries.note:
         yield from wrapped(entries.note)
         yield ""

@@ -15,7 +15,19 @@ from typing import TextIO
 
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run, State
-from gpudoctor.views._terminal import Style, command, one_line, safe, seconds, step_marks, style_of, uncoloured, wrapped
+from gpudoctor.views._terminal import (
+    PLAIN,
+    Style,
+    command,
+    joined,
+    one_line,
+    safe,
+    seconds,
+    step_marks,
+    style_of,
+    uncoloured,
+    wrapped,
+)
 from gpudoctor.views.document import line as as_line
 
 _STATE_WORDS: dict[State, tuple[str, str]] = {
@@ -58,14 +70,9 @@ def step_end_lines(run: Run, step: PlanStep, style: Style) -> list[str]:
     return [style.paint(f"  {words}{status}", colour) + f"  ({seconds(step_run.seconds)})"]
 
 
-def render(run: Run, style: Style | None = None) -> str:
+@joined
+def render(run: Run, style: Style = PLAIN) -> Iterator[str]:
     """Summary of a run: outcome, what changed, what is cured, steps not begun, and how to undo it."""
-    style = style or Style()
-    return "\n".join(_summary_lines(run, style))
-
-
-def _summary_lines(run: Run, style: Style) -> Iterator[str]:
-    """Lines of `render`."""
     succeeded = run.outcome in ("fixed", "done", "undone")
     yield style.paint(f"Run {run.id}: {outcome_text(run)}", "bold", "green" if succeeded else "red")
     for change in run.changed:

@@ -10,7 +10,7 @@ from gpudoctor.core.fleet import Drain, Fleet
 from gpudoctor.core.language import say
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
-from gpudoctor.views._terminal import Style, command, one_line, width, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, one_line, width, wrapped
 
 _VERDICT_WORDS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
 _DERIVED = ("fleet.", "machine.", "silence.", "outlier.", "split.")
@@ -21,9 +21,8 @@ _MOST_CHARACTERS = 2000
 """Characters of a command that is printed in full."""
 
 
-def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> str:
+def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
     """The whole report of a fleet, ending without a newline."""
-    style = style or Style()
     serious = [_shortened(finding) for finding in diagnosis.findings if finding.severity != "info"]
     information = [finding for finding in diagnosis.findings if finding.severity == "info"]
     blocks = ["\n".join(_head_lines(diagnosis, fleet, style))]
@@ -72,7 +71,8 @@ def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
     if not parts and fleet.verdict == "go":
         warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
         sound = "{hosts} sound, with the warnings below" if warnings else "{hosts} sound"
-        parts = [say(sound, hosts=_all_hosts_are(len(fleet.hosts)))]
+        count = len(fleet.hosts)
+        parts = [say(sound, hosts=say("its one host is") if count == 1 else say("all {count} hosts are", count=count))]
     elif not parts and fleet.verdict == "unknown":
         parts = [say("no host has an error, and not every host could be called sound")]
     elif not parts:
@@ -133,8 +133,3 @@ def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
 def _host_count(count: int) -> str:
     """``1 host``, ``8 hosts``, translated."""
     return say("{count} hosts" if count != 1 else "{count} host", count=count)
-
-
-def _all_hosts_are(count: int) -> str:
-    """``all 8 hosts are``, ``its one host is``: the beginning of a sentence, translated."""
-    return say("its one host is") if count == 1 else say("all {count} hosts are", count=count)

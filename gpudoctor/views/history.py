@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept, Replay, Replayed
 from gpudoctor.core.rule import SEVERITIES
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import Style, one_line, plural, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, joined, one_line, plural, wrapped
 from gpudoctor.views.document import line
 
 
-def render(runs: Sequence[Kept], folder: str, style: Style | None = None) -> str:
+def render(runs: Sequence[Kept], folder: str, style: Style = PLAIN) -> str:
     """The list of kept checks, newest first as given, ending without a newline; a sentence where there are none."""
     if not runs:
         return f"No check of this machine is kept in {one_line(folder)}; gpudoctor check makes one."
-    return "\n".join(_lines(runs, folder, style or Style()))
+    return "\n".join(_lines(runs, folder, style))
 
 
 def document(runs: Sequence[Kept], folder: str) -> str:
@@ -54,19 +54,14 @@ def _first_finding(run: Kept) -> str:
 _MOST_MACHINES, _MOST_UNREAD = 40, 5
 
 
-def replay(found: Replay, style: Style | None = None) -> str:
-    """What would have been drained: a line for each machine, the page that did it, and what could not be read."""
-    style = style or Style()
-    return "\n".join(_replay_lines(found, style))
-
-
 def replay_document(found: Replay) -> str:
     """The same as JSON, on one line."""
     return line(found.to_json())
 
 
-def _replay_lines(found: Replay, style: Style) -> Iterator[str]:
-    """The count, then the machines with most drains first, the causes, and the files without an answer."""
+@joined
+def replay(found: Replay, style: Style = PLAIN) -> Iterator[str]:
+    """What would have been drained: a line for each machine, the page that did it, and what could not be read."""
     by_machine: dict[str, list[Replayed]] = {}
     for one in found.files:
         by_machine.setdefault(one.machine, []).append(one)

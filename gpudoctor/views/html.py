@@ -12,17 +12,12 @@ from gpudoctor.core.language import current, say
 from gpudoctor.core.measurement import Measurements
 from gpudoctor.views import _report as report
 from gpudoctor.views import plots
-from gpudoctor.views._terminal import command, drawable, step_text
+from gpudoctor.views._terminal import command, drawable, joined, step_text
 
 _LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 _MARKS = {"error": "✗ Error", "warning": "! Warning", "info": "i Info"}
 _VERDICT_SIGNS = {"sound": "✓", "impaired": "!", "broken": "✗", "unknown": "?"}
 _HEADING = re.compile(r"<(/?)h([1-3])(?=[ >])([^>]*)>")
-
-
-def render(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
-    """The whole HTML document, ending without a newline; `measurements` are what kernels measured on that machine."""
-    return "\n".join(_document_parts(diagnosis, measurements))
 
 
 def cell(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
@@ -36,8 +31,9 @@ def _heading_as_div(heading: re.Match[str]) -> str:
     return "</div>" if heading[1] else f'<div role="heading" aria-level="{heading[2]}"{heading[3]}>'
 
 
-def _document_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
-    """Lines of the HTML document."""
+@joined
+def render(diagnosis: Diagnosis, measurements: Measurements | None = None) -> Iterator[str]:
+    """The whole HTML document, ending without a newline; `measurements` are what kernels measured on that machine."""
     yield "<!doctype html>"
     yield f'<html lang="{_LANGUAGES[current()]}">'
     yield '<meta charset="utf-8">'

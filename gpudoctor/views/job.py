@@ -10,7 +10,7 @@ from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
-from gpudoctor.views._terminal import Style, one_line, plural, seconds, size, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, one_line, plural, seconds, size, wrapped
 
 _MOST_GROUPS = 12
 _MOST_HOSTS = 4
@@ -32,9 +32,8 @@ STATES = {
 """What one rank does, and several, by the fact ``rank.state``."""
 
 
-def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
+def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """The whole report, ending without a newline."""
-    style = style or Style()
     snapshot = diagnosis.snapshot
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
@@ -54,12 +53,11 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     return "\n\n".join([*(block for block in blocks if block), report.counts(diagnosis)])
 
 
-def render_short(diagnosis: Diagnosis, after: float, style: Style | None = None) -> str:
+def render_short(diagnosis: Diagnosis, after: float, style: Style = PLAIN) -> str:
     """What is told while a command runs: for whom its ranks wait, what each does, and the findings' titles.
 
     `after` is for how many seconds nothing was printed; 0 where somebody has asked.
     """
-    style = style or Style()
     since = f"nothing printed for {seconds(after)}, and it stands still" if after else "as it is now"
     first, *rest = wrapped(f"gpudoctor: {since}: {_lower(summary(diagnosis))}", hang=2)
     titles = [f"{finding.title}  [{finding.id}]" for finding in diagnosis.findings]
@@ -139,9 +137,8 @@ _MOST_GPUS = 4
 _MOST_SIGNALS = 3
 
 
-def render_account(diagnosis: Diagnosis, style: Style | None = None) -> str:
+def render_account(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """The account, and the findings below it, ending without a newline."""
-    style = style or Style()
     snapshot = diagnosis.snapshot
     failed = snapshot.value("run.exit_code") != 0
     grave = failed or any(finding.severity != "info" for finding in diagnosis.findings)

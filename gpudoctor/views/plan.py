@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.language import say
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement
-from gpudoctor.views._terminal import Style, command, few, one_line, size, step_marks, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, few, one_line, size, step_marks, wrapped
 from gpudoctor.views.document import line as as_line
 
 _REQUIRES = {
@@ -22,10 +22,9 @@ _REQUIRES = {
 
 
 def render(
-    plan: Plan, style: Style | None = None, foreseen: Foreseen | None = None, titles: Mapping[str, str] | None = None
+    plan: Plan, style: Style = PLAIN, foreseen: Foreseen | None = None, titles: Mapping[str, str] | None = None
 ) -> str:
     """The whole plan as text, ending without a newline; `titles` are the causes' titles by rule id."""
-    style = style or Style()
     blocks = [_head_text(plan, style)]
     blocks += [_causes_text(plan, titles)] if titles else []
     requirements = dict.fromkeys(item for step in plan.chosen for item in step.requires)

@@ -8,7 +8,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import WIDTH, Style, command, step_text, style_of, width, wrapped
+from gpudoctor.views._terminal import PLAIN, WIDTH, Style, command, step_text, style_of, width, wrapped
 
 _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
@@ -17,9 +17,8 @@ _MOST_FIXES = 3
 _MOST_IDS = 12
 
 
-def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
+def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """The whole report, ending without a newline."""
-    style = style or Style()
     sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
     blocks = [f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"]
     if installed := list(report.packages_to_install(diagnosis)):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.app.arguments.options import (
-    FORMS,
     add_expect,
+    add_format,
     add_lang,
     add_out,
     add_program,
@@ -140,10 +140,7 @@ def add_preflight(commands: Any) -> None:
         "--budget", type=seconds, metavar="SECONDS", help="for the whole check (default: by the level)"
     )
     add_out(preflight, "the JSON document of the whole job, beside the report")
-    preflight.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
-    )
-    preflight.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_format(preflight)
     add_share(preflight)
     add_rules(preflight)
     add_expect(preflight)

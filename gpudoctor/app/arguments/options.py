@@ -174,10 +174,15 @@ def add_share(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_report(command: argparse.ArgumentParser) -> None:
-    """Add the options of a report: ``--json``, ``--format``, ``-o``, ``--share``, ``--rules``, ``--strict``..."""
+def add_format(command: argparse.ArgumentParser) -> None:
+    """Add ``--json`` and ``--format`` of a report."""
     command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+
+
+def add_report(command: argparse.ArgumentParser) -> None:
+    """Add the options of a report: ``--json``, ``--format``, ``-o``, ``--share``, ``--rules``, ``--strict``..."""
+    add_format(command)
     add_out(command, "write the report there: the file is whole or not there (default: standard output)")
     add_share(command)
     add_rules(command)

@@ -34,7 +34,7 @@ from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record, from_json
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.views import job
-from gpudoctor.views._terminal import Style
+from gpudoctor.views._terminal import PLAIN, Style
 from gpudoctor.views.tui.work import JobLook, JobWatch, RecordedMachine, Work
 
 LONGEST = 1.5
@@ -152,7 +152,7 @@ def named(name: str) -> Demo:
     raise UsageError(f"no demo is named {name!r}; {there}")
 
 
-def own_report(diagnosis: Diagnosis, style: Style | None = None) -> str:
+def own_report(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """The report of a recorded job or run, as its command prints it; empty for a machine's."""
     if diagnosis.snapshot.known("job.ranks"):
         return job.render(diagnosis, style)

@@ -67,7 +67,7 @@ class Numbers:
         if "guid" in low:
             text = _HEX_GUID.sub(lambda match: match[0].removesuffix(match[2]) + self._replace_port(match[2]), text)
         if "serial" in low or "tag" in low or "pdi" in low:
-            text = _SERIAL.sub(self._replace_serial, text)
+            text = _SERIAL.sub(lambda match: match[1] + self.serial(match[2]), text)
         return _HEX.sub(self._replace_hex, text)
 
     def serial(self, value: str) -> str:
@@ -150,10 +150,6 @@ class Numbers:
         if not plain.strip("0") or plain.startswith("0002c9030000"):
             return digits
         return self._ledger.word("guid", plain, lambda number: f"0002c9030000{number:04x}", "port")
-
-    def _replace_serial(self, match: re.Match[str]) -> str:
-        """A matched label with its serial number replaced."""
-        return match[1] + self.serial(match[2])
 
     def _replace_hex(self, match: re.Match[str]) -> str:
         """Replacement of a long hexadecimal id (machine, container, key); commits, hashes and replacements are kept."""
