@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.filter import LineFilter
 from textual.fuzzy import FuzzySearch
 from textual.screen import Screen
 from textual.types import IgnoreReturnCallbackType
@@ -20,18 +21,12 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import listed, text_of
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks, terminal, themes
-from gpudoctor.views.tui.base import BaseApp
-from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.base import BaseApp, FramedScreen
 from gpudoctor.views.tui.screens.help import KeysScreen
 from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES
 from gpudoctor.views.tui.words import summary
-
-if TYPE_CHECKING:
-    from textual.filter import LineFilter
-
-    from gpudoctor.views.tui.work import Work
-
+from gpudoctor.views.tui.work import Work
 
 # ---- The command palette: everything that can be done now, by name ----
 
@@ -89,29 +84,21 @@ class Commands(Provider):
     def commands(self) -> Iterator[Command]:
         """Every command that is possible now."""
         app = cast(DoctorApp, self.app)
-        yield from self._screen_commands(app)
-        yield from self._key_commands()
-        yield from _general_commands(app)
-        if app.diagnosis:
-            yield from _finding_commands(app, app.diagnosis)
-            yield from _gpu_commands(app, app.diagnosis)
-
-    def _screen_commands(self, app: DoctorApp) -> Iterator[Command]:
-        """Commands that open the other screens."""
         for number, door in enumerate(SCREEN_ENTRIES, 1):
             if door.name != app.current_mode:
                 yield Command("go", door.title, partial(app.action_open, door.name), str(number))
         if app.diagnosis and app.diagnosis.unjudged:
             count = str(len(app.diagnosis.unjudged))
             yield Command("go", "not judged", partial(app.visit, "diagnosis", app.diagnosis.unjudged[0].id), count)
-
-    def _key_commands(self) -> Iterator[Command]:
-        """Commands for the keys of the screen below the palette."""
         for hint in frame.hints_of(self.screen):
             name = hint.action.partition("(")[0].removeprefix("screen.")
             if not hint.moves and name not in _EXCLUDED_ACTIONS:
                 group, words = _NAME_BY_ACTION.get(name, ("do" if hint.everywhere else "here", hint.words))
                 yield Command(group, words, partial(self.app.run_action, hint.action, hint.node), hint.keys[0])
+        yield from _general_commands(app)
+        if app.diagnosis:
+            yield from _finding_commands(app, app.diagnosis)
+            yield from _gpu_commands(app, app.diagnosis)
 
 
 def _general_commands(app: DoctorApp) -> Iterator[Command]:
@@ -195,10 +182,6 @@ class DoctorApp(BaseApp):
             self.register_theme(theme)
         self._ascii = terminal.AsciiFilter()
         self._choices = themes.Choices()
-        self._apply_choices()
-
-    def _apply_choices(self) -> None:
-        """Set the theme and the marks that the user chose; TEXTUAL_THEME takes precedence."""
         try:
             self._choices = themes.load_choices()
         except themes.ChoicesError as error:

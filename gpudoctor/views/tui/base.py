@@ -1,21 +1,27 @@
-"""The application as its screens know it: the diagnosis that is shown, what can be done, the plan that is open.
+"""What every screen has: the application as it knows it, the plan that is open, and the frame around the screen.
 
-No screen is imported here: the application in `gpudoctor.views.tui.app` is this with its screens.
+No single screen is imported here: the application in `gpudoctor.views.tui.app` is this with its screens.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, NARROW, SCREEN_ENTRIES, Keys, Line, Tabs
+from gpudoctor.views.tui.words import summary
 from gpudoctor.views.tui.work import Reading, Work, call_in_app, error_text, run_in_thread
 
 if TYPE_CHECKING:
@@ -47,18 +53,21 @@ class BaseApp(App[None]):
         """Start a new reading in a thread; an older one is ignored from then on."""
         self._reading_number += 1
         self.reading = Reading()
-        call = partial(call_in_app, self)
         number = self._reading_number
 
+        def in_app(change: Callable[[], None]) -> None:
+            """Make the change in the interface, if this reading is the current one by then."""
+            call_in_app(self, lambda: change() if number == self._reading_number else None)
+
         def event(what: Event) -> None:
-            """Pass an event of the reading to the interface."""
-            call(lambda: self._receive_event(number, what))
+            """Take an event of the reading."""
+            in_app(lambda: setattr(self, "reading", self.reading.after(what)))
 
         def partly(diagnosis: Diagnosis) -> None:
-            """Pass a partial diagnosis to the interface; raises InterruptedError to end an outdated reading."""
+            """Show a partial diagnosis; raises InterruptedError to end an outdated reading."""
             if number != self._reading_number:
                 raise InterruptedError("nobody hears this reading any more")
-            call(lambda: self._receive_partial(number, diagnosis))
+            in_app(lambda: None if self.reading.over else setattr(self, "diagnosis", diagnosis))
 
         run_in_thread(
             self,
@@ -72,16 +81,6 @@ class BaseApp(App[None]):
         self._reading_number += 1
         self.reading = self.reading.ended("" if self.diagnosis else "stopped before anything was read; r reads again")
         self.say("stopped: what was not read by then is not judged; r reads again")
-
-    def _receive_event(self, number: int, event: Event) -> None:
-        """Update the reading's progress, if it is the current one."""
-        if number == self._reading_number:
-            self.reading = self.reading.after(event)
-
-    def _receive_partial(self, number: int, diagnosis: Diagnosis) -> None:
-        """Show a partial diagnosis, if it is of the current reading."""
-        if number == self._reading_number and not self.reading.over:
-            self.diagnosis = diagnosis
 
     def _finish_reading(self, number: int, answer: Diagnosis | BaseException) -> None:
         """Show the complete diagnosis, or why there is none."""
@@ -143,10 +142,6 @@ class Repair:
             self.came_from = app.current_mode
         app.switch_mode(FIX_SCREEN.name)
 
-    def choose(self, plan: Plan) -> None:
-        """Take the plan as the user changed it."""
-        self.plan, self.touched = plan, True
-
     def start(self, app: BaseApp, work: Steps) -> None:
         """Run or undo a plan in a thread (`work`), whose reports replace `run`."""
         self.run, self.last, self.trouble, self.wanted, self.busy = None, None, "", "go on", True
@@ -183,3 +178,151 @@ class Repair:
         if name != self._step:
             self._step, self._since = name, time.monotonic()
         return time.monotonic() - self._since
+
+
+# ---- The frame: two lines, tabs, the keys that work on every screen, a line for messages ----
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The first line: its class in the style sheet, its word with a glyph, its subject, and texts for the right end."""
+
+    look: str
+    word: str
+    about: str = ""
+    rights: Sequence[str] = ()
+    """The same, shorter and shorter: the first that there is room for is shown."""
+
+    @property
+    def left(self) -> Content:
+        """Word and subject, never read as markup."""
+        return Content.assemble((self.word, "bold"), f"  {one_line(self.about)}")
+
+
+class FramedScreen(Screen[None]):
+    """A screen with the frame around it; a subclass defines `body` and, to follow the diagnosis, `show`."""
+
+    NAME: ClassVar[str] = ""
+    SCOPED_CSS = False
+    """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
+    back: str = ""
+    """The screen that Esc returns to, where one came from there to look something up."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "back; stop a reading", show=False),
+        Binding("f", "fix", "fix"),
+        Binding("ctrl+s", "save", "Save the report, or this screen as a picture", show=False),
+    ]
+
+    @property
+    def doctor(self) -> BaseApp:
+        """The app, typed as `BaseApp`."""
+        return cast(BaseApp, self.app)
+
+    def body(self) -> Iterable[Widget]:
+        """The widgets between tabs and keys; a subclass must define it."""
+        raise NotImplementedError
+
+    def show(self, diagnosis: Diagnosis) -> None:
+        """Show this diagnosis; called when the screen opens and at every change. Does nothing by default."""
+
+    def selected(self) -> tuple[str, ...]:
+        """Ids of the findings that a plan made from here is for; none means every cause."""
+        return ()
+
+    def action_fix(self) -> None:
+        """Open the plan for what is selected here."""
+        from gpudoctor.views.tui.repair import open_new_plan
+
+        open_new_plan(self.doctor, self.selected())
+
+    def go(self, name: str) -> bool:  # noqa: ARG002 - for those that have something to go to
+        """Put the cursor on what has that name; False if there is no such thing."""
+        return False
+
+    def band(self) -> Band:
+        """The first line: the verdict, or that the machine is being read; a subclass may have its own."""
+        reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
+        state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
+        glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
+        about = summary.findings_line(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
+        if diagnosis and diagnosis.snapshot.target.kind == "snapshot":
+            about += " · recording"
+        return Band(state, f"{glyph} {word}", reading.trouble or about, self.machine())
+
+    def machine(self) -> tuple[str, ...]:
+        """The machine in words, and shorter and shorter versions; none before a diagnosis."""
+        diagnosis = self.doctor.diagnosis
+        parts = [one_line(word) for word in summary.machine_words(diagnosis.snapshot)] if diagnosis else []
+        return tuple(" · ".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+    def status(self) -> Sequence[Content | str]:
+        """The second line: its text, then texts for the right end, the longest first."""
+        text, beside = summary.status_line(self.doctor.diagnosis, self.doctor.reading)
+        return text, *beside
+
+    def compose(self) -> ComposeResult:
+        """The frame with the body in it."""
+        yield Line(id="band")
+        yield Line(id="status")
+        yield Tabs(self.NAME)
+        yield from self.body()
+        yield Keys()
+
+    def on_mount(self) -> None:
+        """Follow the app's diagnosis, reading and message."""
+        self.watch(self.app, "diagnosis", self._show_diagnosis)
+        self.watch(self.app, "reading", self.reframe)
+        self.watch(self.app, "message", self.reframe)
+
+    def on_resize(self) -> None:
+        """Fit the frame to the new width."""
+        self.reframe()
+
+    def _show_diagnosis(self) -> None:
+        """Update the frame, and show the app's diagnosis."""
+        self.reframe()
+        if self.doctor.diagnosis:
+            self.show(self.doctor.diagnosis)
+
+    def reframe(self) -> None:
+        """Update the first two lines; nothing happens while the screen is being removed."""
+        if not self.query("#band"):
+            return
+        line, band = self.query_one("#band", Line), self.band()
+        line.set_classes(band.look)
+        line.say(band.left, *band.rights)
+        message = one_line(self.doctor.message)
+        self.query_one("#status", Line).say(*((Content.styled(message, "bold"),) if message else self.status()))
+
+    async def visit(self, name: str) -> FramedScreen:
+        """Open the screen of that name, from which Esc returns here."""
+        await self.doctor.switch_mode(name)
+        place = cast(FramedScreen, self.app.screen_stack[0])
+        place.back = self.NAME
+        return place
+
+    def action_leave(self) -> None:
+        """Esc: remove the message, else go back, else stop a reading and keep what was read."""
+        if self.doctor.message:
+            self.doctor.say("")
+        elif self.back:
+            name, self.back = self.back, ""
+            self.doctor.switch_mode(name)
+        elif not self.doctor.reading.over:
+            self.doctor.stop_reading()
+
+    def action_save(self) -> None:
+        """Open the dialog that saves the report, or a picture of this screen."""
+        if not self.doctor.diagnosis:
+            self.doctor.say("there is nothing to save yet")
+            return
+        from gpudoctor.views.tui.screens.dialogs import SaveScreen
+
+        picture = self.app.export_screenshot()
+        self.app.push_screen(SaveScreen(self.doctor.diagnosis, self.doctor.work, lambda: picture), self._report_saved)
+
+    def _report_saved(self, path: str | None) -> None:
+        """Say where the report was written; None: nothing was."""
+        if path:
+            self.doctor.say(f"written to {path}")

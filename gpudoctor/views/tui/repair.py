@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -18,9 +19,6 @@ from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.base import BaseApp, Repair
 from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 from gpudoctor.views.tui.words import plan as plan_words
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 
 def repair_of(app: BaseApp) -> Repair:
@@ -59,42 +57,31 @@ def ask_to_run(app: BaseApp, plan: Plan) -> None:
     """Ask, then run the plan; what needs root, reboots or interrupts jobs asks for the host's name."""
     apply, recorded = app.work.apply, app.work.recorded
     assert apply, "there is something that runs plans"
-
-    def answered(yes: bool | None) -> None:
-        """Start the run after a yes."""
-        if yes:
-            repair_of(app).start(app, lambda report, wanted: apply(plan, report, wanted))
-        else:
-            app.say("nothing was run")
-
     required_word = (plan.machine or "yes") if plan.grave and not recorded else ""
     title = "Sure? (a recording)" if recorded else "Sure?"
-    _ask(app, title, plan_words.run_question(plan, recorded), "run it", answered, required_word)
+    _ask(
+        *(app, title, plan_words.run_question(plan, recorded), "run it"),
+        lambda: repair_of(app).start(app, lambda report, wanted: apply(plan, report, wanted)),
+        on_no=lambda: app.say("nothing was run"),
+        required_word=required_word,
+    )
 
 
 def ask_to_undo(app: BaseApp, run: Run) -> None:
     """Ask, then undo the run."""
     undo = app.work.undo
     assert undo, "there is something that takes runs back"
-
-    def answered(yes: bool | None) -> None:
-        """Start undoing after a yes."""
-        if yes:
-            repair_of(app).start(app, lambda report, wanted: undo(run, report, wanted))
-
-    _ask(app, "Undo?", plan_words.undo_question(run), "take it back", answered)
+    _ask(
+        *(app, "Undo?", plan_words.undo_question(run), "take it back"),
+        lambda: repair_of(app).start(app, lambda report, wanted: undo(run, report, wanted)),
+    )
 
 
 def ask_to_end(app: BaseApp) -> None:
     """Ask, then end the running command."""
     repair = repair_of(app)
-
-    def answered(yes: bool | None) -> None:
-        """End the command after a yes."""
-        if yes:
-            repair.stop("now")
-
-    _ask(app, "End it now?", plan_words.quit_question(repair.run), "end the step", answered)
+    question = plan_words.quit_question(repair.run)
+    _ask(app, "End it now?", question, "end the step", lambda: repair.stop("now"))
 
 
 def ask_to_leave(app: BaseApp) -> None:
@@ -107,17 +94,15 @@ def ask_to_leave(app: BaseApp) -> None:
         app.exit()
         return
 
-    def answered(yes: bool | None) -> None:
-        """End the step after a yes, and quit when its record is written."""
-        if not yes:
-            return
+    def leave() -> None:
+        """End the step, and quit when its record is written."""
         if not repair.busy:
             app.exit()
         repair.leaving = True
         repair.stop("now")
         app.say("ending the step; the program ends when its record is written")
 
-    _ask(app, "A step is running", plan_words.quit_question(repair.run), "end the step, and quit", answered)
+    _ask(app, "A step is running", plan_words.quit_question(repair.run), "end the step, and quit", leave)
 
 
 def _ask(
@@ -125,12 +110,14 @@ def _ask(
     title: str,
     blocks: Sequence[Block],
     yes: str,
-    on_answer: Callable[[bool | None], None],
+    on_yes: Callable[[], None],
+    on_no: Callable[[], None] = lambda: None,
     required_word: str = "",
 ) -> None:
-    """Show the question, unless one is open already; `on_answer` gets True for yes, False or None for no."""
+    """Show the question, unless one is open already, and call what goes with the answer."""
     if not isinstance(app.screen, ConfirmScreen):
-        app.push_screen(ConfirmScreen(title, blocks, yes, required_word), on_answer)
+        screen = ConfirmScreen(title, blocks, yes, required_word)
+        app.push_screen(screen, lambda answer: on_yes() if answer else on_no())
 
 
 # ---- The question ----

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -21,10 +21,6 @@ from textual.theme import BUILTIN_THEMES, Theme
 from gpudoctor.core import files
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
 
 DEFAULTS = {"on-state": "#000000"}
 """Variables that a theme may set: the colour of text on a band or badge of error, warning, success or primary."""
@@ -187,7 +183,14 @@ def choices_path() -> Path:
 def load_choices() -> Choices:
     """The stored choices, empty ones if there is no file; raises `ChoicesError` if it cannot be read."""
     try:
-        return _choices_from_json(_read_limited(choices_path()))
+        raw = json.loads(_read_limited(choices_path()))
+        if not isinstance(raw, dict):
+            raise ChoicesError("no JSON object")
+        words = {field.name: raw.get(field.name, "") for field in fields(Choices)}
+        for name, word in words.items():
+            if not isinstance(word, str) or len(word) > _MOST_LETTERS:
+                raise ChoicesError(f"{name} is no word")
+        return Choices(**words)
     except (OSError, ValueError, RecursionError) as error:
         raise ChoicesError(_error_words(error)) from error
 
@@ -205,33 +208,13 @@ def _read_limited(file: Path) -> bytes:
     return content
 
 
-def _choices_from_json(content: bytes) -> Choices:
-    """Choices from JSON bytes; unknown keys are ignored. Raises ChoicesError or ValueError."""
-    raw = json.loads(content)
-    if not isinstance(raw, dict):
-        raise ChoicesError("no JSON object")
-    words = {field.name: raw.get(field.name, "") for field in fields(Choices)}
-    for name, word in words.items():
-        if not isinstance(word, str) or len(word) > _MOST_LETTERS:
-            raise ChoicesError(f"{name} is no word")
-    return Choices(**words)
-
-
 def keep_choices(choices: Choices) -> None:
     """Write the choices atomically; raises `ChoicesError`."""
     try:
         file = Path(os.path.realpath(choices_path()))  # where it is a link, the file it leads to is written
         file.parent.mkdir(parents=True, exist_ok=True)
         words = {name: word for name, word in asdict(choices).items() if word}
-        handle, name = tempfile.mkstemp(prefix=".tui-", dir=file.parent)
-        new = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(words, stream, indent=2)
-                stream.write("\n")
-            new.replace(file)
-        finally:
-            new.unlink(missing_ok=True)
+        files.put(file, f"{json.dumps(words, indent=2)}\n".encode(), 0o600)
     except OSError as error:
         raise ChoicesError(_error_words(error)) from error
 

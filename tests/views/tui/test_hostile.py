@@ -21,7 +21,7 @@ from gpudoctor.core import fleet, measurement
 from gpudoctor.core.diagnosis import Diagnosis, from_json
 from gpudoctor.core.fact import Known
 from gpudoctor.core.snapshot import Event
-from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES, ScreenEntry
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, until

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
-from textual.strip import Strip
 
 from gpudoctor.views.tui.themes import DEFAULTS, NIGHT
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Mark, Matrix, headings, no_link, share, unread, wrong
@@ -130,7 +129,9 @@ async def test_n_goes_round_the_bad_cells() -> None:
 
 async def test_n_finds_what_was_not_read_where_nothing_is_bad() -> None:
     async with grid(3) as app:
-        app.matrix.change(1, 2, unread("timed out"))
+        names, heads, cells = square(3)
+        cells[1][2] = unread("timed out")
+        app.matrix.put(names, heads, cells)
         await app.pilot.press("n")
         assert app.matrix.at == (1, 2)
 
@@ -186,23 +187,6 @@ async def test_a_click_counts_what_was_scrolled_away() -> None:
         y = next(y for y, line in enumerate(text) if "▸GPU 120" in line)
         await app.pilot.click(Matrix, offset=(text[y].index("4", 12), y))
         assert app.chosen == [(120, 100)]
-
-
-async def test_a_new_number_draws_its_cell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with grid(64, [(60, 60)], (60, 20)) as app:  # scrolled, to be sure
-        drawn: list[int] = []
-        render_line = Matrix.render_line
-
-        def noted(self: Matrix, y: int) -> Strip:
-            drawn.append(y)
-            return render_line(self, y)
-
-        monkeypatch.setattr(Matrix, "render_line", noted)
-        app.matrix.change(58, 57, wrong("3 bytes differ"))
-        await app.pilot.pause()
-        assert len(set(drawn)) == 1
-        row = next(line for line in lines(app) if "GPU 58" in line)
-        assert "x" in row
 
 
 async def test_the_word_for_nothing_is_said() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -14,14 +14,16 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fleet import Fleet, Pairwise, Suspect
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.base import BaseApp
-from gpudoctor.views.tui.screens.framed import Band, FramedScreen
+from gpudoctor.views.tui.base import Band, FramedScreen
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.matrix import Matrix, headings
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import fleets
 from gpudoctor.views.tui.work import error_text, run_in_thread
+
+FILE = "sound-hosts.txt"
+"""Where the hosts that may train are written, for whoever starts the job."""
 
 
 class ClusterScreen(FramedScreen):
@@ -66,7 +68,8 @@ class ClusterScreen(FramedScreen):
             Pane("Who may train", id="drain"),
             Pane("Cluster", id="host"),
         )
-        self.checks, self.pairs = ChecksMatrix(), PairsMatrix()
+        self.checks, self.pairs = Matrix(id="checks"), Matrix(id="pairs")
+        self.checks.wide, self.checks.border_title = True, "Hosts × checks"
         self.fleet: Fleet | None = None
         self._shows_all_hosts = False
         self.maps = Horizontal(self.checks, self.pairs, id="maps")
@@ -80,7 +83,7 @@ class ClusterScreen(FramedScreen):
         """Reorder and resize the panes for the width."""
         super().on_resize()
         narrow = self.app.size.width < NARROW
-        self.suspects.brief = narrow
+        self.suspects.shorten(narrow)
         cluster = self.query_one("#cluster")
         if narrow:
             cluster.move_child(self.maps, after=self.suspects)
@@ -138,7 +141,7 @@ class ClusterScreen(FramedScreen):
         self.drain.put("Who may train", list(fleets.drain_blocks(fleet)), keep=True)
         self._show_checks()
         if pairwise := fleet.pairwise:
-            self.pairs.show(pairwise)
+            self._show_pairs(pairwise)
         self._update_layout()
         if not self.focused or self.focused is self.detail:
             self.suspects.focus()
@@ -146,10 +149,23 @@ class ClusterScreen(FramedScreen):
         self.reframe()
 
     def _show_checks(self) -> None:
-        """Show the hosts × checks."""
+        """Show the hosts × checks: all hosts, or of many only those with something other than ok."""
         fleet = self.fleet
         assert fleet
-        self.checks.show(fleet, self._shows_all_hosts)
+        hosts = fleets.shown_hosts(fleet, self._shows_all_hosts)
+        cells = [[fleets.result_mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
+        self.checks.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
+        more = len(fleet.hosts) - len(hosts)
+        self.checks.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
+
+    def _show_pairs(self, pairwise: Pairwise) -> None:
+        """Show from each host to each other the share of the expected bandwidth."""
+        names = pairwise.names
+        cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
+        self.pairs.border_title = Content(one_line(pairwise.title))
+        unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
+        self.pairs.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
+        self.pairs.put(names, headings(names), cells)
 
     def _update_layout(self) -> None:
         """Set the height of the heat maps: what they need, at most half of the screen; pairs alone take all."""
@@ -253,7 +269,17 @@ class ClusterScreen(FramedScreen):
         if fleet is None or save is None:
             self.doctor.say("no fleet, no list of hosts" if fleet is None else "no file can be written from here")
             return
-        write_host_list(self.doctor, fleet.sound, save)
+        if not fleet.sound:
+            self.doctor.say("no host is sound: nothing was written")
+            return
+        names = fleet.sound
+
+        def report(answer: BaseException | None) -> None:
+            """Say whether the file was written."""
+            message = f"{len(names)} sound hosts written to {FILE}"
+            self.doctor.say(message if answer is None else f"not written: {error_text(answer)}")
+
+        run_in_thread(self.app, "save", lambda: save("".join(f"{name}\n" for name in names), FILE), report)
 
     def band(self) -> Band:
         """The fleet's verdict; as on every screen without a fleet."""
@@ -268,63 +294,6 @@ class ClusterScreen(FramedScreen):
         if fleet is None:
             return super().status()
         return fleets.counts_line(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
-
-
-# ---- The hosts that may train, written to a file for whoever starts the job ----
-
-FILE = "sound-hosts.txt"
-
-
-def write_host_list(app: BaseApp, names: Sequence[str], save: Callable[[str, str], None]) -> None:
-    """Write the names to `FILE`, a line each, in a thread, and say what came of it; nothing for no names."""
-    if not names:
-        app.say("no host is sound: nothing was written")
-        return
-    text = "".join(f"{name}\n" for name in names)
-
-    def report(answer: BaseException | None) -> None:
-        """Say whether the file was written."""
-        message = f"{len(names)} sound hosts written to {FILE}"
-        app.say(message if answer is None else f"not written: {error_text(answer)}")
-
-    run_in_thread(app, "save", lambda: save(text, FILE), report)
-
-
-# ---- A fleet as two maps ----
-# Its hosts by checks, and by each other.
-
-
-class ChecksMatrix(Matrix):
-    """The heat map of hosts (rows) by checks (columns)."""
-
-    def __init__(self) -> None:
-        super().__init__(id="checks")
-        self.wide = True
-        self.border_title = "Hosts × checks"
-
-    def show(self, fleet: Fleet, everyone: bool) -> None:
-        """Show all hosts (`everyone`), or of many only those with something other than ok."""
-        hosts = fleets.shown_hosts(fleet, everyone)
-        cells = [[fleets.result_mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
-        self.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
-        more = len(fleet.hosts) - len(hosts)
-        self.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
-
-
-class PairsMatrix(Matrix):
-    """The heat map of bandwidth from each host to each other."""
-
-    def __init__(self) -> None:
-        super().__init__(id="pairs")
-
-    def show(self, pairwise: Pairwise) -> None:
-        """Show each direction's share of the expected bandwidth."""
-        names = pairwise.names
-        cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
-        self.border_title = Content(one_line(pairwise.title))
-        unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
-        self.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
-        self.put(names, headings(names), cells)
 
 
 # ---- The suspects: who, what, and on what evidence ----
@@ -345,14 +314,8 @@ class SuspectsTable(Rows):
         """Which suspect each row is about, and its evidence; none in the row that names it."""
         self._brief = False
 
-    @property
-    def brief(self) -> bool:
-        """True if evidence is left out for want of room."""
-        return self._brief
-
-    @brief.setter
-    def brief(self, brief: bool) -> None:
-        """Set it and draw the suspects again if that changes it."""
+    def shorten(self, brief: bool) -> None:
+        """Leave the evidence out (`brief`), or show it."""
         if brief != self._brief:
             self._brief = brief
             self.put(self._suspects)

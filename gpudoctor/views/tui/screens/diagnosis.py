@@ -7,17 +7,17 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.findings import Entry, Findings
 from gpudoctor.views.tui.widgets.frame import NARROW, Search
@@ -159,7 +159,17 @@ class DiagnosisScreen(FramedScreen):
             return
         self.findings.pin()
         try:
-            show_on_terminal(self.app, words.commands_alone(entry.findings[0]))
+            with self.app.suspend(), _unbuffered_keys(sys.stdin.fileno()) as keys:
+                sys.stdout.write(
+                    "\n".join(
+                        ["", *words.commands_alone(entry.findings[0]), "", "Enter or Esc goes back to gpudoctor. "]
+                    )
+                )
+                sys.stdout.flush()
+                with contextlib.suppress(KeyboardInterrupt):
+                    while (key := os.read(keys, 1)) not in _BACK_KEYS or _is_key_sequence(key, keys):
+                        continue
+                sys.stdout.write("\n")
         except SuspendNotSupported:
             self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
 
@@ -247,21 +257,6 @@ def _pane_title(entry: Entry) -> str:
 
 # ---- Beside the interface ----
 # Text on the plain terminal, for what only the terminal itself can do.
-
-
-def show_on_terminal(app: App[Any], lines: Sequence[str]) -> None:
-    """Print the lines on the plain terminal, and come back on Enter or Esc.
-
-    A mouse selection then takes them as they are, wherever the terminal wraps them, and after the end they are still
-    in its history. Raises `SuspendNotSupported` where there is no terminal behind the interface.
-    """
-    with app.suspend(), _unbuffered_keys(sys.stdin.fileno()) as keys:
-        sys.stdout.write("\n".join(["", *lines, "", "Enter or Esc goes back to gpudoctor. "]))
-        sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
-            while (key := os.read(keys, 1)) not in _BACK_KEYS or _is_key_sequence(key, keys):
-                continue
-        sys.stdout.write("\n")
 
 
 _BACK_KEYS = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")

@@ -97,7 +97,7 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
     #open-file { width: 76; max-width: 100%; height: auto; max-height: 100%; padding: 1 2; background: $surface; }
     #open-file Input { height: 1; border: none; padding: 0 1; background: $panel; margin: 0 0 1 0; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back", show=False)]
 
     def __init__(self, title: str, opened: Callable[[str], T]) -> None:
         super().__init__()
@@ -137,10 +137,6 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
             self.said.put([Block(plain(error_text(answer), "$error"))])
         else:
             self.dismiss((name, answer))
-
-    def action_back(self) -> None:
-        """Dismiss with None."""
-        self.dismiss(None)
 
 
 # ---- A form and a file to save what is shown: what cannot be written is refused in words ----
@@ -189,7 +185,7 @@ class SaveScreen(ModalScreen[str]):
     """
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "back"),
+        Binding("escape", "dismiss", "back"),
         Binding("up", "choose(-1)", "The form above", show=False, priority=True),
         Binding("down", "choose(1)", "The form below", show=False, priority=True),
         Binding("tab", "hide", "Hide what is personal, or not", show=False, priority=True),
@@ -259,21 +255,13 @@ class SaveScreen(ModalScreen[str]):
 
     def on_rows_chosen(self) -> None:
         """Save."""
-        self._save()
-
-    def on_input_submitted(self) -> None:
-        """Save."""
-        self._save()
+        self.on_input_submitted()
 
     def action_choose(self, by: int) -> None:
         """Choose the form above (-1) or below (1)."""
         self.forms.action_move(by)
 
-    def action_close(self) -> None:
-        """Dismiss without saving."""
-        self.dismiss()
-
-    def _save(self) -> None:
+    def on_input_submitted(self) -> None:
         """Write the report in a thread; an existing file is only replaced when asked again."""
         name = self.query_one(Input).value.strip()
         if not name:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -16,20 +15,21 @@ from textual.widgets import Input
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.difference import Difference
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.base import BaseApp, FramedScreen
 from gpudoctor.views.tui.screens.dialogs import OpenFile
-from gpudoctor.views.tui.screens.framed import FramedScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.facts_table import FactsTable
 from gpudoctor.views.tui.widgets.frame import NARROW, Search
 from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import fact
-from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Filter, Item, Listing
+from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Filter, Listing
 from gpudoctor.views.tui.work import FactInfo, run_in_thread
 
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
+_BACKGROUND_SEARCH_SIZE = 20_000
+"""Facts from which a search is done beside the interface."""
 _LETTER_ACTIONS = {"search", "only", "all", "compare", "copy", "moving", "fix", "explain"}
 """Actions whose keys are letters while one types."""
 
@@ -62,14 +62,16 @@ class FactsScreen(FramedScreen):
         self._facts = NO_FACTS
         self._filter = Filter()
         self._infos: Mapping[str, FactInfo] = {}
+        self._search_number = 0
+        self._last_search: tuple[Listing, Filter, Sequence[int]] = (NO_FACTS, Filter(), ())
+        """What was searched last, with what, and what matched."""
 
     def body(self) -> Iterable[Widget]:
         """The search line, the table, and all that is known of the fact under the cursor."""
         self.beside = Comparison(self.doctor, self._show_comparison)
-        self.searching = FactSearch(self.doctor, self._show_searching, self._show_matches)
         self.search = Search("name, value or source")
         self.table, self.detail = FactsTable(), Pane("Where it came from", id="fact")
-        self.table.uses = self._uses_label
+        self.table.uses = lambda item: fact.uses_label(item, self._infos)
         with Vertical():
             yield self.search
             yield self.table
@@ -94,7 +96,7 @@ class FactsScreen(FramedScreen):
             self.doctor.say(f"which rules read a fact is not known: {one_line(str(infos))}")
             return
         self._infos = infos
-        self.searching.forget()
+        self._last_search = (NO_FACTS, Filter(), ())
         self._search()
 
     def show(self, diagnosis: Diagnosis) -> None:
@@ -117,15 +119,32 @@ class FactsScreen(FramedScreen):
         return self._facts if self.beside.listing is None else self.beside.listing
 
     def _search(self) -> None:
-        """Search with the current filter, and show the matches."""
-        self.searching.start(self._listing, self._filter, self._infos)
+        """Search with the current filter, in a thread if facts are many; a search that still runs is dropped."""
+        listing, filter_ = self._listing, self._filter
+        searched, last_filter, matches = self._last_search
+        narrower = searched is listing and filter_.narrows(last_filter)
+        candidates = matches if narrower else filter_.candidates(listing, self._infos)
+        self._search_number += 1
+        number = self._search_number
 
-    def _show_searching(self, count: int) -> None:
-        """Show that this many facts are being searched."""
-        self.table.border_subtitle = Content(f"searching {count:,} facts…")
+        def receive(matches: Sequence[int] | BaseException) -> None:
+            """Show the matches, unless another search has begun."""
+            if number == self._search_number and not isinstance(matches, BaseException):
+                self._show_matches(listing, filter_, matches)
+
+        def search() -> Sequence[int]:
+            """The matches; given up once another search has begun."""
+            return listing.search(filter_.words, candidates, lambda: number != self._search_number)
+
+        if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
+            self.table.border_subtitle = Content(f"searching {len(candidates):,} facts…")
+            run_in_thread(self.app, "search", search, receive)
+        else:
+            receive(search())
 
     def _show_matches(self, listing: Listing, filter_: Filter, matches: Sequence[int]) -> None:
         """Show the facts at these places of the listing, and the filter's conditions."""
+        self._last_search = (listing, filter_, matches)
         beside = self.beside.listing
         conditions = filter_.conditions()
         if beside and beside.difference.moving:
@@ -181,10 +200,6 @@ class FactsScreen(FramedScreen):
         read = fact.read_time(diagnosis, self.doctor.reading, info)
         about = fact.rule_uses(item, diagnosis, self._infos)
         self.detail.put("Where it came from", list(fact.blocks(item, self._listing, about, info, read)))
-
-    def _uses_label(self, item: Item) -> str:
-        """The column "used by": findings that rest on the fact, or rules that read it."""
-        return fact.uses_label(item, self._infos)
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
         """Open the finding or the unjudged rule of the fact, or the page of a rule that passed."""
@@ -274,7 +289,7 @@ class FactsScreen(FramedScreen):
 
     def _show_comparison(self) -> None:
         """Show the listing anew after a comparison began, changed or ended."""
-        if (self.searching.listing is self._facts) == (self.beside.listing is None):
+        if (self._last_search[0] is self._facts) == (self.beside.listing is None):
             self._search()
         else:
             self._set_filter(Filter())
@@ -360,61 +375,3 @@ class Comparison:
         """End the comparison."""
         self._other = self.listing = None
         self._changed()
-
-
-# ---- A search: in place where facts are few, in a thread where it takes longer than a key may ----
-
-_BACKGROUND_SEARCH_SIZE = 20_000
-"""Facts from which a search is done beside the interface."""
-
-
-class FactSearch:
-    """Runs one search at a time; `on_begun` gets how many facts a long one covers, `on_found` the matching places."""
-
-    def __init__(
-        self,
-        app: BaseApp,
-        on_begun: Callable[[int], None],
-        on_found: Callable[[Listing, Filter, Sequence[int]], None],
-    ) -> None:
-        self._app = app
-        self._on_begun = on_begun
-        self._on_found = on_found
-        self._search_number = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget the last matches, so that the next search covers everything."""
-        self.listing: Listing = NO_FACTS
-        """What was searched last."""
-        self._last_matches: tuple[Filter, Sequence[int]] = (Filter(), ())
-
-    def start(self, listing: Listing, filter_: Filter, infos: Mapping[str, FactInfo]) -> None:
-        """Search these facts, in a thread if they are many; a search that still runs is dropped."""
-        last_filter, found = self._last_matches
-        candidates = (
-            found if self.listing is listing and filter_.narrows(last_filter) else filter_.candidates(listing, infos)
-        )
-        self._search_number += 1
-        number = self._search_number
-
-        def receive(matches: Sequence[int] | BaseException) -> None:
-            """Take the matches, unless another search has begun."""
-            if number == self._search_number and not isinstance(matches, BaseException):
-                self._finish(listing, filter_, matches)
-
-        if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
-            self._on_begun(len(candidates))
-            over = partial(self._is_over, number)
-            run_in_thread(self._app, "search", lambda: listing.search(filter_.words, candidates, over), receive)
-        else:
-            self._finish(listing, filter_, listing.search(filter_.words, candidates))
-
-    def _is_over(self, search: int) -> bool:
-        """True if another search has begun."""
-        return search != self._search_number
-
-    def _finish(self, listing: Listing, filter_: Filter, matches: Sequence[int]) -> None:
-        """Remember the matches, and report them."""
-        self.listing, self._last_matches = listing, (filter_, matches)
-        self._on_found(listing, filter_, matches)

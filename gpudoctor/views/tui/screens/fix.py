@@ -15,9 +15,8 @@ from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.core.run import Run
 from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.base import Repair
+from gpudoctor.views.tui.base import Band, FramedScreen, Repair
 from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, repair_of
-from gpudoctor.views.tui.screens.framed import Band, FramedScreen
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
@@ -195,7 +194,8 @@ class FixScreen(FramedScreen):
         line, plan = self.steps.line, self.repair.plan
         if not line or not plan:
             return
-        self.repair.choose(plan.by_way(line.way) if line.way else plan.toggled(line.step.id if line.step else ""))
+        changed = plan.by_way(line.way) if line.way else plan.toggled(line.step.id if line.step else "")
+        self.repair.plan, self.repair.touched = changed, True
         self._refresh()
 
     def action_dry_run(self) -> None:
@@ -244,17 +244,12 @@ class FixScreen(FramedScreen):
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
         elif plan.hindered:
-            self._report_hindrance(plan)
+            steps, why = words.step_numbers(plan, plan.hindered), plan.hindered[0].hindrance
+            self.doctor.say(f"{steps}: {why}. c copies the commands, space leaves a step out")
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")
         else:
             ask_to_run(self.doctor, plan.until_reboot)
-
-    def _report_hindrance(self, plan: Plan) -> None:
-        """Say which steps cannot be run here, and why."""
-        steps = plan.hindered
-        why = steps[0].hindrance
-        self.doctor.say(f"{words.step_numbers(plan, steps)}: {why}. c copies the commands, space leaves a step out")
 
     def action_again(self) -> None:
         """Ask, then run what is not done yet, from the failed step."""

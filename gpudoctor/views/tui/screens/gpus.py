@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.sample import Sample, sample_of
-from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.gpu_table import GPUTable
 from gpudoctor.views.tui.widgets.matrix import Matrix
@@ -26,7 +26,49 @@ from gpudoctor.views.tui.words.gpu import MOST, GpuState
 from gpudoctor.views.tui.work import call_in_app, run_in_thread
 
 
-class GPUsScreen(FramedScreen):
+class LiveScreen(FramedScreen):
+    """A screen with live samples of the GPUs, which a thread takes from `follow_samples` until the screen is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._samples = LiveSamples()
+        self._stop: Callable[[], None] = lambda: None
+
+    def draw_samples(self) -> None:
+        """Draw the samples, after a new one; a subclass must define it."""
+        raise NotImplementedError
+
+    def follow_samples(self) -> None:
+        """Start sampling in a thread, where that is possible."""
+        live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
+
+        def receive(sample: Sample) -> None:
+            """Pass a sample to the interface."""
+            call_in_app(app, lambda: self._receive_sample(sample))
+
+        if live:
+            run_in_thread(app, "live", lambda: live(receive), self._receive_stop)
+
+    def on_unmount(self) -> None:
+        """Stop sampling."""
+        self._stop()
+
+    def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
+        """Keep the function that stops sampling, or show why there are no samples."""
+        if isinstance(stop, BaseException):
+            self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
+        elif self.is_attached:
+            self._stop = stop
+        else:
+            stop()
+
+    def _receive_sample(self, sample: Sample) -> None:
+        """Take the sample, and draw it if it brought something new."""
+        if self.is_attached and self._samples.take(sample):
+            self.draw_samples()
+
+
+class GPUsScreen(LiveScreen):
     """The GPUs, live if they can be sampled, else as reported. `b`, `t` and `p` choose what the links show."""
 
     NAME = "gpus"
@@ -64,13 +106,9 @@ class GPUsScreen(FramedScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._samples = LiveSamples()
-        self._status_text = ""
-        """What the second line says."""
         self._detail_width = 0
         """Columns for which the detail was made."""
         self._link_view = gpu_links.VIEWS[-1]
-        self._stop: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
         """The table; below it links and detail."""
@@ -86,49 +124,24 @@ class GPUsScreen(FramedScreen):
         """Follow the app, and start sampling in a thread."""
         super().on_mount()
         self.set_interval(self.AGED, self._redraw_if_outdated)
-        live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
-
-        def receive(sample: Sample) -> None:
-            """Pass a sample to the interface."""
-            call_in_app(app, lambda: self._receive_sample(sample))
-
-        if live:
-            run_in_thread(app, "live", lambda: live(receive), self._receive_stop)
+        self.follow_samples()
 
     def on_resize(self) -> None:
         """Redraw in the new width."""
         super().on_resize()
-        self.call_after_refresh(self._draw)
-
-    def on_unmount(self) -> None:
-        """Stop sampling."""
-        self._stop()
-
-    def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
-        """Keep the function that stops sampling, or show why there are no samples."""
-        if isinstance(stop, BaseException):
-            self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
-        elif self.is_attached:
-            self._stop = stop
-        else:
-            stop()
-
-    def _receive_sample(self, sample: Sample) -> None:
-        """Take the sample, and redraw if it brought something new."""
-        if self.is_attached and self._samples.take(sample):
-            self._draw()
+        self.call_after_refresh(self.draw_samples)
 
     def _redraw_if_outdated(self) -> None:
         """Redraw if numbers have become outdated or the width has changed."""
         if self._samples.age() or self._available_width != self._detail_width:
-            self._draw()
+            self.draw_samples()
 
     def show(self, diagnosis: Diagnosis) -> None:
         """Show findings and links of the diagnosis, and its numbers until there are live ones."""
         self._samples.shown.health = gpu_words.health(diagnosis)
         self._samples.take(sample_of(diagnosis.snapshot))
         self._show_links()
-        self._draw()
+        self.draw_samples()
 
     def go(self, name: str) -> bool:
         """Put the cursor on the GPU of that number; False if it is not listed."""
@@ -136,7 +149,7 @@ class GPUsScreen(FramedScreen):
         self.table.focus()
         return found
 
-    def _draw(self) -> None:
+    def draw_samples(self) -> None:
         """Draw table, detail and frame, and set the layout for the number of GPUs."""
         shown = self._samples.shown
         count = len(shown.gpus)
@@ -243,7 +256,7 @@ class GPUsScreen(FramedScreen):
     def action_freeze(self) -> None:
         """Freeze the numbers, or go on with all that came meanwhile."""
         self._samples.freeze()
-        self._draw()
+        self.draw_samples()
 
 
 # ---- What was last heard of each GPU ----

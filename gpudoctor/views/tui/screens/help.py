@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
@@ -16,11 +17,7 @@ from gpudoctor.views.tui.base import BaseApp
 from gpudoctor.views.tui.widgets import frame
 from gpudoctor.views.tui.widgets.frame import NARROW, Keys, Line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, Prose, plain
-from gpudoctor.views.tui.work import error_text, run_in_thread
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
+from gpudoctor.views.tui.work import Work, error_text, run_in_thread
 
 _HANG = 7
 """Columns of the keys; what does not fit there stands behind the words, in brackets."""
@@ -100,62 +97,86 @@ def _mark_blocks() -> Iterator[Block]:
 # ---- The page of a rule or a fact: what it looks for, why, how it is cured, what it will not catch ----
 
 
-class ExplainScreen(Screen[None]):
-    """The page of a rule or a fact, over the screen that asked for it, until Esc."""
+class PageScreen(Screen[None]):
+    """A page of text over the screen that asked for it, read in a thread when it is opened, until Esc."""
 
     AUTO_FOCUS = "#page"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,e", "close", "back", key_display="esc"),
-        Binding("c", "copy", "copy page"),
-    ]
+    WAITING = "Looking it up ..."
+    COPIED, NOTHING_TO_COPY = "copied the page: {lines} lines", "there is no page to copy"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, title: str, about: str) -> None:
         super().__init__()
-        self._name_ = name
-        self._page = ""
+        self._title, self._about = title, about
+        self._text = ""
+        """What is copied: the whole page."""
+
+    @property
+    def doctor(self) -> BaseApp:
+        """The app, typed as `BaseApp`."""
+        return cast(BaseApp, self.app)
+
+    def read(self, work: Work) -> tuple[str, Iterable[Block]]:
+        """The page as text, and as it is shown; called in a thread. A subclass must define it."""
+        raise NotImplementedError
+
+    def trouble(self, error: BaseException) -> Block:
+        """Why there is no page."""
+        return Block(plain(error_text(error)), Content.styled("? ", "bold $primary"), 2)
 
     def compose(self) -> ComposeResult:
         """The page between status line and keys."""
         yield Line(id="status")
-        yield Pane(self._name_, id="page")
+        yield Pane(self._title, id="page")
         yield Keys()
 
     def on_mount(self) -> None:
-        """Load the page in a thread."""
-        app = cast(BaseApp, self.app)
-        self.query_one(Pane).put(self._name_, [Block(plain("Looking it up ..."))])
-        self.watch(app, "message", self._update_status)
-        run_in_thread(app, "explain", lambda: app.work.explain(self._name_), self._show_page)
+        """Read the page."""
+        self.watch(self.app, "message", self._update_status)
+        self.action_read()
 
     def _update_status(self, message: str) -> None:
         """Show the message, or what page this is."""
-        about = f"gpudoctor explain {self._name_}"
-        self.query_one("#status", Line).say(Content.styled(message, "bold") if message else plain(about))
+        self.query_one("#status", Line).say(Content.styled(message, "bold") if message else plain(self._about))
 
-    def _show_page(self, answer: str | BaseException) -> None:
+    def action_read(self) -> None:
+        """Read the page in a thread."""
+        work = self.doctor.work
+        self.query_one(Pane).put(self._title, [Block(plain(self.WAITING))])
+        run_in_thread(self.app, "page", lambda: self.read(work), self._show)
+
+    def _show(self, answer: tuple[str, Iterable[Block]] | BaseException) -> None:
         """Show the page, or why there is none."""
         if not self.is_attached:
             return
         if isinstance(answer, BaseException):
-            self.query_one(Pane).put(
-                self._name_, [Block(plain(error_text(answer)), Content.styled("? ", "bold $primary"), 2)]
-            )
+            self.query_one(Pane).put(self._title, [self.trouble(answer)])
             return
-        self._page = answer
-        self.query_one(Pane).put(self._name_, list(page_blocks(answer)))
-
-    def action_close(self) -> None:
-        """Go back to the screen below."""
-        self.dismiss()
+        self._text, blocks = answer
+        self.query_one(Pane).put(self._title, list(blocks))
 
     def action_copy(self) -> None:
         """Copy the page to the clipboard."""
-        app = cast(BaseApp, self.app)
-        if self._page:
-            app.copy_to_clipboard(self._page)
-            app.say(f"copied the page: {len(self._page.splitlines())} lines")
-        else:
-            app.say("there is no page to copy")
+        if self._text:
+            self.app.copy_to_clipboard(self._text)
+        message = self.COPIED if self._text else self.NOTHING_TO_COPY
+        self.doctor.say(message.format(lines=len(self._text.splitlines())))
+
+
+class ExplainScreen(PageScreen):
+    """The page of a rule or a fact."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,e", "dismiss", "back", key_display="esc"),
+        Binding("c", "copy", "copy page"),
+    ]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"gpudoctor explain {name}")
+
+    def read(self, work: Work) -> tuple[str, Iterable[Block]]:
+        """The page of ``gpudoctor explain``."""
+        page = work.explain(self._title)
+        return page, page_blocks(page)
 
 
 def page_blocks(text: str) -> Iterator[Block]:

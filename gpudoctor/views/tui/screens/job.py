@@ -4,40 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
 
 from gpudoctor.core.fact import Row, listed, value_of
-from gpudoctor.core.sample import Sample
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.base import BaseApp
-from gpudoctor.views.tui.screens.framed import Band, FramedScreen
-from gpudoctor.views.tui.screens.gpus import LiveSamples
-from gpudoctor.views.tui.widgets.frame import Keys, Line
+from gpudoctor.views.tui.base import Band
+from gpudoctor.views.tui.screens.gpus import LiveScreen
+from gpudoctor.views.tui.screens.help import PageScreen
 from gpudoctor.views.tui.widgets.gpu_table import GPUTable
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rank_table import RankTable, counts_text
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import job as words
+from gpudoctor.views.tui.words.diagnosis import commands
 from gpudoctor.views.tui.words.gpu import GpuState
-from gpudoctor.views.tui.work import JobLook, call_in_app, error_text, run_in_thread
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from gpudoctor.views.tui.work import JobWatch
+from gpudoctor.views.tui.work import JobLook, JobWatch, Work, call_in_app, error_text, run_in_thread
 
 _VIEWS = ("found", "rank", "gpus")
 _NOT_HERE = "what is shown here is not of this machine as it is now, and has no running job"
 
 
-class JobScreen(FramedScreen):
+class JobScreen(LiveScreen):
     """A running job, live; `v` goes through findings, rank and GPUs where there is room for one of them alone."""
 
     NAME = "job"
@@ -67,8 +60,6 @@ class JobScreen(FramedScreen):
         super().__init__()
         self.job = JobLook()
         self._watch: JobWatch | None = None
-        self._samples = LiveSamples()
-        self._stop_samples: Callable[[], None] = lambda: None
         self._asked_at = -1.0
         """The reading that is to be followed by another; -1 where none is wanted."""
         self._view = _VIEWS[0]
@@ -95,17 +86,14 @@ class JobScreen(FramedScreen):
         if work.job is None:
             self._receive(JobLook(trouble=_NOT_HERE))
             return
-        follow, live = work.job, work.live
+        follow = work.job
         self._receive(JobLook(trouble="looking for its processes", reading=True))
         hear = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
         run_in_thread(app, "job", lambda: follow(hear), self._receive_watch)
-        if live:
-            tell = lambda sample: call_in_app(app, lambda: self._receive_sample(sample))  # noqa: E731
-            run_in_thread(app, "live", lambda: live(tell), self._receive_stop)
+        self.follow_samples()
 
     def on_unmount(self) -> None:
         """Look no more."""
-        self._stop_samples()
         if self._watch:
             self._watch.stop()
 
@@ -133,20 +121,6 @@ class JobScreen(FramedScreen):
         else:
             answer.stop()
 
-    def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
-        """Keep the function that stops the samples, or say why there are none."""
-        if isinstance(stop, BaseException):
-            self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
-        elif self.is_attached:
-            self._stop_samples = stop
-        else:
-            stop()
-
-    def _receive_sample(self, sample: Sample) -> None:
-        """Take the GPUs' numbers, and draw them."""
-        if self.is_attached and self._samples.take(sample):
-            self._draw_gpus()
-
     def _receive(self, look: JobLook) -> None:
         """Show the job as it is now; what was seen of it stays where a look fails."""
         if not self.is_attached:
@@ -168,7 +142,7 @@ class JobScreen(FramedScreen):
         """Redraw how old the stacks are, and the GPUs' numbers where they have grown old."""
         self.reframe()
         if self._samples.age():
-            self._draw_gpus()
+            self.draw_samples()
 
     def _draw(self) -> None:
         """Draw the ranks, the panes and the frame."""
@@ -190,7 +164,7 @@ class JobScreen(FramedScreen):
             if self.focused in (None, self.found) and not self._asked_to_scroll:
                 self.ranks.focus()
             self._draw_panes()
-        self._draw_gpus()
+        self.draw_samples()
         self.reframe()
 
     _asked_to_scroll = False
@@ -217,7 +191,7 @@ class JobScreen(FramedScreen):
             same = str(self.rank.border_title) == title
             self.rank.put(title, list(words.rank_blocks(diagnosis, row, look)), keep=same)
 
-    def _draw_gpus(self) -> None:
+    def draw_samples(self) -> None:
         """Draw the GPUs that the job uses; all of the machine where NVML does not name their processes."""
         rows = listed(self.job.diagnosis.snapshot.rows("rank")) if self.job.diagnosis else ()
         used = {number for row in rows for number in _gpus_of(row)}
@@ -319,12 +293,10 @@ class JobScreen(FramedScreen):
         for name in _VIEWS:
             self.set_class(name == view, f"-{name}")
         self._view = view
-        self._draw_gpus()
+        self.draw_samples()
 
     def action_copy(self) -> None:
         """Copy the next command of what is to be done about the findings."""
-        from gpudoctor.views.tui.words.diagnosis import commands
-
         diagnosis = self.job.diagnosis
         every = [line for finding in diagnosis.findings for line in commands(finding)] if diagnosis else []
         if not every:
@@ -353,60 +325,28 @@ def _gpus_of(row: Row) -> tuple[int, ...]:
 # ---- The stacks of one rank: all threads, and those of its DataLoader's workers ----
 
 
-class StacksScreen(Screen[None]):
-    """All stacks of a rank over the job's screen, read when it is opened and again by `r`, until Esc."""
+class StacksScreen(PageScreen):
+    """All stacks of a rank over the job's screen, read when it is opened and again by `r`."""
 
-    AUTO_FOCUS = "#page"
+    WAITING = "Reading them …"
+    COPIED, NOTHING_TO_COPY = "copied {lines} lines", "there is nothing to copy"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter", "close", "back", key_display="esc"),
+        Binding("escape,enter", "dismiss", "back", key_display="esc"),
         Binding("r", "read", "read again"),
         Binding("c", "copy", "copy all"),
     ]
 
-    def __init__(self, title: str, ask: Callable[[], Sequence[tuple[str, Sequence[str]]]]) -> None:
-        super().__init__()
-        self._about, self._ask = title, ask
-        self._entries: Sequence[tuple[str, Sequence[str]]] = ()
+    def __init__(self, rank: str, ask: Callable[[], Sequence[tuple[str, Sequence[str]]]]) -> None:
+        about = f"{rank}: all threads, and its DataLoader's workers, as py-spy reads them"
+        super().__init__(f"Stacks of {rank}", about)
+        self._ask = ask
 
-    def compose(self) -> ComposeResult:
-        """The stacks between status line and keys."""
-        yield Line(id="status")
-        yield Pane(f"Stacks of {self._about}", id="page")
-        yield Keys()
+    def read(self, work: Work) -> tuple[str, Iterable[Block]]:  # noqa: ARG002 - a job's stacks are not the machine's
+        """The stacks of all its threads."""
+        entries = self._ask()
+        lines = [line for heading, frames in entries for line in (heading, *(f"  {frame}" for frame in frames))]
+        return "\n".join(lines), words.stack_blocks(entries)
 
-    def on_mount(self) -> None:
-        """Read them."""
-        self.watch(self.app, "message", self._update_status)
-        self.action_read()
-
-    def _update_status(self, message: str) -> None:
-        """Show the message, or what this is."""
-        about = f"{self._about}: all threads, and its DataLoader's workers, as py-spy reads them"
-        self.query_one("#status", Line).say(Content.styled(message, "bold") if message else plain(about))
-
-    def action_read(self) -> None:
-        """Read them in a thread."""
-        self.query_one(Pane).put(f"Stacks of {self._about}", [Block(plain("Reading them …"))])
-        run_in_thread(self.app, "stacks", self._ask, self._show)
-
-    def _show(self, answer: Sequence[tuple[str, Sequence[str]]] | BaseException) -> None:
-        """Show them, or why there are none."""
-        if not self.is_attached:
-            return
-        if isinstance(answer, BaseException):
-            self.query_one(Pane).put(f"Stacks of {self._about}", [Block(plain(error_text(answer), "bold"))])
-            return
-        self._entries = answer
-        self.query_one(Pane).put(f"Stacks of {self._about}", list(words.stack_blocks(answer)))
-
-    def action_close(self) -> None:
-        """Go back to the screen below."""
-        self.dismiss()
-
-    def action_copy(self) -> None:
-        """Copy all of it."""
-        app = cast(BaseApp, self.app)
-        lines = [line for heading, frames in self._entries for line in (heading, *(f"  {frame}" for frame in frames))]
-        if lines:
-            app.copy_to_clipboard("\n".join(lines))
-        app.say(f"copied {len(lines)} lines" if lines else "there is nothing to copy")
+    def trouble(self, error: BaseException) -> Block:
+        """Why they cannot be read."""
+        return Block(plain(error_text(error), "bold"))

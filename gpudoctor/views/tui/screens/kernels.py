@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -16,8 +16,7 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.base import BaseApp
-from gpudoctor.views.tui.screens.framed import Band, FramedScreen
+from gpudoctor.views.tui.base import Band, FramedScreen
 from gpudoctor.views.tui.widgets.kernels import Bars, Kernels, KernelTabs
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
@@ -55,7 +54,9 @@ class KernelsScreen(FramedScreen):
         """The GPUs' bars, below them the kernels and the detail of the run under the cursor."""
         self.bars, self.kernels, self.tabs, self.detail = Bars(), Kernels(), KernelTabs(), Pane("Kernels", id="run")
         self.found: Measurements | None = None
-        self.measuring = KernelRunner(self.doctor, self._show_partial, self._finish_measuring)
+        self._stop: threading.Event | None = None
+        """What stops the kernels that run; None where none do."""
+        self._since = 0.0
         self._shows_expected = False
         self._user_moved = False
         with Vertical(id="measured", classes="-none"):
@@ -82,7 +83,7 @@ class KernelsScreen(FramedScreen):
     def _load_measurements(self) -> None:
         """Load earlier measurements in a thread, unless kernels run now."""
         recall = self.doctor.work.measured
-        if recall and not self.measuring.runs:
+        if recall and not self._stop:
             run_in_thread(self.app, "measured", recall, self._receive_measurements)
 
     @property
@@ -93,7 +94,7 @@ class KernelsScreen(FramedScreen):
 
     def _receive_measurements(self, answer: Measurements | BaseException | None) -> None:
         """Show earlier measurements, merged with those of this session, or why there are none."""
-        if self.measuring.runs:
+        if self._stop:
             return
         if isinstance(answer, Measurements):
             self._show_measurements(answer.merged(self.found) if self.found else answer)
@@ -124,14 +125,10 @@ class KernelsScreen(FramedScreen):
             self.bars.focus()
         self._show_kernel()
         if not self._user_moved:
-            self._move_to_worst()
+            assert self.found
+            if run := measured.worst_run(self.found):
+                self._move_to(run)
         self.reframe()
-
-    def _move_to_worst(self) -> None:
-        """Put the cursors on the first run that is wrong, else failed, else slow."""
-        assert self.found
-        if run := measured.worst_run(self.found):
-            self._move_to(run)
 
     def _move_to(self, run: Run) -> None:
         """Put the cursors on this run."""
@@ -217,34 +214,62 @@ class KernelsScreen(FramedScreen):
 
     def action_stop(self) -> None:
         """Stop before the next kernel; what was measured stays."""
-        self.measuring.stop()
+        if self._stop is None:
+            self.doctor.say("nothing is measured now")
+        else:
+            self._stop.set()
+            self.doctor.say("stopping; what was measured stays")
 
     def _start_measuring(self, kernel_ids: Sequence[str]) -> None:
-        """Start measuring the kernels of these ids, or all."""
-        self.measuring.start(kernel_ids, self.found.at if self.found else "")
+        """Run the kernels of these ids, or all, in a thread."""
+        app, measure = self.app, self.doctor.work.kernels
+        if measure is None:
+            at = self.found.at if self.found else ""
+            when = f"; what is shown was measured at {one_line(at)}" if at else ""
+            self.doctor.say(f"nothing can be measured from here{when}")
+        elif self._stop is not None:
+            self.doctor.say("it is being measured already; x stops it")
+        else:
+            stop = self._stop = threading.Event()
+            self._since = time.monotonic()
+
+            def report(partly: Measurements) -> None:
+                """Pass the measurements so far to the interface."""
+                call_in_app(app, lambda: self._show_merged(partly) if stop is self._stop else None)
+
+            run_in_thread(app, "kernels", lambda: measure(kernel_ids, report, stop), self._finish_measuring)
         self.reframe()
 
-    def _show_partial(self, partly: Measurements) -> None:
-        """Show the measurements so far."""
-        self._show_measurements(self.found.merged(partly) if self.found else partly)
+    def _show_merged(self, measurements: Measurements) -> None:
+        """Show these measurements with those that are shown."""
+        self._show_measurements(self.found.merged(measurements) if self.found else measurements)
 
-    def _finish_measuring(self, answer: Measurements | BaseException, stopped: bool) -> None:
+    def _finish_measuring(self, answer: Measurements | BaseException) -> None:
         """Show the measurements and have them judged, or say what failed."""
+        stopped, self._stop = bool(self._stop and self._stop.is_set()), None
         if isinstance(answer, BaseException):
             if self.found is None:
                 self._show_empty(f"Nothing was measured: {error_text(answer)}")
             else:
                 self.doctor.say(f"not measured to the end: {error_text(answer)}")
         else:
-            self._show_measurements(self.found.merged(answer) if self.found else answer)
+            self._show_merged(answer)
             self.doctor.say("stopped; what was measured stays" if stopped else "measured")
-            if self.found:
-                self.measuring.judge(self.found)
+            judged, diagnosis, found = self.doctor.work.judged, self.doctor.diagnosis, self.found
+            if found and judged and diagnosis:
+                run_in_thread(self.app, "judged", lambda: judged(diagnosis, found), self._receive_diagnosis)
         self.reframe()
+
+    def _receive_diagnosis(self, answer: Diagnosis | BaseException) -> None:
+        """Show the new diagnosis on all screens, or say why there is none."""
+        if isinstance(answer, BaseException):
+            self.doctor.say(f"what was measured cannot be judged: {error_text(answer)}")
+        elif self.doctor.reading.over:
+            self.doctor.diagnosis = answer
 
     def _tick(self) -> None:
         """Redraw while kernels run."""
-        if self.measuring.runs:
+        if self._stop:
             self.reframe()
             self.bars.refresh()
 
@@ -259,94 +284,11 @@ class KernelsScreen(FramedScreen):
 
     def status(self) -> Sequence[Content | str]:
         """Progress of measuring, or its counts; else as on every screen."""
-        if self.measuring.runs:
-            return progress_line(self.found, self.measuring.seconds)
+        if self._stop:
+            return progress_line(self.found, time.monotonic() - self._since)
         if self.found and self.found.kernels and self.doctor.reading.over:
             return counts_line(self.found)
         return super().status()
-
-
-# ---- Kernels run beside the interface ----
-# Started, heard, stopped, and what they measured judged.
-
-Answer = Measurements | BaseException
-
-
-class KernelRunner:
-    """Runs kernels in a thread; `partly` gets the measurements so far, `ended` the last and whether it was stopped."""
-
-    def __init__(
-        self, app: BaseApp, partly: Callable[[Measurements], None], ended: Callable[[Answer, bool], None]
-    ) -> None:
-        self._app = app
-        self._partly = partly
-        self._ended = ended
-        self._stop: threading.Event | None = None
-        self._since = 0.0
-
-    @property
-    def runs(self) -> bool:
-        """True while kernels run."""
-        return self._stop is not None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the kernels were started."""
-        return time.monotonic() - self._since
-
-    def start(self, kernel_ids: Sequence[str], at: str) -> None:
-        """Run the kernels of these ids, or all; `at` is when what is shown was measured, for the message."""
-        measure = self._app.work.kernels
-        if measure is None:
-            when = f"; what is shown was measured at {one_line(at)}" if at else ""
-            self._app.say(f"nothing can be measured from here{when}")
-            return
-        if self._stop is not None:
-            self._app.say("it is being measured already; x stops it")
-            return
-        stop = self._stop = threading.Event()
-        self._since = time.monotonic()
-
-        def report(partly: Measurements) -> None:
-            """Pass the measurements so far to the interface."""
-            call_in_app(self._app, lambda: self._receive_partial(stop, partly))
-
-        def work() -> Measurements:
-            """Run the kernels; their measurements."""
-            return measure(kernel_ids, report, stop)
-
-        run_in_thread(self._app, "kernels", work, lambda answer: self._finish(stop, answer))
-
-    def stop(self) -> None:
-        """Stop before the next kernel; what was measured stays."""
-        if self._stop is None:
-            self._app.say("nothing is measured now")
-        else:
-            self._stop.set()
-            self._app.say("stopping; what was measured stays")
-
-    def _receive_partial(self, stop: threading.Event, partly: Measurements) -> None:
-        """Pass measurements on, if they are of the current run."""
-        if stop is self._stop:
-            self._partly(partly)
-
-    def _finish(self, stop: threading.Event, answer: Answer) -> None:
-        """Report the end of the run."""
-        self._stop = None
-        self._ended(answer, stop.is_set())
-
-    def judge(self, measurements: Measurements) -> None:
-        """Judge the diagnosis again with these measurements, in a thread."""
-        judged, diagnosis = self._app.work.judged, self._app.diagnosis
-        if judged and diagnosis:
-            run_in_thread(self._app, "judged", lambda: judged(diagnosis, measurements), self._receive_diagnosis)
-
-    def _receive_diagnosis(self, answer: Diagnosis | BaseException) -> None:
-        """Show the new diagnosis on all screens, or say why there is none."""
-        if isinstance(answer, Diagnosis) and self._app.reading.over:
-            self._app.diagnosis = answer
-        elif isinstance(answer, BaseException):
-            self._app.say(f"what was measured cannot be judged: {error_text(answer)}")
 
 
 # ---- Measuring in words ----

@@ -15,10 +15,9 @@ from textual.widget import Widget
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.plan import Plan
 from gpudoctor.core.stack import GPU, MACHINE, Stack, Wishes, parse_requirements, wishes_from_snapshot
-from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.base import BaseApp, FramedScreen
 from gpudoctor.views.tui.repair import ConfirmScreen, open_given_plan
 from gpudoctor.views.tui.screens.dialogs import TextDialog
-from gpudoctor.views.tui.screens.framed import FramedScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain

@@ -74,7 +74,7 @@ class FactsTable(Rows):
             return 0
         if isinstance(self.listing, Facts) and not item.compared:
             place = self.listing.position_of(item.fact, item.index)
-            return _nearest_row(self.view, place) if place is not None else 0
+            return min(bisect_left(self.view, place), len(self.view) - 1) if place is not None else 0
         names = (self.listing[place].name for place in self.view)
         return next((row for row, name in enumerate(names) if name == item.name), 0)
 
@@ -149,10 +149,7 @@ class FactsTable(Rows):
     def action_next(self, by: int) -> None:
         """Move to the next fact of a finding, or, if there are none, to the next unread; wraps round."""
         wanted = set(self.listing.proof) or set(self.listing.unread)
-        bad = [row for row, place in enumerate(self.view) if place in wanted]
-        later = [row for row in bad if (row - self.cursor) * by > 0]
-        if bad:
-            self.cursor = (later or bad)[0 if by > 0 else -1]
+        self.move_to_next([row for row, place in enumerate(self.view) if place in wanted], by)
 
 
 def _mark_cell(item: Item) -> Cell:
@@ -163,11 +160,6 @@ def _mark_cell(item: Item) -> Cell:
     if isinstance(item.state, Unread):
         return marks.UNREAD, "accent"
     return (marks.ABSENT, "dim") if isinstance(item.state, Absent) else (" ", "")
-
-
-def _nearest_row(view: Sequence[int], place: int) -> int:
-    """The row that shows this place, or the first one behind it."""
-    return min(bisect_left(view, place), len(view) - 1)
 
 
 def _column_widths(wanted_widths: dict[str, int], room: int) -> dict[str, int]:

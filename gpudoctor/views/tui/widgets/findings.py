@@ -258,10 +258,8 @@ class Findings(Rows):
     def next(self, by: int) -> None:
         """Move to the next error or warning, wrapping round; without any, to the next row. `by` -1: the previous."""
         bad = [at for at, entry in enumerate(self.entries) if entry.bad] or list(range(len(self.entries)))
-        later = [at for at in bad if (at - self.cursor) * by > 0]
-        if bad:
-            self.cursor = (later or bad)[0 if by > 0 else -1]
-            self.pin()
+        self.move_to_next(bad, by)
+        self.pin()
 
     def toggle_unjudged(self) -> None:
         """Switch between what was found and what was not judged."""

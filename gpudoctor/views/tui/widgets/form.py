@@ -36,11 +36,6 @@ class Form(Rows):
             super().__init__()
             self.form, self.option = form, option
 
-        @property
-        def control(self) -> Form:
-            """The form that posted it."""
-            return self.form
-
     def __init__(self) -> None:
         super().__init__(id="form", classes="pane")
         self.border_title = "Choices"

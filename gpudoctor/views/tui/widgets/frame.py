@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -13,13 +13,11 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.style import Style
+from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Input
 
 from gpudoctor.views._terminal import drawable
-
-if TYPE_CHECKING:
-    from textual.visual import VisualType
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +56,6 @@ NARROW = 96
 """Columns from which there is room for whole words and panes side by side."""
 
 
-def both_ends(left: Content, rights: Sequence[Content], width: int) -> Content:
-    """One line with `left` at its start and, at its end, the first of `rights` that fits; `left` alone is cut."""
-    for right in rights:
-        room = width - left.cell_length - right.cell_length
-        if room >= 2:
-            return Content.assemble(left, " " * room, right)
-    return left.truncate(width, ellipsis=True)
-
-
 class Line(Widget):
     """A widget of one line of text; the text is never read as markup."""
 
@@ -85,7 +74,11 @@ class Line(Widget):
 
     def render(self) -> VisualType:
         """The text at the left, and the first at the right that fits."""
-        return both_ends(self._left, self._rights, self.content_size.width)
+        for right in self._rights:
+            room = self.content_size.width - self._left.cell_length - right.cell_length
+            if room >= 2:
+                return Content.assemble(self._left, " " * room, right)
+        return self._left.truncate(self.content_size.width, ellipsis=True)
 
 
 class Tabs(Widget):

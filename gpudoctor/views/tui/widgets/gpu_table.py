@@ -406,9 +406,7 @@ class GPUTable(Rows):
             for at, (index, place) in enumerate(self._keys)
             if place < 0 and (self.shown.health.of(index) or self._silent(index))
         ]
-        if bad:
-            later = [at for at in bad if (at - self.cursor) * by > 0]
-            self.cursor = (later or bad)[0 if by > 0 else -1]
+        self.move_to_next(bad, by)
 
     def action_sort(self) -> None:
         """Sort by findings first, or by number again."""

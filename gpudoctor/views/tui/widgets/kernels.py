@@ -38,7 +38,8 @@ class Bars(Rows):
         super().__init__(id="bars", classes="pane")
         self.measurements: Measurements | None = None
         self.kernel: Kernel | None = None
-        self._runs: list[Run] = []
+        self.runs: list[Run] = []
+        """The run of each row."""
 
     def put(self, measurements: Measurements, kernel: Kernel) -> None:
         """Show that kernel; GPUs without a run get a row that says so."""
@@ -49,10 +50,10 @@ class Bars(Rows):
             device.index: Run(kernel.id, device.index, "not-run", because=f"no {kernel.level} run yet")
             for device in missing
         }
-        self._runs = [run for _, run in sorted({**unasked, **runs}.items())]
+        self.runs = [run for _, run in sorted({**unasked, **runs}.items())]
         self.border_title = Content(one_line(f"{kernel.title}  {kernel.size}"))
         self._update_heading()
-        self.fill(len(self._runs))
+        self.fill(len(self.runs))
         self.post_message(self.Moved(self))
 
     def on_resize(self) -> None:
@@ -63,12 +64,7 @@ class Bars(Rows):
     @property
     def run(self) -> Run | None:
         """The run under the cursor; None without rows."""
-        return self._runs[self.cursor] if self._runs else None
-
-    @property
-    def runs(self) -> list[Run]:
-        """The run of each row."""
-        return self._runs
+        return self.runs[self.cursor] if self.runs else None
 
     @property
     def _has_room_for_samples(self) -> bool:
@@ -94,7 +90,7 @@ class Bars(Rows):
 
     def row(self, index: int) -> Iterable[Cell]:
         """Mark, GPU, value, bar, correctness, spread; or the status of a run without a value."""
-        run = self._runs[index]
+        run = self.runs[index]
         assert self.measurements
         state = self.measurements.state(run)
         look = measured.LOOKS[state]
@@ -114,7 +110,14 @@ class Bars(Rows):
         spread = "" if run.spread is None else f"±{run.spread * 100:.1f} %"
         yield f"{spread:<9}", "dim"
         if self._has_room_for_samples:
-            yield from _sample_cells(run)
+            now = run.meanwhile
+            held = measured.throttle_text(now, short=True)
+            clock = "" if now is None or now.sm_clock_mhz is None else f"{now.sm_clock_mhz:.0f}"
+            most = f"/{now.max_sm_clock_mhz:.0f}" if clock and now and now.max_sm_clock_mhz else ""
+            yield f"{clock + most:<12}", "warning" if held else ""
+            yield f"{'' if now is None or now.temperature_c is None else f'{now.temperature_c:.0f}':>4}", ""
+            yield f"{'' if now is None or now.power_w is None else f'{now.power_w:.0f}':>6}  ", ""
+            yield (f"▼ {held}" if held else ""), "warning"
 
     def _status_text(self, run: Run) -> tuple[str, str]:
         """Status of a run without a value, and its detail."""
@@ -144,18 +147,6 @@ class Bars(Rows):
         yield "│", "bold"
         beyond = "█" * (over // 8) + (_EIGHTHS[over % 8] if over % 8 else "")
         yield f"{beyond:<{_OVER}}", look
-
-
-def _sample_cells(run: Run) -> Iterator[Cell]:
-    """Clock, temperature, power and throttle reasons of a run."""
-    now = run.meanwhile
-    held = measured.throttle_text(now, short=True)
-    clock = "" if now is None or now.sm_clock_mhz is None else f"{now.sm_clock_mhz:.0f}"
-    most = f"/{now.max_sm_clock_mhz:.0f}" if clock and now and now.max_sm_clock_mhz else ""
-    yield f"{clock + most:<12}", "warning" if held else ""
-    yield f"{'' if now is None or now.temperature_c is None else f'{now.temperature_c:.0f}':>4}", ""
-    yield f"{'' if now is None or now.power_w is None else f'{now.power_w:.0f}':>6}  ", ""
-    yield (f"▼ {held}" if held else ""), "warning"
 
 
 # ---- The kernels ----

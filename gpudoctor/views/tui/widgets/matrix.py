@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -20,6 +20,7 @@ from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable, one_line
 from gpudoctor.views.tui.widgets.frame import MOVES
+from gpudoctor.views.tui.widgets.rows import next_place
 
 Level = Literal["good", "info", "low", "bad", "unread", "none"]
 
@@ -141,11 +142,6 @@ class Matrix(ScrollView, can_focus=True):
             super().__init__()
             self.matrix = matrix
 
-        @property
-        def control(self) -> Matrix:
-            """The matrix that posted it."""
-            return self.matrix
-
     class Chosen(Moved):
         """Posted on Enter, or on a click on the cell under the cursor."""
 
@@ -181,14 +177,6 @@ class Matrix(ScrollView, can_focus=True):
         self.refresh()
         self.post_message(self.Moved(self))
 
-    def change(self, row: int, col: int, mark: Mark) -> None:
-        """Replace one cell, and draw only that."""
-        self._cells[row][col] = mark
-        at = Region(self._label_width + self._column_start(col), self._heading_height + row, self._column_width, 1)
-        self.refresh(at.translate((-self.scroll_offset.x, -self.scroll_offset.y)))
-        if (row, col) == self.at:
-            self.post_message(self.Moved(self))
-
     @property
     def lines(self) -> int:
         """Height of the whole grid in lines, headings included."""
@@ -203,12 +191,12 @@ class Matrix(ScrollView, can_focus=True):
         """The cell at that row and column."""
         return self._cells[row][col]
 
-    def go_to(self, row: str, column: str = "") -> None:
-        """Put the cursor on that row and column, by name; without a column on the row's first bad cell."""
+    def go_to(self, row: str) -> None:
+        """Put the cursor on the row of that name, on its first bad cell."""
         if row in self.rows:
             at = self.rows.index(row)
             bad = (col for col, mark in enumerate(self._cells[at]) if mark.bad)
-            self.at = (at, self.columns.index(column) if column in self.columns else next(bad, self.at[1]))
+            self.at = (at, next(bad, self.at[1]))
 
     def _initial_cursor(self) -> tuple[int, int]:
         """The cell that the user chose, by its names; else the first bad cell."""
@@ -315,21 +303,17 @@ class Matrix(ScrollView, can_focus=True):
 
     def action_next(self, by: int) -> None:
         """Move to the next bad (or, if none is, unread) cell, wrapping round; `by` -1: the previous."""
-        bad = self._bad_cells()
-        if bad:
-            ahead = [at for at in bad if (at > self.at if by > 0 else at < self.at)]
-            self.at = (ahead or bad)[0 if by > 0 else -1]
+        if bad := self._bad_cells():
+            self.at = next_place(bad, self.at, by)
 
     def action_choose(self) -> None:
         """Post `Chosen` for the cell under the cursor."""
         if self.rows and self.columns:
             self.post_message(self.Chosen(self))
 
-    def on_focus(self) -> None:
-        """Redraw: the cursor shows the focus."""
-        self.refresh()
-
-    def on_blur(self) -> None:
+    @on(events.Focus)
+    @on(events.Blur)
+    def _on_focus_changed(self) -> None:
         """Redraw: the cursor shows the focus."""
         self.refresh()
 

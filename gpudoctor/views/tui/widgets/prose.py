@@ -34,6 +34,12 @@ def plain(text: str, style: str = "") -> Content:
 GAP = Block(Content(""))
 
 
+def badge(text: str, word: str, look: str, style: str = "bold") -> Block:
+    """A paragraph in that style behind a word on a ground in the colour of `look`: `` ✗ ERROR `` and what it is."""
+    lead = Content.assemble((f" {word} ", f"bold reverse {look}"), " ")
+    return Block(plain(text, style), lead, lead.cell_length)
+
+
 def lines(blocks: Iterable[Block], width: int) -> list[Content]:
     """The blocks as lines of at most `width` columns, of at least 8 beside the indent."""
     out: list[Content] = []

@@ -173,9 +173,7 @@ class RankTable(Rows):
             for at, row in enumerate(self._rows)
             if words.is_awaited(row) or (diagnosis and words.severity_of(diagnosis, row))
         ]
-        if bad:
-            later = [at for at in bad if (at - self.cursor) * by > 0]
-            self.cursor = (later or bad)[0 if by > 0 else -1]
+        self.move_to_next(bad, by)
 
     def action_sort(self) -> None:
         """Sort by number, or those that stand out first again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -15,12 +15,10 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from typing_extensions import Self
 
 from gpudoctor.views._terminal import drawable
 from gpudoctor.views.tui.widgets.frame import MOVES
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Cell = tuple[str, str]
 """A piece of a row, and its look: empty, or the end of one of the classes ``rows--*``."""
@@ -35,6 +33,15 @@ def fit(text: str, width: int, from_end: bool = False) -> str:
     if from_end:
         return set_cell_size("…" + text[-(width - 1) :], width)
     return f"{set_cell_size(text, width - 1)}…"
+
+
+Place = TypeVar("Place", int, "tuple[int, int]")
+
+
+def next_place(places: Sequence[Place], here: Place, by: int) -> Place:
+    """The first of these ordered places that is after `here`, else the first of all; `by` -1: the last before it."""
+    ahead = [place for place in places if (place > here if by > 0 else place < here)]
+    return (ahead or places)[0 if by > 0 else -1]
 
 
 class Rows(ScrollView, can_focus=True):
@@ -84,11 +91,6 @@ class Rows(ScrollView, can_focus=True):
         def __init__(self, rows: Rows) -> None:
             super().__init__()
             self.rows = rows
-
-        @property
-        def control(self) -> Rows:
-            """The list that posted it."""
-            return self.rows
 
     class Chosen(Moved):
         """Posted on Enter, or on a click on the row under the cursor."""
@@ -189,6 +191,11 @@ class Rows(ScrollView, can_focus=True):
         """Move the cursor by so many rows, within the list."""
         self.cursor = min(max(self.cursor + by, 0), max(self.count - 1, 0))
 
+    def move_to_next(self, rows: Sequence[int], by: int) -> None:
+        """Move to the next of these rows, wrapping round; `by` -1: to the previous. Stays where there are none."""
+        if rows:
+            self.cursor = next_place(rows, self.cursor, by)
+
     def action_page(self, by: int) -> None:
         """Move the cursor up or down by a page."""
         self.action_move(by * max(self.size.height - 1 - bool(self.heading), 1))
@@ -202,11 +209,9 @@ class Rows(ScrollView, can_focus=True):
         if self.count:
             self.post_message(self.Chosen(self))
 
-    def on_focus(self) -> None:
-        """Redraw: the cursor shows the focus."""
-        self.refresh()
-
-    def on_blur(self) -> None:
+    @on(events.Focus)
+    @on(events.Blur)
+    def _on_focus_changed(self) -> None:
         """Redraw: the cursor shows the focus."""
         self.refresh()
 

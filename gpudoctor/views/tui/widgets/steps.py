@@ -31,6 +31,11 @@ class Line:
     way: Way | None = None
     chosen: bool = False
 
+    @property
+    def key(self) -> object:
+        """What tells the step or the fix from all others."""
+        return self.step.id if self.step else self.way and (self.way.cause, self.way.number)
+
 
 class Steps(Rows):
     """The table of a plan's steps; the cursor stays on its step or fix."""
@@ -79,21 +84,7 @@ class Steps(Rows):
 
     def _row_of(self, line: Line | None) -> int | None:
         """The row of the same step or fix as `line`; None if it is not listed."""
-        for place, other in enumerate(self._lines):
-            same_step = line and line.step and other.step and line.step.id == other.step.id
-            same_way = (
-                line
-                and line.way
-                and other.way
-                and (line.way.cause, line.way.number)
-                == (
-                    other.way.cause,
-                    other.way.number,
-                )
-            )
-            if same_step or same_way:
-                return place
-        return None
+        return next((place for place, other in enumerate(self._lines) if line and line.key == other.key), None)
 
     def _lines_of(self, plan: Plan) -> Iterable[Line]:
         """The rows of the plan: for each cause its fixes and steps."""
@@ -149,7 +140,20 @@ class Steps(Rows):
         if line.way:
             return self._way_row(line.way, line.chosen)
         assert line.step
-        return self._step_row(line.step)
+        words, touches, needs, state = self._column_widths
+        ran = self.run.step(line.step.id) if self.run else StepRun("waits" if line.step.chosen else "left out")
+        glyph, look, text = self._state_cells(line.step, ran)
+        needs_text = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in line.step.needs) or "–"
+        number = self.plan.number(line.step.id) if self.plan else 0
+        dimmed = "dim" if ran.state == "left out" else ""
+        return [
+            (f"{glyph} ", look),
+            (f"{number or '':>2}  ", dimmed),
+            (fit(one_line(line.step.title), words - 1) + " ", dimmed),
+            (fit("" if line.step.verify else one_line(line.step.touches), touches), "dim"),
+            (fit(needs_text, needs), "dim" if not line.step.grave or dimmed else "warning"),
+            (fit(text, state), look or "dim"),
+        ]
 
     def _way_row(self, way: Way, chosen: bool) -> Iterable[Cell]:
         """The heading of a fix: chosen or not, title, cause."""
@@ -166,23 +170,6 @@ class Steps(Rows):
             (f"{glyph} ", "accent" if chosen else "dim"),
             (f"{text} ", look),
             ("by the steps above" if none else one_line(way.cause) if several and way.number == 1 else "", "dim"),
-        ]
-
-    def _step_row(self, step: PlanStep) -> Iterable[Cell]:
-        """Mark, number, title, what it touches and needs, and state."""
-        words, touches, needs, state = self._column_widths
-        ran = self.run.step(step.id) if self.run else StepRun("waits" if step.chosen else "left out")
-        glyph, look, text = self._state_cells(step, ran)
-        needs_text = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in step.needs) or "–"
-        number = self.plan.number(step.id) if self.plan else 0
-        dimmed = "dim" if ran.state == "left out" else ""
-        return [
-            (f"{glyph} ", look),
-            (f"{number or '':>2}  ", dimmed),
-            (fit(one_line(step.title), words - 1) + " ", dimmed),
-            (fit("" if step.verify else one_line(step.touches), touches), "dim"),
-            (fit(needs_text, needs), "dim" if not step.grave or dimmed else "warning"),
-            (fit(text, state), look or "dim"),
         ]
 
     def _state_cells(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from textual.content import Content
 
-from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Note
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Reason as Kind
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.views import _report as report
-from gpudoctor.views._report import Reason
 from gpudoctor.views._terminal import command, one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.findings import Entry, by_topic
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
 from gpudoctor.views.tui.words import summary
+from gpudoctor.views.tui.words.facts import fact_label
 from gpudoctor.views.tui.work import Reading
 
 # ---- A finding: what is, what follows, what to do, how it is known, what would confirm it ----
@@ -39,10 +39,15 @@ def finding_blocks(
     `cure_first` puts what to do before what follows: where there are few lines, the command is on the first of them.
     """
     glyph, word, colour = marks.SEVERITY[finding.severity]
-    head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
     account = report.account(finding, others)
-    yield Block(plain(report.headline(finding), "bold"), head, head.cell_length)
-    yield from _others(account)
+    yield badge(report.headline(finding), f"{glyph} {word}", colour)
+    also = Content.styled("also", "dim")
+    for title in account.also[:_MOST_OTHERS]:
+        yield Block(plain(title), also, _HANG)
+    if (more := len(account.also) - _MOST_OTHERS) > 0:
+        yield Block(Content(f"{more} more of this kind; a saved report names each"), also, _HANG)
+    if account.same_of:
+        yield Block(plain(f"the same of {account.same_of}"), also, _HANG)
     parts = (_cures(finding.fixes), _follows(finding, under))
     for part in parts if cure_first else reversed(parts):
         yield from part
@@ -83,17 +88,6 @@ def commands_alone(finding: Finding) -> list[str]:
     return lines
 
 
-def _others(account: report.Account) -> Iterator[Block]:
-    """Titles of the same rule's findings about other GPUs, and the GPUs with the very same finding."""
-    also = Content.styled("also", "dim")
-    for title in account.also[:_MOST_OTHERS]:
-        yield Block(plain(title), also, _HANG)
-    if (more := len(account.also) - _MOST_OTHERS) > 0:
-        yield Block(Content(f"{more} more of this kind; a saved report names each"), also, _HANG)
-    if account.same_of:
-        yield Block(plain(f"the same of {account.same_of}"), also, _HANG)
-
-
 def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
     """What follows from the finding, and how many symptoms it explains."""
     yield GAP
@@ -132,27 +126,22 @@ def _step_marks(step: Step) -> str:
 def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:
     """Name, value and source of each fact, at most `_MOST_EVIDENCE`, and how many more there are."""
     shown = proofs[:_MOST_EVIDENCE]
-    width = min(max((len(_fact_name(proof.evidence)) for proof in shown if not proof.is_line), default=0), _NAME)
-    for proof in shown:
+    names = [fact_label(proof.evidence.fact, proof.evidence.index) for proof in shown]
+    lengths = [len(name) for name, proof in zip(names, shown, strict=True) if not proof.is_line]
+    width = min(max(lengths, default=0), _NAME)
+    for name, proof in zip(names, shown, strict=True):
         source = plain(f"  {proof.source}", "dim")
         if proof.is_line:
             yield Block(Content.assemble(plain(proof.value), source), hang=_HANG)
         else:
-            name = plain(f"{_fact_name(proof.evidence):<{width}}  ")
-            yield Block(Content.assemble(name, plain(proof.value, "bold"), source), hang=_HANG)
+            text = Content.assemble(plain(f"{name:<{width}}  "), plain(proof.value, "bold"), source)
+            yield Block(text, hang=_HANG)
     if (more := len(proofs) - _MOST_EVIDENCE) > 0:
         yield Block(Content.styled(f"and {more} more facts; 3 shows them all", "dim"), hang=_HANG)
 
 
-def _fact_name(item: Evidence) -> str:
-    """``gpu.5.name`` for a row's fact."""
-    group, _, column = item.fact.rpartition(".")
-    return item.fact if item.index is None else f"{group}.{item.index}.{column}"
-
-
 # ---- The rest: what to do first, what passed, what was not judged and what would help, notes ----
 
-_HANG = 6
 _AGAIN = "Cure what was found first; r reads again."
 _HANGS = f"What should answer hangs. {_AGAIN}"
 _HELP = {
@@ -174,16 +163,12 @@ _HELP = {
 
 def trouble(reading: Reading, title: str) -> Iterator[Block]:
     """Why nothing could be read, and what to type."""
-    head = Content.assemble((f" {marks.UNREAD} NOTHING READ ", "bold reverse $primary"), " ")
-    yield Block(plain(reading.trouble, "bold"), head, head.cell_length)
+    yield badge(reading.trouble, f"{marks.UNREAD} NOTHING READ", "$primary")
     yield GAP
     yield Block(plain(f"Nothing is known of {title}: neither that it is sound nor that it is not."))
     yield GAP
     yield Block(plain("r  reads again"), Content.styled("Do", "bold"), _HANG)
-    yield Block(
-        plain("q  leaves; gpudoctor --help tells what can be asked for"),
-        hang=_HANG,
-    )
+    yield Block(plain("q  leaves; gpudoctor --help tells what can be asked for"), hang=_HANG)
 
 
 def waiting(reading: Reading) -> Iterator[Block]:
@@ -210,7 +195,13 @@ def more_to_come() -> Iterator[Block]:
 def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     """What sums up the rest, by the entry's section."""
     if entry.section == "order":
-        yield from _order(diagnosis)
+        yield Block(plain("To act on, in this order:", "bold"))
+        for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):
+            yield GAP
+            glyph, _, colour = marks.SEVERITY[finding.severity]
+            yield Block(plain(act, "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
+            yield Block(plain(finding.title), Content.styled(f"    {glyph}", colour), _HANG)
+            yield Block(plain(finding.id, "dim"), hang=_HANG)
     elif entry.section == "notes":
         for note in diagnosis.notes:
             yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
@@ -224,14 +215,15 @@ def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
 def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     """Why rules were not judged, what would help, and which they are."""
     assert entry.reason
-    head = Content.assemble((f" {marks.UNREAD} NOT JUDGED ", "bold reverse $primary"), " ")
-    yield Block(plain(entry.reason.why, "bold"), head, head.cell_length)
+    yield badge(entry.reason.why, f"{marks.UNREAD} NOT JUDGED", "$primary")
     yield GAP
     if entry.reason.facts:
         yield Block(plain(", ".join(entry.reason.facts)), Content.styled("Miss", "bold"), _HANG)
     yield Block(plain("Whether it is so or not: neither is known."), Content.styled("So", "bold"), _HANG)
     yield GAP
-    yield from _help(diagnosis, entry.reason)
+    tried = "Facts (3) show what was tried, and what came of it."
+    yield Block(plain(_HELP.get(entry.reason.kind, tried)), Content.styled("Do", "bold"), _HANG)
+    yield from _ask_for(diagnosis)
     yield GAP
     yield Block(
         plain(", ".join(entry.names)), Content.styled("Rules" if len(entry.names) > 1 else "Rule", "bold"), _HANG
@@ -239,14 +231,6 @@ def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     if entry.rule:
         yield GAP
         yield Block(plain("e explains what this rule looks for.", "dim"))
-
-
-def _help(diagnosis: Diagnosis, why: Reason) -> Iterator[Block]:
-    """What would let these rules be judged: a sentence by the kind of reason, and commands to run."""
-    do = Content.styled("Do", "bold")
-    tried = "Facts (3) show what was tried, and what came of it."
-    yield Block(plain(_HELP.get(why.kind, tried)), do, _HANG)
-    yield from _ask_for(diagnosis)
 
 
 def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -258,22 +242,11 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
             yield Block(plain(line, "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
 
 
-def _order(diagnosis: Diagnosis) -> Iterator[Block]:
-    """The causes to act on as a numbered list: action, title and rule id."""
-    yield Block(plain("To act on, in this order:", "bold"))
-    for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):
-        yield GAP
-        glyph, _, colour = marks.SEVERITY[finding.severity]
-        yield Block(plain(act, "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
-        yield Block(plain(finding.title), Content.styled(f"    {glyph}", colour), _HANG)
-        yield Block(plain(finding.id, "dim"), hang=_HANG)
-
-
 def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
     """Why rules were not judged, with the number of rules for each reason."""
     if diagnosis.verdict == "unknown":
-        head = Content.assemble((f" {marks.UNREAD} UNKNOWN ", "bold reverse $primary"), " ")
-        yield Block(plain("No error was found, and too little could be read to call it sound."), head, head.cell_length)
+        message = "No error was found, and too little could be read to call it sound."
+        yield badge(message, f"{marks.UNREAD} UNKNOWN", "$primary", style="")
         yield GAP
     yield Block(
         plain(f"{len(diagnosis.unjudged)} rules were not judged, because"), Content.styled(marks.UNREAD, "$primary"), 2

@@ -78,7 +78,15 @@ def blocks(item: Item, listing: Listing, about: Iterable[Use], info: FactInfo, r
         yield _labelled("here", _state_text(item.state))
         yield _labelled("other", _state_text(item.other))
     else:
-        yield from _source_blocks(item, read)
+        _, source = value_and_source(item.state)
+        if known(item.state):
+            when = f" · {read}" if read and source else ""
+            if source:
+                yield _labelled("read", Content.assemble(plain(source), plain(when, "dim")))
+        else:
+            yield _labelled("because", plain(source))
+            if read:
+                yield _labelled("asked", plain(read, "dim"))
         if item.fact == LINE:
             yield from _context_lines(item, listing)
         elif siblings := _siblings_text(item, listing):
@@ -126,19 +134,6 @@ def _state_text(state: Fact | None) -> Content:
     value, source = value_and_source(state)
     cut = f"… ({len(value):,} characters)" if len(value) > _MOST else ""
     return Content.assemble(plain(value[:_MOST] + cut, "bold"), plain(f"  {source}", "dim"))
-
-
-def _source_blocks(item: Item, read: str) -> Iterator[Block]:
-    """Source and time of a known value, or the reason why there is none."""
-    _, source = value_and_source(item.state)
-    if known(item.state):
-        when = f" · {read}" if read and source else ""
-        if source:
-            yield _labelled("read", Content.assemble(plain(source), plain(when, "dim")))
-    else:
-        yield _labelled("because", plain(source))
-        if read:
-            yield _labelled("asked", plain(read, "dim"))
 
 
 def _context_lines(item: Item, listing: Listing) -> Iterator[Block]:

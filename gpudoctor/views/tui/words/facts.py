@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
+from itertools import islice
 from typing import overload
 
 from gpudoctor.core.catalog import TOPICS
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.difference import Change, Difference
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, listed, value_to_json
+from gpudoctor.core.fact import Absent, Fact, Known, Unread, Value, listed, value_to_json
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.work import FactInfo
@@ -41,11 +40,6 @@ class Item:
     findings: Sequence[Finding] = ()
     other: Fact | None = None
     compared: bool = False
-
-    @property
-    def severity(self) -> str:
-        """Severity of its first finding; empty without a finding."""
-        return self.findings[0].severity if self.findings else ""
 
 
 def fact_label(fact: str, index: int | None) -> str:
@@ -146,81 +140,21 @@ class Listing(Sequence[Item]):
 _RANKS = {prefix: rank for rank, prefix in enumerate(prefix for names in TOPICS.values() for prefix in names)}
 
 
-class _MachineFacts:
-    """Facts of the machine, outside groups, that share the first part of their names."""
-
-    def __init__(self, facts: Mapping[str, Fact], names: Sequence[str]) -> None:
-        self.names, self._facts, self.size = names, facts, len(names)
-
-    def at(self, position: int) -> tuple[str, int | None, Fact]:
-        """Name, row (None) and state of the fact at this position."""
-        name = self.names[position]
-        return name, None, self._facts[name]
-
-    def all(self) -> Iterator[tuple[str, int | None, Fact]]:
-        """Name, row (None) and state of each fact."""
-        return ((name, None, self._facts[name]) for name in self.names)
-
-    def position_of(self, fact: str, index: int | None) -> int | None:
-        """Position of a fact; None if it is not here, or `index` is given."""
-        return self.names.index(fact) if index is None and fact in self.names else None
-
-
-class _GroupFacts:
-    """A group: the group itself at position 0, then each column of each row."""
-
-    def __init__(self, name: str, rows: Rows) -> None:
-        self.name = name
-        self._state: Fact = Known(len(rows), COUNTED) if isinstance(rows, tuple) else rows
-        self._rows: tuple[Row, ...] = listed(rows)
-        self._starts = list(accumulate(map(len, self._rows), initial=1))
-        self.size = self._starts[-1]
-
-    def at(self, position: int) -> tuple[str, int | None, Fact]:
-        """Name, row number and state at this position; the row is None for the group itself."""
-        if position == 0:
-            return self.name, None, self._state
-        index = bisect_right(self._starts, position) - 1
-        row = self._rows[index]
-        column = list(row)[position - self._starts[index]]
-        return f"{self.name}.{column}", index, row[column]
-
-    def all(self) -> Iterator[tuple[str, int | None, Fact]]:
-        """Name, row number and state of the group itself and of each column of each row."""
-        yield self.name, None, self._state
-        for index, row in enumerate(self._rows):
-            for column, state in row.items():
-                yield f"{self.name}.{column}", index, state
-
-    def position_of(self, fact: str, index: int | None) -> int | None:
-        """Position of a column in that row, or of the group itself; None if it is not here."""
-        group, _, column = fact.rpartition(".")
-        if index is None:
-            return 0 if fact == self.name else None
-        if group != self.name or index >= len(self._rows) or column not in self._rows[index]:
-            return None
-        return self._starts[index] + list(self._rows[index]).index(column)
-
-    def columns(self, column: str) -> Iterator[tuple[int, Fact]]:
-        """Row number and state of that column in every row that has it."""
-        return ((index, row[column]) for index, row in enumerate(self._rows) if column in row)
-
-
 class Facts(Listing):
     """All facts of a snapshot as rows, by topic, driver and GPUs first; groups after the machine's facts."""
 
     def __init__(self, snapshot: Snapshot, findings: Iterable[Finding] = ()) -> None:
         self._proof: Proof = proof_of(findings)
-        self._topics = list(_topics(snapshot))
-        self._starts = list(accumulate((part.size for part in self._topics), initial=0))
-        states = [type(state) for _, _, state in self.all()]
-        self.unread = [position for position, kind in enumerate(states) if kind is Unread]
-        self.absent = [position for position, kind in enumerate(states) if kind is Absent]
-        positions = (self.position_of(fact, index) for fact, index in self._proof)
-        self.proof = sorted(position for position in positions if position is not None)
+        self._groups = snapshot.groups
+        self._states = list(_states_in_order(snapshot))
+        self._positions = {(fact, index): position for position, (fact, index, _) in enumerate(self._states)}
+        kinds = [type(state) for _, _, state in self._states]
+        self.unread = [position for position, kind in enumerate(kinds) if kind is Unread]
+        self.absent = [position for position, kind in enumerate(kinds) if kind is Absent]
+        self.proof = sorted(self._positions[key] for key in self._proof if key in self._positions)
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return len(self._states)
 
     @overload
     def __getitem__(self, position: int) -> Item: ...
@@ -233,31 +167,22 @@ class Facts(Listing):
         return Item(fact_label(fact, index), fact, state, index, self._proof.get((fact, index), ()))
 
     def _at(self, position: int) -> tuple[str, int | None, Fact]:
-        """Name, row number and state at this position."""
-        number = bisect_right(self._starts, position) - 1
-        return self._topics[number].at(position - self._starts[number])
+        """Name, row number (None outside of a row) and state at this position."""
+        return self._states[position]
 
     def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
         """The searchable text of each of these positions, without building items."""
-        every = len(positions) == len(self)
-        states = zip(positions, self.all() if every else map(self._at, positions), strict=True)
-        return ((position, searchable(fact_label(fact, index), state)) for position, (fact, index, state) in states)
+        states = self._states if len(positions) == len(self) else map(self._at, positions)
+        pairs = zip(positions, states, strict=True)
+        return ((position, searchable(fact_label(fact, index), state)) for position, (fact, index, state) in pairs)
 
     def reading(self, names: frozenset[str]) -> list[int]:
         """Positions of the facts of these names, in every row."""
-        return [position for position, (fact, _, _) in enumerate(self.all()) if fact in names]
-
-    def all(self) -> Iterator[tuple[str, int | None, Fact]]:
-        """Name, row number (or None) and state of each fact, in order."""
-        for part in self._topics:
-            yield from part.all()
+        return [position for position, (fact, _, _) in enumerate(self._states) if fact in names]
 
     def position_of(self, fact: str, index: int | None) -> int | None:
         """Position of that fact in that row; None if it is not here."""
-        for start, part in zip(self._starts, self._topics, strict=False):
-            if (position := part.position_of(fact, index)) is not None:
-                return start + position
-        return None
+        return self._positions.get((fact, index))
 
     def state(self, fact: str, index: int | None) -> Fact | None:
         """State of that fact in that row; None if it is not here."""
@@ -275,25 +200,27 @@ class Facts(Listing):
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:
         """Row number and state of the same column in the other rows of its group."""
         group, _, column = item.fact.rpartition(".")
-        for part in self._topics:
-            if isinstance(part, _GroupFacts) and part.name == group and item.index is not None:
-                return (row for row in part.columns(column) if row[0] != item.index)
-        return iter(())
+        rows = listed(self._groups[group]) if item.index is not None and group in self._groups else ()
+        return ((at, row[column]) for at, row in enumerate(rows) if column in row and at != item.index)
 
 
-def _topics(snapshot: Snapshot) -> Iterator[_MachineFacts | _GroupFacts]:
-    """The snapshot's facts by topic in order of importance: the machine's facts, then the groups."""
-    topics: dict[str, list[str]] = {}
-    for name in snapshot.facts:
-        topics.setdefault(name.partition(".")[0], []).append(name)
-    groups: dict[str, list[str]] = {}
-    for name in snapshot.groups:
-        groups.setdefault(name.partition(".")[0], []).append(name)
-    for topic in sorted({*topics, *groups}, key=lambda name: (_RANKS.get(name, len(_RANKS)), name)):
-        if topic in topics:
-            yield _MachineFacts(snapshot.facts, sorted(topics[topic]))
-        for name in sorted(groups.get(topic, ())):
-            yield _GroupFacts(name, snapshot.groups[name])
+def _states_in_order(snapshot: Snapshot) -> Iterator[tuple[str, int | None, Fact]]:
+    """Name, row number and state of each fact, by topic in order of importance: the machine's facts, then the groups.
+
+    The row number is None for a fact of the machine, and for the group itself, which stands before its rows.
+    """
+    topics: dict[str, tuple[list[str], list[str]]] = {}
+    for place, known in enumerate((snapshot.facts, snapshot.groups)):
+        for name in sorted(known):
+            topics.setdefault(name.partition(".")[0], ([], []))[place].append(name)
+    for topic in sorted(topics, key=lambda name: (_RANKS.get(name, len(_RANKS)), name)):
+        names, groups = topics[topic]
+        yield from ((name, None, snapshot.facts[name]) for name in names)
+        for group in groups:
+            rows = snapshot.groups[group]
+            yield group, None, Known(len(rows), COUNTED) if isinstance(rows, tuple) else rows
+            for index, row in enumerate(listed(rows)):
+                yield from ((f"{group}.{column}", index, state) for column, state in row.items())
 
 
 NO_FACTS = Facts(Snapshot(Target("snapshot", ""), {}))
@@ -316,7 +243,8 @@ class Compared(Listing):
             if finding and finding not in (resting := findings_by_place.setdefault(position, [])):
                 resting.append(finding)
         self._items = [
-            _item_of_change(change, findings_by_place.get(position, ())) for position, change in changes.items()
+            Item(change.name, change.fact, change.a, None, findings_by_place.get(position, ()), change.b, compared=True)
+            for position, change in changes.items()
         ]
         states = [{type(item.state), type(item.other)} for item in self._items]
         self.unread = [position for position, kinds in enumerate(states) if Unread in kinds]
@@ -342,11 +270,6 @@ def _changes_with_findings(difference: Difference, moving: bool) -> Iterator[tup
     for changes in (*difference.layers.values(), difference.unread, difference.moving if moving else ()):
         for change in changes:
             yield change, None
-
-
-def _item_of_change(change: Change, findings: Sequence[Finding]) -> Item:
-    """The change as a row."""
-    return Item(change.name, change.fact, change.a, None, findings, change.b, compared=True)
 
 
 # ---- Which facts are shown, and how that is said ----

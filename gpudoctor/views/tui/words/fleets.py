@@ -12,7 +12,7 @@ from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import one_line, plural, safe
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Level, Mark, share, unread, wrong
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
 
 MOST_ROWS = 32
 """Hosts up to which all are shown; of more, only those with something to see."""
@@ -150,8 +150,7 @@ def suspect_label(suspect: Suspect) -> str:
 def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
     """A suspect: title, evidence, advice."""
     glyph, word, colour = marks.SEVERITY[suspect.severity]
-    head = Content.styled(f" {glyph} {word} ", f"bold reverse {colour}")
-    yield Block(plain(_capitalized(suspect.title), "bold"), Content.assemble(head, " "), head.cell_length + 1)
+    yield badge(_capitalized(suspect.title), f"{glyph} {word}", colour)
     yield GAP
     because = Content.styled("Since", "bold")
     for evidence in suspect.evidence:
@@ -169,7 +168,7 @@ def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
     """Checks of a host that are not ok, that of id `check` first; why it was not judged, if it did not answer."""
     place = " · ".join(word for word in (f"{host.gpus} × {host.gpu}" if host.gpus else "", host.switch) if word)
     if not host.answered:
-        yield Block(plain(host.because), Content.styled(" ? NOT JUDGED ", "bold reverse $primary"), 15)
+        yield badge(host.because, "? NOT JUDGED", "$primary", style="")
         yield GAP
         yield Block(plain("Nothing is known of it: it counts neither as sound nor as bad."))
         yield Block(plain(place, "dim"))
@@ -233,7 +232,10 @@ def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
         pairs = list(_measured_pairs(pairwise, name))
         if len(pairs) > 2 and sum((pair.source, pair.target) in bad for pair in pairs) > len(pairs) / 2:
             hosts.append(name)
-            yield _host_suspect(name, pairs)
+            ratios = sorted(pair.ratio for pair in pairs if pair.ratio is not None)
+            middle = ratios[len(ratios) // 2]
+            title = f"most pairs with {name} are slow, the middle one at {middle * 100:.0f} %: the host, not a link"
+            yield Suspect("host", (name,), "warning", "possible", title)
     links = {frozenset(way) for way in bad if not set(way) & set(hosts)}
     for link in sorted(map(sorted, links)):
         pairs = [bad[way] for way in (tuple(link), tuple(reversed(link))) if way in bad]
@@ -246,14 +248,6 @@ def _measured_pairs(pairwise: Pairwise, name: str) -> Iterator[Pair]:
         for pair in (pairwise.pair(name, other), pairwise.pair(other, name)) if other != name else ():
             if pair.measured is not None:
                 yield pair
-
-
-def _host_suspect(name: str, pairs: Sequence[Pair]) -> Suspect:
-    """A host suspected because most of its pairs are slow."""
-    ratios = sorted(pair.ratio for pair in pairs if pair.ratio is not None)
-    middle = ratios[len(ratios) // 2]
-    title = f"most pairs with {name} are slow, the middle one at {middle * 100:.0f} %: the host, not a link"
-    return Suspect("host", (name,), "warning", "possible", title)
 
 
 def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:

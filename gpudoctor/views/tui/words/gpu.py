@@ -15,7 +15,7 @@ from gpudoctor.core.rule import Severity
 from gpudoctor.core.sample import GPU, NOT_REPORTED, Process
 from gpudoctor.views._terminal import one_line, value
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
 from gpudoctor.views.tui.words import summary
 
 IDLE = "gpu_idle"
@@ -266,9 +266,20 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
         yield Block(Content("no number of it has been read"))
         return
     yield from _curve_blocks(state, gpu, bars)
-    yield _labelled_line("memory", _memory_text(gpu), Content(""))
+    clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
+    hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
+    yield _labelled_line("memory", f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}", Content(""))
     yield _labelled_line("ECC", _ecc_text(gpu), Content(""))
-    yield _labelled_line("links", _links_text(gpu), Content(""))
+    parts = []
+    if gpu.links and gpu.links_up is not None:
+        parts.append(f"{gpu.links_up:.0f} of {gpu.links:.0f} NVLinks up")
+    if gpu.link_generation is not None and gpu.link_width is not None:
+        most = ""
+        if gpu.link_generation_max is not None and gpu.link_width_max is not None:
+            now, best = (gpu.link_generation, gpu.link_width), (gpu.link_generation_max, gpu.link_width_max)
+            most = "" if now == best else f" of gen {best[0]:.0f} ×{best[1]:.0f}"
+        parts.append(f"PCIe gen {gpu.link_generation:.0f} ×{gpu.link_width:.0f}{most}")
+    yield _labelled_line("links", " · ".join(parts) or _absent_text(gpu, "link_generation"), Content(""))
     if traffic := _traffic_text(gpu):
         yield _labelled_line("traffic", traffic, Content(""))
     yield from _process_blocks(gpu)
@@ -286,10 +297,10 @@ def gpu_title(gpu: GPU) -> str:
 def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
     """Why the numbers are outdated, findings about the GPU, and what limits its clocks."""
     if why := state.struck.get(gpu.index):
-        yield Block(plain(why, "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
+        yield badge(why, marks.UNREAD, "$primary")
     for finding in state.health.of(gpu.index):
         glyph, _, colour = marks.SEVERITY[finding.severity]
-        yield Block(plain(one_line(finding.title), "bold"), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
+        yield badge(one_line(finding.title), glyph, colour)
     held = held_back(gpu)
     if held:
         clock = ""
@@ -341,13 +352,6 @@ def _used_of_total(gpu: GPU, used: str, total: str) -> str:
     return f"{gib_text(used_mib)} of {gib_text(total_mib)} GiB"
 
 
-def _memory_text(gpu: GPU) -> str:
-    """Memory in use, its clock and its temperature."""
-    clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
-    hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
-    return f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}"
-
-
 def _ecc_text(gpu: GPU) -> str:
     """Counts of ECC errors, remapped rows and retired pages."""
     if gpu.ecc_uncorrected is None:
@@ -362,20 +366,6 @@ def _ecc_text(gpu: GPU) -> str:
     if pages:
         parts.append(f"{sum(pages):.0f} pages retired")
     return " · ".join(parts)
-
-
-def _links_text(gpu: GPU) -> str:
-    """NVLinks that are up, and PCIe generation and width, with the maximum if it is more."""
-    parts = []
-    if gpu.links and gpu.links_up is not None:
-        parts.append(f"{gpu.links_up:.0f} of {gpu.links:.0f} NVLinks up")
-    if gpu.link_generation is not None and gpu.link_width is not None:
-        most = ""
-        if gpu.link_generation_max is not None and gpu.link_width_max is not None:
-            now, best = (gpu.link_generation, gpu.link_width), (gpu.link_generation_max, gpu.link_width_max)
-            most = "" if now == best else f" of gen {best[0]:.0f} ×{best[1]:.0f}"
-        parts.append(f"PCIe gen {gpu.link_generation:.0f} ×{gpu.link_width:.0f}{most}")
-    return " · ".join(parts) or _absent_text(gpu, "link_generation")
 
 
 def _traffic_text(gpu: GPU) -> str:
@@ -413,7 +403,7 @@ def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
     causes = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in causes[:2]:
         glyph, _, colour = marks.SEVERITY[finding.severity]
-        yield Block(plain(one_line(finding.title), "bold"), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
+        yield badge(one_line(finding.title), glyph, colour)
     yield Block(
         Content("enter opens it, with what to do" if causes else "no GPU is listed, and nothing found says why")
     )

@@ -16,7 +16,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import job as report
 from gpudoctor.views._terminal import one_line, plural
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
 from gpudoctor.views.tui.words.diagnosis import finding_blocks
 from gpudoctor.views.tui.words.gpu import gib_text
 from gpudoctor.views.tui.work import JobLook
@@ -310,8 +310,7 @@ def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
 
 def nothing_blocks(trouble: str) -> Iterator[Block]:
     """Why no job is shown, and what to type."""
-    head = Content.styled(f" {marks.UNREAD} NO JOB ", "bold reverse $primary") + " "
-    yield Block(plain(trouble, "bold"), head, head.cell_length)
+    yield badge(trouble, f"{marks.UNREAD} NO JOB", "$primary")
     yield GAP
     yield Block(Content("A running job's ranks are shown here: what each does, and which of them the others wait for."))
     yield GAP

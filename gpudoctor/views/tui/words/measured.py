@@ -12,7 +12,8 @@ from gpudoctor.core.diagnosis import Verdict
 from gpudoctor.core.fact import Json
 from gpudoctor.core.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Rung, State
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.rows import next_place
 
 
 class Look(NamedTuple):
@@ -133,15 +134,12 @@ def next_bad(measurements: Measurements, kernel: int, gpu: int, by: int) -> Run 
     None if no run is bad.
     """
     order = [one.id for one in measurements.kernels]
-    bad = sorted(
-        ((order.index(run.kernel), run.gpu), run)
+    bad = {
+        (order.index(run.kernel), run.gpu): run
         for run in measurements.runs
         if run.kernel in order and measurements.state(run) in BAD
-    )
-    if not bad:
-        return None
-    ahead = [run for at, run in bad if (at > (kernel, gpu) if by > 0 else at < (kernel, gpu))]
-    return (ahead or [run for _, run in bad])[0 if by > 0 else -1]
+    }
+    return bad[next_place(sorted(bad), (kernel, gpu), by)] if bad else None
 
 
 # ---- One run of a kernel: what is, what follows, what to do, and against what it was measured ----
@@ -160,10 +158,7 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
     """The detail pane of a run: result, consequence, advice, command, and the figures behind it."""
     state = measurements.state(run)
     look = LOOKS[state]
-    head = Content.styled(f" {look.glyph} {look.word} ", f"bold reverse {look.colour}")
-    yield Block(
-        plain(_title(measurements, kernel, run, state), "bold"), Content.assemble(head, " "), head.cell_length + 1
-    )
+    yield badge(_title(measurements, kernel, run, state), f"{look.glyph} {look.word}", look.colour)
     yield GAP
     yield from (Block(plain(text)) for text in _result_sentences(measurements, kernel, run, state))
     follows, advice = _consequence(run, state), _advice(run, state, measurements.device(run.gpu))
@@ -176,7 +171,14 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
         yield Block(plain(text), Content.styled("" if at else "Do", "bold"), _HANG)
     if command := next_command(measurements, run, state):
         yield Block(plain(command, "$primary"), Content.styled(f"{'':<{_HANG - 2}}$ ", "dim"), _HANG)
-    yield from _detail_blocks(run)
+    lead = "more"
+    for name, value in run.details.items():
+        if not lead:
+            yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(f"{'':<{_HANG - 2}}"), _HANG)
+            continue
+        yield GAP
+        yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(lead), _HANG)
+        lead = ""
     yield from _ladder_blocks(run)
     yield from _meanwhile_blocks(run.meanwhile)
     expected = measurements.expected(run)
@@ -301,18 +303,6 @@ def _advice(run: Run, state: State, device: Device | None) -> Iterable[str]:
     if state == "unjudged" and run.status == "not-run" and device and device.held:
         return ("enter measures it once it is free.",)
     return ()
-
-
-def _detail_blocks(run: Run) -> Iterator[Block]:
-    """Further figures of the run, a line each."""
-    lead = "more"
-    for name, value in run.details.items():
-        if not lead:
-            yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(f"{'':<{_HANG - 2}}"), _HANG)
-            continue
-        yield GAP
-        yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(lead), _HANG)
-        lead = ""
 
 
 def _json_text(value: Json) -> str:

@@ -132,7 +132,18 @@ def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False
     elif ran.state == "done" and not ran.output.lines and not step.verify:
         yield Block(Content.styled("It printed nothing.", "dim"))
     elif ran.state in ("failed", "stopped"):
-        yield from _failure_blocks(ran, run, can_undo)
+        yield GAP
+        if ran.state == "stopped":
+            message = "It was ended before it had come to its end: it may be half done."
+        elif ran.status is None:
+            message = "It did not succeed."
+        else:
+            message = f"It failed with exit status {ran.status}."
+        yield Block(plain(message, "bold"), Content.styled("✗", "bold $error"), 2)
+        done = "; ".join(run.changed)
+        yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
+        keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
+        yield Block(Content(keys), hang=2)
     if run.over and step == run.current:
         yield from _judgement_blocks(run, step)
     for rule, found in run.judged:
@@ -148,22 +159,6 @@ def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
         yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))
     if unsaid or run.worse:
         yield Block(plain(unsaid or "U takes the run back."))
-
-
-def _failure_blocks(ran: StepRun, run: Run, can_undo: bool) -> Iterator[Block]:
-    """How the step failed, what was changed before, and the keys that help."""
-    yield GAP
-    if ran.state == "stopped":
-        message = "It was ended before it had come to its end: it may be half done."
-    elif ran.status is None:
-        message = "It did not succeed."
-    else:
-        message = f"It failed with exit status {ran.status}."
-    yield Block(plain(message, "bold"), Content.styled("✗", "bold $error"), 2)
-    done = "; ".join(run.changed)
-    yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
-    keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
-    yield Block(Content(keys), hang=2)
 
 
 def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:

@@ -64,7 +64,17 @@ def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
 def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
     """The second line: counts or reading progress, and texts for its right end, the longest first."""
     if not reading.over:
-        return _progress_line(reading)
+        total = max(len(reading.sources), 1)
+        full = _BAR * reading.done // total
+        longest = min(((source.since, name) for name, source in reading.sources.items() if source.asked), default=None)
+        waits = f" · {longest[1]}, {max(0.0, time.monotonic() - longest[0]):.1f} s" if longest else ""
+        if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
+            waits = f" · {detail}"
+        bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
+        return (
+            Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),
+            [Content("Esc stop, keep what was read"), Content("Esc stop")],
+        )
     if diagnosis is None:
         return Content("nothing was read"), [Content("r reads again")]
     counts = Content.assemble(
@@ -80,21 +90,6 @@ def _shortened_paths(path: str) -> list[Content]:
     """The path, then ever shorter versions of its end; none for an empty path."""
     parts = path.split("/")
     return [Content(path), *(Content(f"…/{'/'.join(parts[at:])}") for at in range(2, len(parts)))] if path else []
-
-
-def _progress_line(reading: Reading) -> tuple[Content, list[Content]]:
-    """A progress bar with the source waited for, and texts for the line's right end."""
-    total = max(len(reading.sources), 1)
-    full = _BAR * reading.done // total
-    longest = min(((source.since, name) for name, source in reading.sources.items() if source.asked), default=None)
-    waits = f" · {longest[1]}, {max(0.0, time.monotonic() - longest[0]):.1f} s" if longest else ""
-    if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
-        waits = f" · {detail}"
-    bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
-    return (
-        Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),
-        [Content("Esc stop, keep what was read"), Content("Esc stop")],
-    )
 
 
 # ---- A machine ----
