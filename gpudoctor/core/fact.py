@@ -115,6 +115,11 @@ Row: TypeAlias = Mapping[str, Fact]
 Rows: TypeAlias = tuple[Row, ...] | Absent | Unread
 
 
+def known_facts(source: str, /, **values: Value) -> dict[str, Fact]:
+    """Each value as a known fact of that one source, by name: the columns of a row, or facts."""
+    return {name: Known(value, source) for name, value in values.items()}
+
+
 # ---- One typed look into a fact ----
 # Each takes what a row's ``get`` gives: None stands for a column that nobody filled.
 

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from statistics import median
 from typing import Any, TypeVar
 
-from gpudoctor.core.fact import Absent, Fact, Json, Known, Row, Unread, Value
+from gpudoctor.core.fact import Absent, Fact, Json, Known, Row, Unread, known_facts
 from gpudoctor.kernels.canary import Trained
 from gpudoctor.kernels.child._ranks import End, faults, is_secondary, watchdog_message
 from gpudoctor.kernels.child.collective import _nccl
@@ -364,8 +364,10 @@ def _measured_row(results: Sequence[RankResult]) -> Row:
     wrong = [(answer, result) for answer, result in results if result.differ]
     expected = sum(group[0].ranks for group in groups.values())
     return {
-        **_known_facts(leg=first.leg, backend=first.backend),
-        **_known_facts(
+        **known_facts(
+            SOURCE,
+            leg=first.leg,
+            backend=first.backend,
             state="measured",
             operation=first.operation,
             bytes=first.size,
@@ -398,7 +400,7 @@ def _bus_bandwidth_columns(rates: Sequence[float], ranks: int) -> dict[str, Fact
     """Facts ``busbw`` (slowest group) and ``usual`` (median), in GB/s; absent for groups of one rank."""
     if ranks == 1:
         return dict.fromkeys(("busbw", "usual"), Absent("one rank: no link was tested"))
-    return _known_facts(busbw=min(rates), usual=median(rates))
+    return known_facts(SOURCE, busbw=min(rates), usual=median(rates))
 
 
 def _failed_row(backend: str, leg: str, answers: Sequence[Across]) -> Row:
@@ -413,13 +415,11 @@ def _failed_row(backend: str, leg: str, answers: Sequence[Across]) -> Row:
     message = "; ".join(filter(None, [warned if backend == "nccl" else "", *named, more]))
     unknown = Unread("it failed")
     return {
-        "leg": Known(leg, SOURCE),
-        "backend": Known(backend, SOURCE),
-        "state": Known("failed", SOURCE),
+        **known_facts(SOURCE, leg=leg, backend=backend, state="failed"),
         "operation": Known(step, SOURCE) if step in OPERATIONS else Absent("it failed before the first"),
         **dict.fromkeys(("bytes", "algbw", "busbw", "usual", "right", "ratio"), unknown),
         **dict.fromkeys(("slowest", "host"), Absent("nobody came to the end")),
-        **_known_facts(ranks=len(ends), via=_transports(leg, backend, answers)),
+        **known_facts(SOURCE, ranks=len(ends), via=_transports(leg, backend, answers)),
         "groups": unknown,
         **_culprit_columns(
             [by_rank[end.rank] for end in failed if not is_secondary(end)] or [by_rank[end.rank] for end in failed],
@@ -436,9 +436,7 @@ def _unmeasured_row(ended: Ended) -> Row:
     because = Absent(ended.why)
     rest = ("bytes", "ranks", "groups", "algbw", "busbw", "usual", "right", "slowest", "host", "ratio", "via")
     return {
-        "leg": Known(ended.leg, SOURCE),
-        "backend": Known(ended.backend, SOURCE),
-        "state": Known("not-measured", SOURCE),
+        **known_facts(SOURCE, leg=ended.leg, backend=ended.backend, state="not-measured"),
         "operation": Known(ended.operation, SOURCE) if ended.operation else Absent("all that were left"),
         **dict.fromkeys(rest, because),
         **_culprit_columns([], ended.why),
@@ -471,11 +469,6 @@ def _unmeasured(answers: Iterable[Across]) -> Iterator[Ended]:
                 yield Ended(ended.leg, ended.backend, ended.operation, ended.why, cannot=True)
 
 
-def _known_facts(**values: Value) -> dict[str, Fact]:
-    """Each value as a known fact with source torch.distributed."""
-    return {name: Known(value, SOURCE) for name, value in values.items()}
-
-
 def _culprit_columns(culprits: Sequence[Across], message: str) -> dict[str, Fact]:
     """Facts ``culprits`` (ranks), ``hosts`` and ``words``; absent where there are none."""
     if not culprits:
@@ -483,7 +476,8 @@ def _culprit_columns(culprits: Sequence[Across], message: str) -> dict[str, Fact
             **dict.fromkeys(("culprits", "hosts"), Absent("none")),
             "words": Known(message, SOURCE) if message else Absent("none"),
         }
-    return _known_facts(
+    return known_facts(
+        SOURCE,
         culprits=tuple(answer.rank for answer in culprits),
         hosts=tuple(dict.fromkeys(answer.host for answer in culprits)),
         words=message,

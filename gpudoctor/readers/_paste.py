@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -161,6 +161,14 @@ class Paste:
                 offset = self.lower.find(needle, self._starts[index] + len(self.lines[index].lower()))
         for index in sorted(hits):
             yield index, self.lines[index]
+
+    def matches(
+        self, find: Callable[[str], re.Match[str] | None], *needles: str
+    ) -> Iterator[tuple[re.Match[str], str]]:
+        """What `find` finds in each line that contains one of `needles`, with its source; these lines are placed."""
+        for index, line in self.having(*needles):
+            if match := find(line):
+                yield match, self.use(index)
 
     def output(self, index: int, most: int = 200) -> Iterator[tuple[int, str]]:
         """Index and text of the non-blank lines printed by the command in line `index`.

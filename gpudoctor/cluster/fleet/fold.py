@@ -26,7 +26,7 @@ from gpudoctor.cluster.fleet.reading import Judge, Reply, ReplyReader, names_phr
 from gpudoctor.cluster.fleet.summary import Summary
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, Verdict, verdict_of
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known_facts
 from gpudoctor.core.fleet import FACTS, OK, Check, Drain, Fleet, Host, Outcome, Result
 from gpudoctor.core.fleet import Verdict as FleetVerdict
 from gpudoctor.core.rule import LAYERS, SEVERITIES
@@ -268,14 +268,13 @@ def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
     if rest := ordered[_MOST_REASONS:]:
         ordered = [*ordered[:_MOST_REASONS], ("various reasons", [name for _, names in rest for name in names])]
     return [
-        _known_row(
-            {
-                "because": why,
-                "hosts": tuple(names),
-                "names": names_phrase(names),
-                "first": names[0],
-                "count": len(names),
-            }
+        known_facts(
+            _DOCUMENTS,
+            because=why,
+            hosts=tuple(names),
+            names=names_phrase(names),
+            first=names[0],
+            count=len(names),
         )
         for why, names in ordered
     ]
@@ -284,18 +283,17 @@ def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
 def _outlier_row(outlier: Outlier) -> Row:
     """Row of the group ``outlier``: fact, value, usual value and hosts; kind and share are Absent where not set."""
     return {
-        **_known_row(
-            {
-                "fact": outlier.fact,
-                "about": outlier.about,
-                "value": outlier.value,
-                "usual": outlier.usual,
-                "hosts": outlier.hosts,
-                "names": names_phrase(outlier.hosts),
-                "count": len(outlier.hosts),
-                "of": outlier.of,
-                "matters": outlier.matters,
-            }
+        **known_facts(
+            _DOCUMENTS,
+            fact=outlier.fact,
+            about=outlier.about,
+            value=outlier.value,
+            usual=outlier.usual,
+            hosts=outlier.hosts,
+            names=names_phrase(outlier.hosts),
+            count=len(outlier.hosts),
+            of=outlier.of,
+            matters=outlier.matters,
         ),
         "kind": _known_or_absent(outlier.kind, "compared among all"),
         "share": Absent("no rate") if outlier.share is None else Known(outlier.share, _DOCUMENTS),
@@ -305,14 +303,9 @@ def _outlier_row(outlier: Outlier) -> Row:
 def _split_row(split: Split) -> Row:
     """Row of the group ``split``: a fact without a usual value, and each value with its number of hosts."""
     values = tuple(f"{value} ({count} hosts)" for value, count in split.values)
-    return _known_row(
-        {"fact": split.fact, "about": split.about, "values": values, "of": split.of, "matters": split.matters}
+    return known_facts(
+        _DOCUMENTS, fact=split.fact, about=split.about, values=values, of=split.of, matters=split.matters
     )
-
-
-def _known_row(values: Mapping[str, str | int | bool | tuple[str, ...]]) -> Row:
-    """Values as Known facts, by column."""
-    return {name: Known(value, _DOCUMENTS) for name, value in values.items()}
 
 
 def _known_or_absent(value: str, otherwise: str) -> Fact:

@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import median
 
 from gpudoctor.core.catalog import column
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -126,9 +126,7 @@ def _rate_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
 def _rate_row(rate: _Rate, others: float) -> Row:
     """A row of ``rate``; `others` is the median of the other GPUs' values."""
     return {
-        "gpu": Known(rate.gpu, rate.source),
-        "value": Known(rate.value, rate.source),
-        "unit": Known(rate.unit, rate.source),
+        **known_facts(rate.source, gpu=rate.gpu, value=rate.value, unit=rate.unit),
         "others": Known(others, "the other GPUs of the report"),
     }
 
@@ -217,11 +215,7 @@ def _rows_against_expected(paste: Paste) -> Iterator[Row]:
     for index, line in paste.having("/s", "flops"):
         if pair := _SAME_KIND.search(line[:1500]):
             source = paste.use(index)
-            yield {
-                "value": Known(float(pair.group(1)), source),
-                "unit": Known(pair.group(2), source),
-                "others": Known(float(pair.group(3)), source),
-            }
+            yield known_facts(source, value=float(pair.group(1)), unit=pair.group(2), others=float(pair.group(3)))
             break
     yield from _rows_from_expected_times(paste)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -300,9 +300,7 @@ def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
             "rate",
             tuple(
                 {
-                    "gpu": Known(gpu, source),
-                    "value": Known(rate, source),
-                    "unit": Known("Gflop/s", source),
+                    **known_facts(source, gpu=gpu, value=rate, unit="Gflop/s"),
                     "others": Known(median(rates[:gpu] + rates[gpu + 1 :]), "the other GPUs of the report"),
                 }
                 for gpu, rate in enumerate(rates)
@@ -314,9 +312,4 @@ def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 def _faulty_row(gpu: int, name: str, uuid: str, source: str) -> dict[str, Fact]:
     """The row of ``live_gpu`` for a GPU that gpu-burn has listed and calls faulty."""
-    return {
-        "index": Known(gpu, source),
-        "name": Known(name, source),
-        "uuid": Known(uuid, source),
-        "wrong": Known(("gpu-burn's matrix products",), source),
-    }
+    return known_facts(source, index=gpu, name=name, uuid=uuid, wrong=("gpu-burn's matrix products",))

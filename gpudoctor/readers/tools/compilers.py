@@ -54,9 +54,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "cuda compilation tools" in low:
         yield from _nvcc_release(paste)
     if "ptxas" in low:
-        for index, line in paste.having("using ptxas"):
-            if match := _PTXAS.search(line):
-                yield "cuda.ptxas_version", Known(match.group(1), paste.use(index))
+        for match, source in paste.matches(_PTXAS.search, "using ptxas"):
+            yield "cuda.ptxas_version", Known(match.group(1), source)
     if "compiler identification is" in low or "found cuda" in low:
         yield from _cmake_compilers(paste)
     if "cuda version" in low:
@@ -109,12 +108,10 @@ def _reported_missing(paste: Paste) -> Iterator[tuple[str, Fact]]:
         else:
             yield "cuda.nvcc", absent
         paste.use(label.index)
-    for index, line in paste.having("nvcc"):
-        if match := _NOT_THERE.search(line):
-            yield "cuda.nvcc", Absent(f"{match.group()} ({paste.use(index)})")
-    for index, line in paste.having("no cuda", "cuda toolkit", "cuda_home"):
-        if match := _NO_TOOLKIT.search(line):
-            yield "cuda.toolkit_version", Absent(f"{match.group()} ({paste.use(index)})")
+    for missing, source in paste.matches(_NOT_THERE.search, "nvcc"):
+        yield "cuda.nvcc", Absent(f"{missing.group()} ({source})")
+    for missing, source in paste.matches(_NO_TOOLKIT.search, "no cuda", "cuda toolkit", "cuda_home"):
+        yield "cuda.toolkit_version", Absent(f"{missing.group()} ({source})")
     images = paste.having("nvidia/cuda:", "pytorch/pytorch:")
     slim = [(index, match.group(1)) for index, line in images if (match := _SLIM.search(line))]
     if slim and not any(_FULL.search(line) for line in paste.lines):

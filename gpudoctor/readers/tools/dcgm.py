@@ -60,7 +60,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``gpu``, ``xid``, ``rate``, ``nvlink`` and ``text``: what fields, verdicts and messages say."""
     yield from _broken_messages(paste)
     yield from _fields(paste)
-    yield from _verdicts(paste)
+    if "------+" in paste.text or any(mark in paste.lower for mark in _MARKS):
+        yield from _message_rows(paste)
+    if "nvlink link status" in paste.lower:
+        yield from _links(paste)
+    if "| gpu id | device information" in paste.lower:
+        yield from _discovered(paste)
 
 
 def _fields(paste: Paste) -> Iterator[tuple[str, Rows]]:
@@ -196,16 +201,6 @@ _IDENTITY = Pattern(
 _COLUMNS = {"Name": "name", "PCI Bus ID": "address", "Device UUID": "uuid"}
 _WIDTH = 45
 """Characters of a message in one cell of dcgmi diag's table: it is cut there, also within a word."""
-
-
-def _verdicts(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` with what the messages say of it, of ``rate`` for copies too slow, of ``nvlink`` for links."""
-    if "------+" in paste.text or any(mark in paste.lower for mark in _MARKS):
-        yield from _message_rows(paste)
-    if "nvlink link status" in paste.lower:
-        yield from _links(paste)
-    if "| gpu id | device information" in paste.lower:
-        yield from _discovered(paste)
 
 
 def _message_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:

@@ -36,7 +36,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _container_cli_log(paste)
     if "nvrm version:" in low and "device index:" in low:
         yield from _container_cli_info(paste)
-    yield from _monitors(paste)
+    yield from _gpustat_rows(paste)
+    if "# gpu " in paste.lower or "time        gpu" in paste.lower:
+        yield from _monitor_rows(paste)
 
 
 def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -129,13 +131,6 @@ _OF_MONITOR = {
 _VIOLATION = ("thermal_violation",)
 
 
-def _monitors(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu``: what gpustat and the last lines of dmon tell of each GPU."""
-    yield from _gpustat_rows(paste)
-    if "# gpu " in paste.lower or "time        gpu" in paste.lower:
-        yield from _monitor_rows(paste)
-
-
 def _monitor_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     """Power, temperatures, load, clock and thermal violation of each GPU by its last line of ``nvidia-smi dmon``."""
     columns: list[str] = []
@@ -170,22 +165,20 @@ def _gpustat_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     gpustat's MB are MiB.
     """
     rows: list[Row] = []
-    for index, line in paste.having(" mb"):
-        if match := _ROW.match(line):
-            source = paste.use(index)
-            number, name, temperature, busy, used, total, processes = match.groups()
-            row: dict[str, Fact] = {
-                "index": Known(int(number), source),
-                "name": Known(name, source),
-                "temperature_c": Known(int(temperature), source),
-                "utilization": Known(int(busy), source),
-                "memory_used_mib": Known(int(used), source),
-                "memory_mib": Known(int(total), source),
-            }
-            if processes == _NO_PROCESS:
-                row["processes"] = Known(0, source)
-            elif processes and (count := sum(1 for _ in _PROCESS.finditer(processes))):
-                row["processes"] = Known(count, source)
-            rows.append(row)
+    for match, source in paste.matches(_ROW.match, " mb"):
+        number, name, temperature, busy, used, total, processes = match.groups()
+        row: dict[str, Fact] = {
+            "index": Known(int(number), source),
+            "name": Known(name, source),
+            "temperature_c": Known(int(temperature), source),
+            "utilization": Known(int(busy), source),
+            "memory_used_mib": Known(int(used), source),
+            "memory_mib": Known(int(total), source),
+        }
+        if processes == _NO_PROCESS:
+            row["processes"] = Known(0, source)
+        elif processes and (count := sum(1 for _ in _PROCESS.finditer(processes))):
+            row["processes"] = Known(count, source)
+        rows.append(row)
     if rows:
         yield "gpu", tuple(rows)

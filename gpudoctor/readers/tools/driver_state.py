@@ -74,13 +74,18 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
     if "nvidia" in low:
         yield from _distribution_packages(paste)
-        yield from _module_packages(paste)
+        for index, line in enumerate(paste.bare):
+            text = _QUERY.compiled.sub("", line.strip())
+            if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
+                source = paste.use(index)
+                yield "driver.module_disk_version", Known(match.group(1), source)
+                yield "driver.installed", Known(True, source)
     if "secureboot " in low or "secure boot " in low:
         yield from _secure_boot(paste)
     if "/dev/nvidia" in low:
         yield from _device_nodes(paste)
-    if "fabricmanager" in low or "fabric manager" in low:
-        yield from _fabric_manager(paste)
+    if state := _service_state(paste, "nvidia-fabricmanager", "fabric manager"):
+        yield "driver.fabric_manager", state
     if "nvidia-persistenced.service" in low:
         yield from _persistence_daemon(paste)
     if "controller" in low or "bridge" in low:
@@ -98,9 +103,8 @@ def _dkms_state(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """
     running = running_kernel(paste)
     states: list[tuple[str, str, str]] = []
-    for index, line in paste.having(": installed", ": added", ": built"):
-        if match := _DKMS.search(line):
-            states.append((match.group(2) or "", match.group(3), paste.use(index)))
+    for match, source in paste.matches(_DKMS.search, ": installed", ": added", ": built"):
+        states.append((match.group(2) or "", match.group(3), source))
     chosen = [state for state in states if running and state[0] == running] or (states if not running else [])
     if chosen:
         yield "driver.dkms", Known(chosen[0][1], chosen[0][2])
@@ -127,16 +131,6 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if (match := _PACKAGE.search(line)) and not line.lower().lstrip().startswith(("rc ", "un ")):
             yield "driver.library_version", Known(match.group(1), paste.use(index))
             yield "driver.installed", Known(True, paste.use(index))
-
-
-def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The kernel module's version on disk from packages: ``nvidia-open-dkms 590.48.01-1`` of pacman."""
-    for index, line in enumerate(paste.bare):
-        text = _QUERY.compiled.sub("", line.strip())
-        if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
-            source = paste.use(index)
-            yield "driver.module_disk_version", Known(match.group(1), source)
-            yield "driver.installed", Known(True, source)
 
 
 def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -194,12 +188,6 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
         if listed and "grep" not in command:
             return [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in listed], paste.use(index)
     return [], ""
-
-
-def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """driver.fabric_manager, as ``systemctl status`` shows it last."""
-    if state := _service_state(paste, "nvidia-fabricmanager", "fabric manager"):
-        yield "driver.fabric_manager", state
 
 
 def _service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:

@@ -54,11 +54,9 @@ def read(paste: Paste) -> Answers:
             source = paste.use(index)
             yield "bitsandbytes.has_build", Known(False, source)
             yield "bitsandbytes.library_missing", Known(match["name"], source)
-    for index, line in paste.having("__cuda="):
-        if match := _VIRTUAL.match(line):
-            source = paste.use(index)
-            yield "cuda_driver.version", Known(match["cuda"], source)
-            yield "cuda_driver.init_code", Known(0, source)  # conda asks for the version once cuInit has succeeded
+    for match, source in paste.matches(_VIRTUAL.match, "__cuda="):
+        yield "cuda_driver.version", Known(match["cuda"], source)
+        yield "cuda_driver.init_code", Known(0, source)  # conda asks for the version once cuInit has succeeded
 
 
 def _torch_build(version: str, source: str) -> Iterator[tuple[str, Fact]]:

@@ -72,32 +72,32 @@ _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Versions, libraries, GPUs and "no GPU" messages that these frameworks print."""
-    for index, line in paste.having("loaded runtime cudnn library"):
-        if match := _LOADED.search(line):
-            source = paste.use(index)
-            yield "tf.cudnn", Known(match.group(2), source)
-            chosen = {"name": Known("libcudnn", source), "version": Known(match.group(1), source)}
-            yield "lib", ({**chosen, "chosen": Known(True, source)},)
-    for index, line in paste.having("jax plugin jax_cuda"):
-        if match := _PLUGIN.search(line):
-            source = paste.use(index)
-            yield "jax.plugin", Known(match.group(3), source)
-            yield "jax.plugin_cuda", Known(int(match.group(2)), source)
-            yield "jax.jaxlib", Known(match.group(4), source)
-    for index, line in paste.having("jax_plugins.xla_cuda"):
-        if plugin := _PJRT.search(line):
-            yield "jax.plugin_cuda", Known(int(plugin.group(1)), paste.use(index))
-    for index, line in paste.having("list_physical_devices"):
-        if match := _DEVICES.search(line):
-            yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), paste.use(index))
+    for match, source in paste.matches(_LOADED.search, "loaded runtime cudnn library"):
+        yield "tf.cudnn", Known(match.group(2), source)
+        chosen = {"name": Known("libcudnn", source), "version": Known(match.group(1), source)}
+        yield "lib", ({**chosen, "chosen": Known(True, source)},)
+    for match, source in paste.matches(_PLUGIN.search, "jax plugin jax_cuda"):
+        yield "jax.plugin", Known(match.group(3), source)
+        yield "jax.plugin_cuda", Known(int(match.group(2)), source)
+        yield "jax.jaxlib", Known(match.group(4), source)
+    for plugin, source in paste.matches(_PJRT.search, "jax_plugins.xla_cuda"):
+        yield "jax.plugin_cuda", Known(int(plugin.group(1)), source)
+    for match, source in paste.matches(_DEVICES.search, "list_physical_devices"):
+        yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), source)
     yield from _tensorflow_gpu_count(paste)
     lost: dict[str, str] = {}
-    for index, line in paste.having("could not load dynamic library", "couldn't open cuda library"):
-        if match := _NOT_LOADED.search(line):
-            lost.setdefault(match.group(1), paste.use(index))
+    for match, source in paste.matches(
+        _NOT_LOADED.search, "could not load dynamic library", "couldn't open cuda library"
+    ):
+        lost.setdefault(match.group(1), source)
     if lost:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
-    yield from _created_devices(paste)
+    rows = []
+    for match, source in paste.matches(_CREATED.search, "compute capability:"):
+        name, _, capability = match.groups()
+        rows.append({"name": Known(name, source), "compute_capability": Known(capability, source)})
+    if rows:
+        yield "gpu", tuple(rows)
     yield from _announced_gpus(paste)
     for index, line in paste.having(*_NO_GPU_WORDS):
         if len(line) < _LONGEST and _NO_GPU.search(line):
@@ -126,18 +126,6 @@ def _tensorflow_gpu_count(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "tf.gpus", Known(int(answer), paste.use(label.index))
         elif "physicaldevice" in answer:
             yield "tf.gpus", Known(answer.count("device_type='gpu'"), paste.use(label.index))
-
-
-def _created_devices(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` from TensorFlow's "name: ..., compute capability: ..." lines."""
-    rows = []
-    for index, line in paste.having("compute capability:"):
-        if match := _CREATED.search(line):
-            source = paste.use(index)
-            name, _, capability = match.groups()
-            rows.append({"name": Known(name, source), "compute_capability": Known(capability, source)})
-    if rows:
-        yield "gpu", tuple(rows)
 
 
 def _announced_gpus(paste: Paste) -> Iterator[tuple[str, Rows]]:

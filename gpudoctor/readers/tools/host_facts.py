@@ -152,10 +152,9 @@ def _jetson_board(paste: Paste) -> Iterator[tuple[str, Fact]]:
         match, index = chosen[0]
         yield "host.jetson", Known((match.group(1) or match.group(2)).strip(), f"line {paste.numbers[index]}")
         return
-    for index, line in paste.having("@jetson"):
-        if match := _JETSON_PROMPT.match(line):
-            yield "host.jetson", Known(match.group(1), paste.use(index))
-            return
+    for match, source in paste.matches(_JETSON_PROMPT.match, "@jetson"):
+        yield "host.jetson", Known(match.group(1), source)
+        return
 
 
 def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -204,9 +203,8 @@ def _resource_limits(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("limits.memlock_kib", _LOCKED, "max locked memory"),
         ("limits.open_files", _FILES, "open files"),
     ):
-        for index, line in paste.having(words):
-            if match := pattern.search(line):
-                yield name, Known(_limit_value(match.group(1)), paste.use(index))
+        for match, source in paste.matches(pattern.search, words):
+            yield name, Known(_limit_value(match.group(1)), source)
     for option, name in (("ulimit -l", "limits.memlock_kib"), ("ulimit -n", "limits.open_files")):
         for index, _ in paste.commands_starting(option):
             for after, line in paste.output(index, 1):

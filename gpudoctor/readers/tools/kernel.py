@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known, text_of
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known, known_facts, text_of
 from gpudoctor.core.log_lines import BUS_ERROR, LINE, bus_error_row, denied, parse_xid
 from gpudoctor.readers._machine import kernel_facts
 from gpudoctor.readers._paste import Paste
@@ -71,16 +71,14 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "nvrm" in paste.lower or "kernel module" in paste.lower:
         yield from _driver_versions(paste)
         yield from _pci_devices(paste)
-    for index, line in paste.having("does not match dso version"):
-        if versions := _DSO.search(line):
-            yield "driver.module_version", Known(versions.group(1), paste.use(index))
-            yield "driver.library_version", Known(versions.group(2), paste.use(index))
-    for index, line in paste.having("interface version"):
-        if fabric := _FABRIC.search(line):
-            yield "driver.fabric_manager_version", Known(fabric.group(1), paste.use(index))
-            if fabric.group(2):
-                yield "driver.version", Known(fabric.group(2), paste.use(index))
-                yield "driver.module_version", Known(fabric.group(2), paste.use(index))
+    for versions, source in paste.matches(_DSO.search, "does not match dso version"):
+        yield "driver.module_version", Known(versions.group(1), source)
+        yield "driver.library_version", Known(versions.group(2), source)
+    for fabric, source in paste.matches(_FABRIC.search, "interface version"):
+        yield "driver.fabric_manager_version", Known(fabric.group(1), source)
+        if fabric.group(2):
+            yield "driver.version", Known(fabric.group(2), source)
+            yield "driver.module_version", Known(fabric.group(2), source)
     yield from _modules(paste)
 
 
@@ -205,17 +203,14 @@ def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
         (_CLIENT, "the client has", "driver.library_version"),
         (_MODULE, "this kernel module has", "driver.module_version"),
     ):
-        for index, line in paste.having(words):
-            if match := pattern.search(line):
-                yield name, Known(match.group(1), paste.use(index))
-    for index, line in paste.having("nvidia unix"):
-        if match := _LOADING.search(line):
-            source = paste.use(index)
-            yield "driver.module_version", Known(match.group(2), source)
-            yield "driver.version", Known(match.group(2), source)
-            yield "driver.module_kind", Known("open" if match.group(1) else "proprietary", source)
-            yield "driver.module_loaded", Known(True, source)
-            yield "driver.installed", Known(True, source)
+        for match, source in paste.matches(pattern.search, words):
+            yield name, Known(match.group(1), source)
+    for match, source in paste.matches(_LOADING.search, "nvidia unix"):
+        yield "driver.module_version", Known(match.group(2), source)
+        yield "driver.version", Known(match.group(2), source)
+        yield "driver.module_kind", Known("open" if match.group(1) else "proprietary", source)
+        yield "driver.module_loaded", Known(True, source)
+        yield "driver.installed", Known(True, source)
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -225,28 +220,20 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if match := _DEVICE.search(line):
             source = paste.use(index)
             pci_address = normalized_pci_address(match.group(1))
-            rows.append(
-                {
-                    "address": Known(pci_address, source),
-                    "vendor": Known("nvidia", source),
-                    "device_id": Known(match.group(2).lower(), source),
-                }
-            )
+            rows.append(known_facts(source, address=pci_address, vendor="nvidia", device_id=match.group(2).lower()))
             if "not supported by open" in line:
                 yield "driver.module_kind", Known("open", source)
             elif "requires use of the nvidia open kernel modules" in line.lower():
                 yield "driver.module_kind", Known("proprietary", source)
     if rows:
         yield "pci", tuple(rows)
-    for index, line in paste.having("already bound to"):
-        if bound := _BOUND.search(line):
-            source = paste.use(index)
-            holder = bound.group(2).lower()
-            yield "pci.nvidia_drivers", Known(("nova" if holder.startswith("nova") else holder,), source)
-            if holder.startswith("nova"):
-                yield "driver.nova_loaded", Known(True, source)
-            if holder == "nouveau":
-                yield "driver.nouveau_loaded", Known(True, source)
+    for bound, source in paste.matches(_BOUND.search, "already bound to"):
+        holder = bound.group(2).lower()
+        yield "pci.nvidia_drivers", Known(("nova" if holder.startswith("nova") else holder,), source)
+        if holder.startswith("nova"):
+            yield "driver.nova_loaded", Known(True, source)
+        if holder == "nouveau":
+            yield "driver.nouveau_loaded", Known(True, source)
 
 
 _MODULE_LINE = Pattern(r"(nvidia|nvidia_uvm|nvidia_peermem|nv_peer_mem|nouveau|nova_core)\s+\d+\s+-?\d+(?:\s|$)")
@@ -328,20 +315,16 @@ def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _load_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """Facts from modprobe's ``Module nvidia not found`` and ``could not insert``."""
-    for index, line in paste.having("module nvidia"):
-        if match := _NOT_FOUND.search(line):
-            source = paste.use(index)
-            yield "driver.module_on_disk", Known(False, source)
-            yield "driver.module_loaded", Known(False, source)
-            if match.group(1):
-                yield from kernel_facts(match.group(1).rstrip(".'"), source)
-    for index, line in paste.having("could not insert"):
-        if match := _REFUSED.search(line):
-            source = paste.use(index)
-            name = match.group(1).replace("current_", "")
-            yield "driver.uvm_loaded" if name == "nvidia_uvm" else "driver.module_loaded", Known(False, source)
-            if "key was rejected" in match.group(2).lower():
-                yield "driver.module_on_disk", Known(True, source)
+    for match, source in paste.matches(_NOT_FOUND.search, "module nvidia"):
+        yield "driver.module_on_disk", Known(False, source)
+        yield "driver.module_loaded", Known(False, source)
+        if match.group(1):
+            yield from kernel_facts(match.group(1).rstrip(".'"), source)
+    for match, source in paste.matches(_REFUSED.search, "could not insert"):
+        name = match.group(1).replace("current_", "")
+        yield "driver.uvm_loaded" if name == "nvidia_uvm" else "driver.module_loaded", Known(False, source)
+        if "key was rejected" in match.group(2).lower():
+            yield "driver.module_on_disk", Known(True, source)
 
 
 def _blacklists(paste: Paste) -> Iterator[tuple[str, Fact]]:

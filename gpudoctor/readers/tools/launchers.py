@@ -146,16 +146,18 @@ class _Error:
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """The facts ``failure.*``, and rows of ``worker_end``."""
     yield from _failure(paste)
-    yield from _worker_ends(paste)
+    firsts = (_of_torchrun(paste), _first_ended(paste), *_loaders(paste))
+    rows = tuple(row for row in firsts if row)
+    if rows:
+        yield "worker_end", rows
 
 
 def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What the launcher says failed first, unless that is a rank whose own words tell of another's end."""
     if echo := _echo_at_the_end(paste):
         yield "failure.echo", echo
-    for index, line in paste.having(" due to "):
-        if match := _SLURM.match(line):
-            yield "failure.slurm", Known(_SLURM_WORDS[match[1]], paste.use(index))
+    for match, source in paste.matches(_SLURM.match, " due to "):
+        yield "failure.slurm", Known(_SLURM_WORDS[match[1]], source)
     first = _by_torchrun(paste) or _by_srun(paste) or _by_mpirun(paste)
     if not first:
         return
@@ -252,14 +254,6 @@ def _by_mpirun(paste: Paste) -> _First | None:
 def _end(code: int) -> str:
     """``exit code 1``, or a signal's name where the code is negative."""
     return f"exit code {code}" if code >= 0 else signal_name(-code)
-
-
-def _worker_ends(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``worker_end``: of each launcher the first, for what it ends afterwards is its own doing."""
-    firsts = (_of_torchrun(paste), _first_ended(paste), *_loaders(paste))
-    rows = tuple(row for row in firsts if row)
-    if rows:
-        yield "worker_end", rows
 
 
 def _of_torchrun(paste: Paste) -> dict[str, Fact]:

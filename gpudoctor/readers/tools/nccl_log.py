@@ -93,10 +93,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         ("nccl.network", _NETWORK, ("using network",)),
         ("nccl.world_size", _RANKS, ("nranks",)),
     ):
-        for index, line in paste.having(*words):
-            if match := pattern.search(line):
-                text = match.group(1)
-                yield name, Known(int(text) if name == "nccl.world_size" else text, paste.use(index))
+        for match, source in paste.matches(pattern.search, *words):
+            text = match.group(1)
+            yield name, Known(int(text) if name == "nccl.world_size" else text, source)
     for name, pattern, words in (
         ("nccl.devices", _DEVICES, ("net/ib",)),
         ("nccl.transports", _VIA, (" via ",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import column
-from gpudoctor.core.fact import Fact, Known, Row, Rows, known, value_of
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known, known_facts, value_of
 from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -114,28 +114,18 @@ def _table_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     first = _first_table(gpus)
     if first:
         yield "gpu", tuple(first)
-        yield "gpu.count", Known(len(first), _row_source(first[0]))
+        yield "gpu.count", Known(len(first), fact.source if (fact := known(first[0]["index"])) else "")
     if processes:
         yield "gpu_process", tuple(processes)
 
 
 def _first_table(gpus: list[dict[str, Fact]]) -> list[dict[str, Fact]]:
     """The rows of the first of several tables: a new one begins where the index does not rise."""
-    indexes = [_index_or_minus_one(row["index"]) for row in gpus]
+    indexes = [index if isinstance(index := value_of(row["index"]), int) else -1 for row in gpus]
     for position in range(1, len(gpus)):
         if indexes[position] <= indexes[position - 1]:
             return gpus[:position]
     return gpus
-
-
-def _index_or_minus_one(fact: Fact) -> int:
-    """The GPU index in the fact; -1 where it is not known."""
-    return index if isinstance(index := value_of(fact), int) else -1
-
-
-def _row_source(row: Row) -> str:
-    """The source of the row's index; empty where it is not known."""
-    return fact.source if (fact := known(row["index"])) else ""
 
 
 def _gpu_row(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
@@ -178,11 +168,7 @@ def _usage_columns(cells: tuple[str | None, ...], source: str) -> dict[str, Fact
 def _process_row(cells: tuple[str | None, ...], source: str) -> Row:
     """A row of ``gpu_process``: GPU, pid, name, and memory in MiB where it is given."""
     gpu, pid, _, name, memory = (cell or "" for cell in cells)
-    row: dict[str, Fact] = {
-        "gpu": Known(int(gpu), source),
-        "pid": Known(int(pid), source),
-        "name": Known(name, source),
-    }
+    row: dict[str, Fact] = known_facts(source, gpu=int(gpu), pid=int(pid), name=name)
     if (size := size_mib(memory)) is not None:
         row["memory_mib"] = Known(size, source)
     return row

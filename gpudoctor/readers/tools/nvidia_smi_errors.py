@@ -112,10 +112,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "nvml.message", Known(line.strip()[:300], source)
             yield "nvml.state", Known("ok", source)
             yield "gpu.count", Known(0, source)
-    for index, line in paste.having("nvml library version:"):
-        if version := _LIBRARY.search(line):
-            yield "nvml.library_version", Known(version.group(1), paste.use(index))
-            yield "driver.library_version", Known(version.group(1), paste.use(index))
+    for version, source in paste.matches(_LIBRARY.search, "nvml library version:"):
+        yield "nvml.library_version", Known(version.group(1), source)
+        yield "driver.library_version", Known(version.group(1), source)
     for index, line in paste.having("nvidia-smi"):
         if _MISSING.search(line):
             yield "nvml.message", Known(line.strip()[:300], paste.use(index))

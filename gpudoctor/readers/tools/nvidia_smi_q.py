@@ -7,7 +7,7 @@ quoted or stands among other text gives what is there; no XML parser runs, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import unescape
 from typing import NamedTuple
 
@@ -275,7 +275,7 @@ def _xml_logs(paste: Paste) -> list[_Log]:
     for index, line in enumerate(paste.bare):
         if "<" not in line:
             continue
-        for close, tag, attributes, self_closing, text in _tags(line):
+        for close, tag, attributes, self_closing, text in (match.groups() for match in _ELEMENT.finditer(line[:2000])):
             if tag == "nvidia_smi_log":
                 logs[-1].closed = bool(close)
                 logs += [] if close else [_Log()]
@@ -299,11 +299,6 @@ def _xml_logs(paste: Paste) -> list[_Log]:
                     path.append(label)
         paste.mark_listed(index, data=True)
     return logs
-
-
-def _tags(line: str) -> Iterable[Sequence[str]]:
-    """Slash, name, attributes, closing slash and text of each XML element in the line."""
-    return (match.groups() for match in _ELEMENT.finditer(line[:2000]))
 
 
 def _label_of_tag(tag: str) -> str:

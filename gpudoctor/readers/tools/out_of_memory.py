@@ -49,14 +49,12 @@ def _gpu_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
     vLLM asks before it has taken anything but its CUDA context, which counts as others'.
     """
-    for index, line in paste.having("free memory on device"):
-        if match := _START.search(line):
-            source = paste.use(index)
-            total, free = (round(float(match[name][:12]) * 1024) for name in ("total", "free"))
-            yield "oom.total_mib", Known(total, source)
-            yield "oom.own_mib", Known(0, source)
-            yield "oom.others_mib", Known(max(0, total - free), source)
-            return
+    for match, source in paste.matches(_START.search, "free memory on device"):
+        total, free = (round(float(match[name][:12]) * 1024) for name in ("total", "free"))
+        yield "oom.total_mib", Known(total, source)
+        yield "oom.own_mib", Known(0, source)
+        yield "oom.others_mib", Known(max(0, total - free), source)
+        return
     for index, line in paste.having("total capacity"):
         sizes = _sizes_before_2_1(line) or _sizes_since_2_1(line)
         if sizes:

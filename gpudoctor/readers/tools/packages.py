@@ -195,9 +195,8 @@ def _pip_output(paste: Paste) -> Iterator[Row]:
                 _package_row(pair.group(1), pair.group(2), "pip", "", source)
                 for pair in _PAIR.finditer(installed.group(1))
             )
-    for index, line in paste.having("requirement already satisfied"):
-        if satisfied := _HERE.search(line):
-            yield _package_row(satisfied.group(1), satisfied.group(2), "pip", "", paste.use(index))
+    for satisfied, source in paste.matches(_HERE.search, "requirement already satisfied"):
+        yield _package_row(satisfied.group(1), satisfied.group(2), "pip", "", source)
     for index, line in paste.having(".whl"):
         if "not a supported wheel" in line.lower():
             continue

@@ -204,11 +204,9 @@ _PROCESSORS = Pattern(r"\s*[\d.]{1,9}/[\d.]{1,9} CPU\s*$")
 def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What the first such refusal asks for and finds; nothing of Ray without its status."""
     for program, words, pattern in _REFUSALS:
-        for index, line in paste.having(words):
-            if match := pattern.search(line):
-                source = paste.use(index)
-                yield from _request_facts(program, int(match["asked"]), int(match["there"]), source)
-                return
+        for refusal, source in paste.matches(pattern.search, words):
+            yield from _request_facts(program, int(refusal["asked"]), int(refusal["there"]), source)
+            return
     for index, line in paste.having("you requested gpu"):
         match = _REQUESTED.search(line)
         below = " ".join(paste.bare[index : index + 2])

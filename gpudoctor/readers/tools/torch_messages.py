@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import major_minor
@@ -50,11 +50,13 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "cuda" in low or "driver on your system" in low or "no nvidia driver" in low:
         yield from _cuda_start_errors(paste)
     if "cuda runtime " in low:
-        for index, line in paste.having("- cuda runtime "):
-            if match := _COMPILED.search(line):
-                yield "torch.cuda", Known(match.group(1), paste.use(index))
+        for match, source in paste.matches(_COMPILED.search, "- cuda runtime "):
+            yield "torch.cuda", Known(match.group(1), source)
     if "pytorch was compiled" in low:
-        yield from _cudnn_mismatch(paste)
+        for match, source in paste.matches(_CUDNN.search, "pytorch was compiled"):
+            numbers = match.groups()
+            yield "torch.cudnn_built", Known(".".join(numbers[:3]), source)
+            yield "live.cudnn", Known(".".join(numbers[3:]), source)
     if "cuda version=" in low:
         yield from _companion_mismatch(paste)
     if "which is incompatible" in low or "has requirement" in low:
@@ -74,17 +76,9 @@ def _unsupported_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                     "compute_capability": Known(f"{match.group(2)}.{match.group(3)}", source),
                 }
             )
-    for index, line in paste.having("cuda capability", "compute capability"):
-        if match := _FOUND_GPU.search(line):
-            source = paste.use(index)
-            number, name, capability = match.groups()
-            rows.append(
-                {
-                    "index": Known(int(number), source),
-                    "name": Known(name, source),
-                    "compute_capability": Known(capability, source),
-                }
-            )
+    for match, source in paste.matches(_FOUND_GPU.search, "cuda capability", "compute capability"):
+        number, name, capability = match.groups()
+        rows.append(known_facts(source, index=int(number), name=name, compute_capability=capability))
     for index, line in paste.having("if you want to use the "):
         if not rows and (match := _TO_USE.search(line)):
             rows.append({"name": Known(match.group(1), paste.use(index))})
@@ -111,11 +105,9 @@ def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("cuinit", _INIT_FAILED),
         ("cudagetdevicecount returned", _RETURNED),
     ):
-        for index, line in paste.having(words):
-            if match := pattern.search(line):
-                source = paste.use(index)
-                yield "live.cuda_error", Known(match.group(1).strip()[:500], source)
-                yield "live.cuda_available", Known(False, source)
+        for failure, source in paste.matches(pattern.search, words):
+            yield "live.cuda_error", Known(failure.group(1).strip()[:500], source)
+            yield "live.cuda_available", Known(False, source)
     for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
         yield "live.cuda_available", Known(False, paste.use(index))
     for index, line in paste.having("too old (found version"):
@@ -125,15 +117,6 @@ def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "driver.cuda_version", Known(f"{number // 1000}.{number % 1000 // 10}", source)
             yield "live.cuda_error", Known(line.strip()[:500], source)
             yield "live.cuda_available", Known(False, source)
-
-
-def _cudnn_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """cuDNN that torch was built against, and the one it found."""
-    for index, line in paste.having("pytorch was compiled"):
-        if match := _CUDNN.search(line):
-            numbers = match.groups()
-            yield "torch.cudnn_built", Known(".".join(numbers[:3]), paste.use(index))
-            yield "live.cudnn", Known(".".join(numbers[3:]), paste.use(index))
 
 
 def _companion_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
