@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row
+from gpudoctor.core.fact import Absent, Fact, Known, Row, known_facts
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 
@@ -85,12 +85,7 @@ def bus_error_row(matched: str, source: str) -> Row:
     match = _BUS_ERROR_PARTS.search(matched)
     assert match, "the parts of `BUS_ERROR`"
     severity = "corrected" if match[3].startswith("Correct") else (match[4] or "fatal").lower()
-    return {
-        "address": Known(match[2], source),
-        "driver": Known(match[1], source),
-        "severity": Known(severity, source),
-        "kind": Known(match[5].strip(), source),
-    }
+    return known_facts(source, address=match[2], driver=match[1], severity=severity, kind=match[5].strip())
 
 
 def pci_address(printed: str) -> str:

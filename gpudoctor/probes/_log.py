@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from gpudoctor.core import system
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, number_of, text_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, known_facts, number_of, text_of
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.log_lines import BUS_ERROR, LINE, bus_error_row, parse_xid, pci_address
 from gpudoctor.core.pattern import pattern
@@ -318,26 +318,34 @@ def xids(log: Log, own_gpus: set[str] | None) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def _event_rows(
+    log: Log,
+    sought: re.Pattern[str],
+    text: str,
+    parts: re.Pattern[str],
+    columns: Callable[[re.Match[str], LogEvent], Row],
+) -> tuple[Row, ...]:
+    """A row for each event of the text: the `columns` that its `parts` make, and its times; none for other lines."""
+    matched = ((event, parts.search(event.raw)) for event in find_events(log, sought, text))
+    return tuple({**columns(match, event), **event.times(log)} for event, match in matched if match)
+
+
 def sxids(log: Log) -> tuple[Row, ...]:
     """NVSwitch errors by code, PCI address, whether fatal, and link; equal lines are one row.
 
     ``nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout error (First)``
     """
-    rows: list[Row] = []
-    for event in find_events(log, _SXID, log.text) if ": SXid (" in log.text else ():
-        match = _SXID_PARTS.search(event.raw)
-        if match:
-            link = Known(int(match[4]), log.source) if match[4] else Absent(f"the line names no link ({log.source})")
-            rows.append(
-                {
-                    "code": Known(int(match[2]), log.source),
-                    "address": Known(pci_address(match[1]), log.source),
-                    "fatal": Known(match[3].lower() == "fatal", log.source),
-                    "link": link,
-                    **event.times(log),
-                }
-            )
-    return tuple(rows)
+
+    def columns(match: re.Match[str], _: LogEvent) -> Row:
+        """Code, address, whether fatal, and link."""
+        link = Known(int(match[4]), log.source) if match[4] else Absent(f"the line names no link ({log.source})")
+        fatal = match[3].lower() == "fatal"
+        return {
+            **known_facts(log.source, code=int(match[2]), address=pci_address(match[1]), fatal=fatal),
+            "link": link,
+        }
+
+    return _event_rows(log, _SXID, log.text, _SXID_PARTS, columns) if ": SXid (" in log.text else ()
 
 
 def bus_errors(log: Log, gpu_of: Callable[[str], Fact]) -> tuple[Row, ...]:
@@ -354,35 +362,27 @@ def oom_kills(log: Log) -> tuple[Row, ...]:
 
     ``Memory cgroup out of memory: Killed process 4711 (python3) total-vm:..., anon-rss:31457280kB, ...``.
     """
-    rows: list[Row] = []
     cgroups = {int(pid): path for path, pid in _OOM_CGROUP.findall("\n".join(log.lines_with("oom-kill:constraint=")))}
-    for event in find_events(log, _OOM, "\n".join(log.lines_with("Kill process", "Killed process"))):
-        match = _OOM_PARTS.search(event.raw)
-        if match:
-            size = re.search(r"anon-rss:(\d{1,15})kB", log.message_at(event.first))
-            rows.append(
-                {
-                    "process": Known(match[3], log.source),
-                    "pid": Known(int(match[2]), log.source),
-                    "scope": Known("machine" if match[1] == "Out" else "cgroup", log.source),
-                    "memory_mib": Known(int(size[1]) >> 10, log.source) if size else Absent("the line does not say"),
-                    "cgroup": _cgroup_fact(cgroups.get(int(match[2]), ""), log.source),
-                    **event.times(log),
-                }
-            )
-    return tuple(rows)
 
+    def columns(match: re.Match[str], event: LogEvent) -> Row:
+        """Process, scope, memory and control group."""
+        size = re.search(r"anon-rss:(\d{1,15})kB", log.message_at(event.first))
+        scope, cgroup = "machine" if match[1] == "Out" else "cgroup", cgroups.get(int(match[2]), "")
+        return {
+            **known_facts(log.source, process=match[3], pid=int(match[2]), scope=scope),
+            "memory_mib": Known(int(size[1]) >> 10, log.source) if size else Absent("the line does not say"),
+            "cgroup": Known(cgroup, log.source) if cgroup else Absent("the kernel does not name it"),
+        }
 
-def _cgroup_fact(path: str, source: str) -> Fact:
-    """The control group as a fact; absent where no line of the kernel (``oom-kill:constraint=...``) names it."""
-    return Known(path, source) if path else Absent("the kernel does not name it")
+    return _event_rows(log, _OOM, "\n".join(log.lines_with("Kill process", "Killed process")), _OOM_PARTS, columns)
 
 
 _CRASH = pattern(
     r"^(?:traps: )?[^\n\[\]]{1,16}\[\d{1,10}\]:? (?:segfault at |trap |general protection fault )[^\n]{0,200}", re.M
 )
 _CRASH_PARTS = pattern(
-    r"(?:traps: )?(?P<name>.{1,16})\[(?P<pid>\d+)\]:? (?:trap )?(?P<kind>segfault|[a-z][a-z ]{2,40}?)(?= at | ip:| in )"
+    r"^(?:traps: )?(?P<name>.{1,16})\[(?P<pid>\d+)\]:? (?:trap )?"
+    r"(?P<kind>segfault|[a-z][a-z ]{2,40}?)(?= at | ip:| in )"
     r"(?: at (?P<at>[0-9a-f]+))?(?:.*? in (?P<library>[^\s\[]{1,120})\[)?"
 )
 
@@ -393,21 +393,17 @@ def crashes(log: Log) -> tuple[Row, ...]:
     ``python3[4711]: segfault at 10 ip 00007f... sp 00007f... error 4 in libfoo.so[7f...+1000]`` and
     ``traps: python3[4711] trap invalid opcode ip:... sp:... error:0 in libbar.so[...]``.
     """
-    rows: list[Row] = []
+
+    def columns(match: re.Match[str], _: LogEvent) -> Row:
+        """Process, kind of fault, and the library that it was in."""
+        library = match["library"]
+        return {
+            **known_facts(log.source, process=match["name"].strip(), pid=int(match["pid"]), kind=match["kind"].strip()),
+            "library": Known(library, log.source) if library else Absent("the line names none"),
+        }
+
     lines = "\n".join(log.without_stamp(line) for line in log.lines_with("segfault at", "traps: ", "protection fault"))
-    for event in find_events(log, _CRASH, lines):
-        if match := _CRASH_PARTS.match(event.raw):
-            library = match["library"]
-            rows.append(
-                {
-                    "process": Known(match["name"].strip(), log.source),
-                    "pid": Known(int(match["pid"]), log.source),
-                    "kind": Known(match["kind"].strip(), log.source),
-                    "library": Known(library, log.source) if library else Absent("the line names none"),
-                    **event.times(log),
-                }
-            )
-    return tuple(rows)
+    return _event_rows(log, _CRASH, lines, _CRASH_PARTS, columns)
 
 
 def machine_checks(log: Log) -> tuple[Row, ...]:
@@ -429,9 +425,7 @@ def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
     """The row of one memory error or machine check; none if its line is not understood."""
     if match := _EDAC_PARTS.search(event.raw):
         yield {
-            "kind": Known("memory", log.source),
-            "where": Known(f"{match[1]} {match[3]}", log.source),
-            "corrected": Known(match[2] == "C", log.source),
+            **known_facts(log.source, kind="memory", where=f"{match[1]} {match[3]}", corrected=match[2] == "C"),
             **event.times(log),
         }
     elif match := _MCE_PARTS.search(event.raw):

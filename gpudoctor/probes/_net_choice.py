@@ -71,18 +71,10 @@ def choice_facts(
     yield f"net.{user}_interface", Known(chosen.interface, source)
     yield f"net.{user}_address", Known(chosen.address, source)
     yield f"net.{user}_why", Known(chosen.because, source)
-    yield f"net.{user}_inner", Known(_is_unreachable(chosen, interfaces), source)
-
-
-def _is_unreachable(chosen: Choice, interfaces: Sequence[Interface]) -> bool:
-    """True if other machines cannot reach the choice: loopback, or a bridge to this machine's containers and guests.
-
-    The end of a veth pair may be a container's own way out, and is none of these.
-    """
     bridges = {
         interface.name for interface in interfaces if interface.inner and interface.kind in ("bridge", "loopback")
     }
-    return is_loopback(chosen.address) or chosen.interface in bridges
+    yield f"net.{user}_inner", Known(is_loopback(chosen.address) or chosen.interface in bridges, source)
 
 
 def _choose(choose: Callable[[], Choice]) -> Choice | Absent | Unread:

@@ -9,8 +9,9 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread, known, text_of, value_of
 from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._reading import names_in
 from gpudoctor.target import Target, places
 from gpudoctor.target.protocol import printable
 
@@ -48,12 +49,15 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     toolkits = _toolkits(target)
     yield (
         "toolkit",
-        tuple(_toolkit_row(target, folder, release) for folder, release in toolkits.items())
+        tuple(
+            {"path": Known(folder, folder), "version": release, "nvcc": _has_nvcc(target, folder)}
+            for folder, release in toolkits.items()
+        )
         or Absent("no CUDA toolkit in the usual places, in CUDA_HOME, or in the Python environment"),
     )
     home = _cuda_home(target)
     yield "cuda.home", home
-    yield "cuda.home_has_nvcc", _home_has_nvcc(target, home)
+    yield "cuda.home_has_nvcc", (_has_nvcc(target, places.spelled(text_of(home))) if known(home) else home)
     nvcc, release = _program(target, "nvcc", 3.0)
     yield "cuda.nvcc", nvcc
     yield "cuda.nvcc_version", release
@@ -81,28 +85,20 @@ def _toolkits(target: Target) -> dict[str, Fact]:
 
 def _usual_places(target: Target) -> Iterator[str]:
     """Yields the folders in which Linux's packages and installers put toolkits."""
-    yield from (f"/usr/local/{name}" for name in _list_names(target, "/usr/local") if name.startswith("cuda"))
+    yield from (f"/usr/local/{name}" for name in names_in(target, "/usr/local") if name.startswith("cuda"))
     yield from ("/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit")
     sdk = "/opt/nvidia/hpc_sdk/Linux_x86_64"
-    for release in _list_names(target, sdk):
-        yield from (f"{sdk}/{release}/cuda/{name}" for name in _list_names(target, f"{sdk}/{release}/cuda"))
+    for release in names_in(target, sdk):
+        yield from (f"{sdk}/{release}/cuda/{name}" for name in names_in(target, f"{sdk}/{release}/cuda"))
 
 
 def _usual_places_of_windows(target: Target) -> Iterator[str]:
     """Yields the folders in which NVIDIA's installer for Windows, and conda, put toolkits."""
     programs = places.spelled(target.environ.get("PROGRAMFILES", "C:/Program Files"))
     folder = f"{programs}/NVIDIA GPU Computing Toolkit/CUDA"
-    yield from (f"{folder}/{name}" for name in _list_names(target, folder))
+    yield from (f"{folder}/{name}" for name in names_in(target, folder))
     if conda := target.environ.get("CONDA_PREFIX"):
         yield f"{places.spelled(conda)}/Library"
-
-
-def _list_names(target: Target, folder: str) -> list[str]:
-    """Names in a folder; empty if it cannot be listed, as no build could use it either."""
-    try:
-        return target.listing(folder)
-    except OSError:
-        return []
 
 
 def _wheel_folders(target: Target) -> Iterator[str]:
@@ -110,7 +106,7 @@ def _wheel_folders(target: Target) -> Iterator[str]:
     if not target.python:
         return
     library = os.path.dirname(os.path.dirname(target.python)) + "/lib"  # noqa: PTH120 - the patient's path, not ours
-    for name in _list_names(target, library):
+    for name in names_in(target, library):
         if name.startswith("python3."):
             yield from (f"{library}/{name}/site-packages/nvidia/{part}" for part in ("cuda_nvcc", "cu13", "cu14"))
 
@@ -124,11 +120,6 @@ def _is_toolkit(target: Target, folder: str) -> bool:
     ):
         return True
     return any(target.exists(f"{folder}/{name}") for name in ("version.json", "version.txt", "include/cuda.h"))
-
-
-def _toolkit_row(target: Target, folder: str, release: Fact) -> Row:
-    """The row of one toolkit: its folder, release, and whether it has nvcc."""
-    return {"path": Known(folder, folder), "version": release, "nvcc": _has_nvcc(target, folder)}
 
 
 def _has_nvcc(target: Target, folder: str) -> Fact:
@@ -146,11 +137,10 @@ def _exists_fact(target: Target, path: str) -> Fact:
 
 def _release_of(target: Target, folder: str) -> Fact:
     """The toolkit's release such as ``12.4``, by its own files, else by its folder's name; unread if neither tells."""
-    for name, find in (("version.json", _release_in_json), ("version.txt", _release_in_text)):
-        text = _read_or_none(target, f"{folder}/{name}")
-        release = find(text) if text else None
-        if release:
-            return Known(release, f"{folder}/{name}")
+    if release := _release_in_json(_read_or_none(target, f"{folder}/version.json") or ""):
+        return Known(release, f"{folder}/version.json")
+    if match := _VERSION_TXT.search(_read_or_none(target, f"{folder}/version.txt") or ""):
+        return Known(match[1], f"{folder}/version.txt")
     for include in ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"):
         for header in _HEADERS:
             match = _CUDA_H.search(_read_or_none(target, f"{folder}/{include}/{header}") or "")
@@ -175,12 +165,6 @@ def _release_in_json(text: str) -> str | None:
     return None
 
 
-def _release_in_text(text: str) -> str | None:
-    """The release in the text of version.txt; None if there is none."""
-    match = _VERSION_TXT.search(text)
-    return match[1] if match else None
-
-
 def _read_or_none(target: Target, path: str) -> str | None:
     """The file's text, at most 256 KiB; None if it cannot be read."""
     try:
@@ -196,11 +180,6 @@ def _cuda_home(target: Target) -> Fact:
         if value:
             return Known(value, name)
     return Absent("neither CUDA_HOME nor CUDA_PATH is set")
-
-
-def _home_has_nvcc(target: Target, home: Fact) -> Fact:
-    """Whether CUDA_HOME/bin/nvcc exists; absent if CUDA_HOME is."""
-    return _has_nvcc(target, places.spelled(text_of(home))) if known(home) else home
 
 
 def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:

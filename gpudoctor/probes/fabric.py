@@ -64,7 +64,11 @@ def probe(target: Target) -> Iterator[tuple[str, Fact]]:
     Systemd and its journal are asked only if an installed daemon is down.
     """
     hidden = host_hidden(target)
-    yield from _imex_channels(target)
+    found = names(target, _CHANNELS)
+    if isinstance(found, list):
+        yield "imex.channels", Known(sum(name.startswith("channel") for name in found), _CHANNELS)
+    else:
+        yield "imex.channels", found
     if hidden:
         yield from ((spec.name, Unread(hidden)) for spec in FACTS if spec.name != "imex.channels")
         return
@@ -83,7 +87,9 @@ def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
             yield name, gone
         return
     yield "fabric.enabled", _MANAGER.enabled(target)
-    path = _log_path(target)
+    settings = text(target, _CONFIG, 1 << 16)
+    match = re.search(r"^LOG_FILE_NAME=(/\S+)", settings, re.M) if isinstance(settings, str) else None
+    path = match[1] if match else "/var/log/fabricmanager.log"
     log = last_run(target, path)
     installed = _installed_version(target)
     logged = logged_version(log, path)
@@ -105,13 +111,6 @@ def _installed_version(target: Target) -> Fact:
         return packaged
     match = re.search(r"\b(\d{3}(?:\.\d+){1,2})\b", answer.out)
     return Known(match[1], " ".join(argv)) if match else packaged
-
-
-def _log_path(target: Target) -> str:
-    """Path of the fabric manager's log, by its configuration, else the default."""
-    settings = text(target, _CONFIG, 1 << 16)
-    match = re.search(r"^LOG_FILE_NAME=(/\S+)", settings, re.M) if isinstance(settings, str) else None
-    return match[1] if match else "/var/log/fabricmanager.log"
 
 
 def _daemon_errors(target: Target, daemon: Daemon, state: Fact, logged: Fact) -> Fact:
@@ -186,12 +185,3 @@ def _imex_nodes(target: Target) -> Fact:
         return listed
     nodes = [line for line in listed.split("\n") if line.strip() and not line.lstrip().startswith("#")]
     return Known(len(nodes), _NODES) if nodes else Absent(f"{_NODES} lists no machine")
-
-
-def _imex_channels(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Number of IMEX channel device files; absent without their folder."""
-    found = names(target, _CHANNELS)
-    if isinstance(found, list):
-        yield "imex.channels", Known(sum(name.startswith("channel") for name in found), _CHANNELS)
-    else:
-        yield "imex.channels", found

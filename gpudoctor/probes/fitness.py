@@ -16,7 +16,18 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, k
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._machine_kind import host_hidden
-from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, refusal, resolve_path, text
+from gpudoctor.probes._reading import (
+    as_unread,
+    first_bytes,
+    line,
+    names,
+    names_in,
+    number,
+    path_exists,
+    refusal,
+    resolve_path,
+    text,
+)
 from gpudoctor.target import Target, child
 
 NOT_YET = "windows"
@@ -394,7 +405,7 @@ def _started_by_gpudoctor(target: Target, pid: str) -> bool:
     """True if it or an ancestor was started by this program or by another running gpudoctor."""
     folder = str(target.path("/proc"))
     for _ in range(_MOST_PARENTS):
-        match = _STAT.match(_read_fast(f"{folder}/{pid}/stat"))
+        match = _STAT.match(first_bytes(f"{folder}/{pid}/stat").decode("utf-8", "replace"))
         if not match:
             return False
         parent = match[4].split()[0]
@@ -412,23 +423,9 @@ def _command_line(target: Target, pid: str) -> str:
     return cmdline.replace("\0", " ") if isinstance(cmdline, str) else ""
 
 
-def _read_fast(path: str) -> str:
-    """The file's first 1024 bytes as text, without a Python file object (there are thousands); empty on an error."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return os.read(handle, 1024).decode("utf-8", "replace")
-    except OSError:  # it ended meanwhile
-        return ""
-    finally:
-        os.close(handle)
-
-
 def _if_uninterruptible(target: Target, folder: str, pid: str) -> _Process | None:
     """The process if it is in state D, else None."""
-    match = _STAT.match(_read_fast(f"{folder}/{pid}/stat"))
+    match = _STAT.match(first_bytes(f"{folder}/{pid}/stat").decode("utf-8", "replace"))
     if not match or match[3] != "D":
         return None
     fields = match[4].split()

@@ -83,7 +83,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     processor = text(target, "/proc/cpuinfo", 8192)
     yield "host.cpu_vendor", _field(processor, r"^vendor_id\s*:\s*(\S+)", "/proc/cpuinfo")
     yield "host.virtual_machine", _virtual_machine(target, processor)
-    yield "host.secure_boot", _secure_boot(target)
+    yield "host.secure_boot", _efi_flag(target, f"SecureBoot-{_EFI_GLOBAL}", "this firmware has no Secure Boot")
     yield "host.shim_validation", _shim_validation(target)
     yield "host.lockdown", _lockdown(target)
     yield "host.module_signatures", _module_signatures(target)
@@ -273,7 +273,8 @@ def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
         state = known(line(target, f"/sys/class/dmi/id/{name}"))
         product += [str(state.value)] if state else []
     table = " ".join(product).lower()
-    flag = _has_hypervisor_flag(processor)
+    flags = re.search(r"^flags\s*:(.*)$", processor, re.M) if isinstance(processor, str) else None
+    flag = "hypervisor" in flags[1].split() if flags else None
     for engine, pattern in _HYPERVISORS:
         if re.search(pattern, table):
             if engine in _ALSO_BARE and (flag is False or ".metal" in table):
@@ -286,17 +287,6 @@ def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
     if flag is False or product:
         return Absent("no hypervisor in /sys/class/dmi/id or /proc/cpuinfo")
     return Unread("neither /sys/class/dmi/id nor the processor's flags can be read")
-
-
-def _has_hypervisor_flag(processor: str | Absent | Unread) -> bool | None:
-    """Whether an x86 CPU has the flag ``hypervisor``; None if there are no flags (ARM, or not readable)."""
-    flags = re.search(r"^flags\s*:(.*)$", processor, re.M) if isinstance(processor, str) else None
-    return "hypervisor" in flags[1].split() if flags else None
-
-
-def _secure_boot(target: Target) -> Fact:
-    """Whether Secure Boot is on, by the UEFI variable SecureBoot."""
-    return _efi_flag(target, f"SecureBoot-{_EFI_GLOBAL}", "this firmware has no Secure Boot")
 
 
 def _efi_flag(target: Target, variable: str, missing: str) -> Fact:

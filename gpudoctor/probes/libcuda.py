@@ -390,7 +390,9 @@ def _device_row(source: str, index: int, by_call: Mapping[str, Entry], why: str)
     identity = by_call.get("cuDeviceGetUuid")
     if identity is not None:
         name = str(by_call.get("cuDeviceGetName", {}).get("is", ""))
-        row["uuid"] = _converted_fact(identity, lambda raw: _uuid(raw, name), source)
+        row["uuid"] = _converted_fact(
+            identity, lambda raw: f"{'MIG' if ' MIG ' in name else 'GPU'}-{dashed_uuid(raw)}", source
+        )
     row["peers"] = _peers(source, by_call, missing)
     return row
 
@@ -412,11 +414,6 @@ def _peers(source: str, by_call: Mapping[str, Entry], missing: Absent | Unread) 
     if isinstance(missing, Unread) or broken:
         return Unread(_describe_failure(broken)) if broken else missing
     return Known(tuple(number for number, entry in pairs if entry["is"]), source)
-
-
-def _uuid(raw: object, name: str) -> str:
-    """The UUID with its prefix: ``MIG-`` if the device's name says so, else ``GPU-``."""
-    return f"{'MIG' if ' MIG ' in name else 'GPU'}-{dashed_uuid(raw)}"
 
 
 # ---- CUDA's return codes, as the child that asks libcuda tells them ----

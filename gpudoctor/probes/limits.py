@@ -106,18 +106,13 @@ def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fa
     match = re.search(r"^Cpus_allowed_list:\s*([\d,-]+)$", status, re.M)
     if not match:
         return Unread(f"{path} has no Cpus_allowed_list")
-    allowed = _count_ranges(match[1])
+    spans = re.findall(r"\b(\d{1,6})(?:-(\d{1,6}))?\b", match[1])
+    allowed = sum(int(last or first) - int(first) + 1 for first, last in spans)
     for folder in cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
         quota = _cpu_quota(target, folder)
         if quota and quota < allowed:
             return Known(quota, f"processor quota in {folder}")
     return Known(allowed, f"{path}: Cpus_allowed_list")
-
-
-def _count_ranges(ranges: str) -> int:
-    """The number of processors in a list such as ``0-3,8``."""
-    spans = re.findall(r"\b(\d{1,6})(?:-(\d{1,6}))?\b", ranges)
-    return sum(int(last or first) - int(first) + 1 for first, last in spans)
 
 
 def _cpu_quota(target: Target, folder: str) -> int | None:

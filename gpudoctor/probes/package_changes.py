@@ -70,7 +70,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         except OSError as error:
             refused.append(refusal(paths[0], error))
     if entries or (read and not refused):
-        now = _now(target)
+        booted, up = text(target, "/proc/stat", 1 << 18), number_of(number(target, "/proc/uptime"))
+        match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
+        now = float(match[1]) + up if match and up is not None else time.time()
         yield "package_change", tuple(_change_row(entry, now) for entry in newest_changes(entries, _MOST))
     else:
         yield "package_change", refused[0] if refused else Absent("no log of a package manager is there")
@@ -92,13 +94,6 @@ def _change_row(entry: PackageChange, now: float) -> Row:
         "by": text_fact(entry.by, f"{entry.source} does not say"),
         "user": text_fact(entry.user, f"{entry.source} does not say"),
     }
-
-
-def _now(target: Target) -> float:
-    """The machine's time in seconds since 1970, by its boot time and uptime; ours if it gives neither."""
-    booted, up = text(target, "/proc/stat", 1 << 18), number_of(number(target, "/proc/uptime"))
-    match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
-    return float(match[1]) + up if match and up is not None else time.time()
 
 
 # ---- What pip and uv installed into the target's environment ----

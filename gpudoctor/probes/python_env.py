@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known_facts
 from gpudoctor.probes._dists import Dist, Environment, environment, installer, libraries_of
 from gpudoctor.probes._site import Site, pyvenv, site_of
 from gpudoctor.target import Target
@@ -154,12 +154,7 @@ def _package_rows(target: Target, installed: Environment) -> tuple[Row, ...]:
             )
         rows.append(row)
     rows.extend(
-        {
-            "name": Known(dist.name, dist.folder),
-            "version": Known(dist.version, dist.folder),
-            "build": Known(dist.info, dist.folder),
-            "installer": Known("conda", dist.folder),
-        }
+        known_facts(dist.folder, name=dist.name, version=dist.version, build=dist.info, installer="conda")
         for dist in builds.values()
         if is_gpu(dist.name)
     )

@@ -134,7 +134,9 @@ def _pair_facts(gpus: Sequence[PciPlace], acs: _AcsCache) -> Iterator[tuple[str,
             {
                 "a": Known(a.address, BUS),
                 "b": Known(b.address, BUS),
-                "path": _path_fact(path),
+                "path": (
+                    Known(path, f"paths under {BUS}") if path else Unread("the NUMA nodes of the two are not known")
+                ),
                 "acs": acs.any_of(bridges) if switched else Absent("no PCIe switch between them"),
             }
         )
@@ -143,11 +145,6 @@ def _pair_facts(gpus: Sequence[PciPlace], acs: _AcsCache) -> Iterator[tuple[str,
     blind = next((fact for fact in redirects.values() if isinstance(fact, Unread)), None)
     on = tuple(sorted(bridge for bridge, fact in redirects.items() if value_of(fact)))
     yield "topology.acs_bridges", blind or Known(on, "bridges' config")
-
-
-def _path_fact(path: str | None) -> Fact:
-    """The path kind (PIX, PXB, PHB, NODE, SYS) as a fact; unread for None."""
-    return Known(path, f"paths under {BUS}") if path else Unread("the NUMA nodes of the two are not known")
 
 
 def _gpu_rows(target: Target, gpus: Sequence[PciPlace], acs: _AcsCache, single: bool) -> Iterator[Row]:

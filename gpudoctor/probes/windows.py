@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value, known_facts
 from gpudoctor.probes.children import script
 from gpudoctor.target import Target, places
 from gpudoctor.target.protocol import answers, printable
@@ -105,14 +105,18 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "host.platform", Known("windows", "the platform of the Python that runs this")
     yield "windows.python_machine", _python_machine(target)
     replies, why = _ask(target)
-    yield from _system_facts(_part(replies, "system", why))
-    yield from _memory_facts(_part(replies, "memory", why))
-    yield from _setting_facts(_part(replies, "settings", why), target)
-    yield from _file_facts(_part(replies, "files", why))
-    yield from _device_facts(_part(replies, "devices", why), _part(replies, "files", why))
+    yield from _system_facts(replies.get("system", why))
+    yield from _memory_facts(replies.get("memory", why))
+    yield from _setting_facts(replies.get("settings", why), target)
+    yield from _file_facts(replies.get("files", why))
+    yield from _device_facts(replies.get("devices", why), replies.get("files", why))
     yield "windows.store_python", _store_python(target)
-    yield "path_dll", _path_dlls(_part(replies, "path_dlls", why))
-    yield "driver_event", _driver_events(_part(replies, "events", why), time.time())
+    yield "path_dll", _path_dlls(replies.get("path_dlls", why))
+    events, now = replies.get("events", why), time.time()
+    yield (
+        "driver_event",
+        events if isinstance(events, Unread) else tuple(filter(None, (_driver_event(e, now) for e in events))),
+    )
 
 
 def _ask(target: Target) -> tuple[Answers, Unread]:
@@ -133,19 +137,12 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
     return replies, Unread(f"the child that asks Windows ended at {asked or 'its start'}: {answer.how}", reason=reason)
 
 
-def _part(replies: Answers, name: str, why: Unread) -> Any:
-    """The answer to a question; an `Unread` where there is none."""
-    return replies.get(name, why)
-
-
-def _fact(part: Any, name: str, source: str, missing: str = "") -> Fact:
-    """A value of an answer; absent (or unread, without words for that) where Windows has none."""
+def _fact(part: Any, name: str, source: str) -> Fact:
+    """A value of an answer; unread where Windows has none."""
     if isinstance(part, Unread):
         return part
     value = part.get(name)
-    if value in (None, ""):
-        return Absent(missing) if missing else Unread(f"{source} does not say")
-    return Known(value, source)
+    return Unread(f"{source} does not say") if value in (None, "") else Known(value, source)
 
 
 # ---- The system ----
@@ -282,13 +279,6 @@ def _path_dlls(part: Any) -> Rows:
     return tuple(rows) or Absent("no folder of PATH has a CUDA or cuDNN DLL")
 
 
-def _driver_events(part: Any, now: float) -> Rows:
-    """The events of the log about the GPU's driver, newest first; ``()`` where there are none."""
-    if isinstance(part, Unread):
-        return part
-    return tuple(row for text in part if (row := _driver_event(text, now)))
-
-
 def _driver_event(text: str, now: float) -> Row | None:
     """The row of one event; None where it is not as Windows writes one (EvtRenderEventXml)."""
     try:
@@ -306,9 +296,7 @@ def _driver_event(text: str, now: float) -> Row | None:
     source = f"event log: System, {provider} {number}"
     is_reset = provider == "Display" or bool(_RESET.search(message))
     return {
-        "id": Known(number, source),
-        "provider": Known(provider, source),
-        "is_reset": Known(is_reset, source),
+        **known_facts(source, id=number, provider=provider, is_reset=is_reset),
         "text": Known(message, source) if message else Absent("the event carries no text of its own"),
         "time": Known(f"{logged[:19]}Z", source),
         "age_s": Known(max(0, int(now - seconds)), source),
@@ -359,7 +347,8 @@ def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
         yield from ((name, part) for name in (*names, "display", "pci"))
         return
     rows = tuple(_device_row(device) for device in part)
-    yield "display", rows or Absent("Windows lists no display device on the PCI bus")
+    none = Absent("Windows lists no display device on the PCI bus")
+    yield "display", rows or none
     source = "SetupAPI"
     nvidia = [device for device in part if _ids(device)[0] == "10de"]
     vendors = dict.fromkeys(_VENDORS.get(_ids(device)[0], "other") for device in part)
@@ -368,7 +357,8 @@ def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
     yield "pci.gpu_vendors", Known(tuple(vendors), source)
     yield "pci.nvidia_drivers", Known(tuple(drivers), source)
     yield "pci.devices", Unread("only display devices are listed")
-    yield "pci", tuple(_bus_row(row) for row in rows) or Absent("Windows lists no display device on the PCI bus")
+    columns = ("name", "vendor", "device_id", "driver")
+    yield "pci", tuple({name: row[name] for name in columns} for row in rows) or none
     yield from _driver_facts(nvidia, files)
 
 
@@ -421,8 +411,3 @@ def _device_row(device: Answers) -> Row:
         "problem": Unread("Windows does not say") if problem is None else Known(problem, "the device manager's code"),
         "memory_mib": Known(memory // _MIB, "registry") if isinstance(memory, int) else Unread("not entered"),
     }
-
-
-def _bus_row(row: Row) -> Row:
-    """The same device as the bus's row."""
-    return {name: row[name] for name in ("name", "vendor", "device_id", "driver")}

@@ -62,7 +62,6 @@ class Member:
     name: str
     command: tuple[str, ...] = ()
     environ: Mapping[str, str] | Unread = field(default_factory=dict)
-    cgroup: str = ""
 
     @property
     def is_python(self) -> bool:
@@ -125,8 +124,8 @@ class Job:
         return [self.members[one] for one in found - {pid} if one in self.members]
 
 
-def read_job(pids: Sequence[int], whole: bool = False) -> Job | Unread:
-    """The job of those processes; unread where there is none of them. `whole`: with what descends from them it is all.
+def read_job(pids: Sequence[int]) -> Job | Unread:
+    """The job of those processes; unread where there is none of them.
 
     Neither this process nor what it has started is part of it.
     """
@@ -136,13 +135,12 @@ def read_job(pids: Sequence[int], whole: bool = False) -> Job | Unread:
         return Unread(f"no process {', '.join(map(str, pids))}", reason=Reason.MISSING)
     below = set(roots) | _descendants(roots, stats)
     ours = ({os.getpid()} | _descendants({os.getpid()}, stats)) - (below if os.getpid() not in below else set())
-    seeds = set(roots) if whole else _around(roots, stats)
+    seeds = _around(roots, stats)
     found = (seeds | _descendants(seeds, stats)) - ours
     reader = _Reader(_PATIENCE)
     for pid in found:
         reader.fill(stats[pid])
-    if not whole:
-        found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
+    found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
     return _job_of(roots[0], {pid: stats[pid] for pid in found})
 
 

@@ -58,7 +58,7 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
             if _answer(line, deadline).strip().upper() != b"OK":
                 return Unread(f"NCCL's RAS at {_name(address)} refuses a time limit", reason=Reason.MALFORMED)
             _send(line, b"VERBOSE STATUS\n", deadline)
-            return _rest(line, deadline).decode("utf-8", "replace")
+            return _received(line, deadline, lambda _: False, _MOST_RAS).decode("utf-8", "replace")
     except TimeoutError:
         return Unread(f"NCCL's RAS at {_name(address)} gave no answer within {seconds:g} s", reason=Reason.TIMED_OUT)
     except (OSError, ValueError) as error:
@@ -169,11 +169,6 @@ def _send(line: socket.socket, data: bytes, deadline: float) -> None:
 def _answer(line: socket.socket, deadline: float) -> bytes:
     """One line of the server; raises `OSError` where it is none."""
     return _received(line, deadline, lambda data: data.endswith(b"\n"), 4096)
-
-
-def _rest(line: socket.socket, deadline: float) -> bytes:
-    """All that the server sends until it closes the connection."""
-    return _received(line, deadline, lambda _: False, _MOST_RAS)
 
 
 def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:

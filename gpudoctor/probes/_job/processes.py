@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.probes._reading import first_bytes
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST = 4096
@@ -229,20 +230,6 @@ def names(folder: str) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 - names, not paths
     except OSError:
         return []
-
-
-def first_bytes(path: str) -> bytes:
-    """The first 4096 bytes of a file of /proc; empty where it is gone."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 4096)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
 
 
 def stat_fields(path: str) -> list[bytes]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.core import system
-from gpudoctor.probes._job.processes import first_bytes, stat_fields
-from gpudoctor.probes._reading import CGROUPS, folders
+from gpudoctor.probes._job.processes import stat_fields
+from gpudoctor.probes._reading import CGROUPS, first_bytes, folders
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
@@ -45,7 +45,6 @@ _SELECTS = (23, 270)
 """select(2) and pselect(2) of x86_64: without descriptors they are a sleep, as older Pythons do it."""
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
 """Kinds of file systems that somebody else serves: a look at them may wait for ever."""
-_WRITES = (1, 18, 20, 74, 75, 77, 84, 83, 82, 87, 285, 296)
 _LONGEST_PATH = 4096
 
 
@@ -116,7 +115,7 @@ def wait_of(pid: int) -> Wait | None:
     if call[0] in ("running", "-1"):
         return Wait(state, "nothing", where=where)
     number, arguments = int(call[0]), [int(word, 16) for word in call[1:7]]
-    kind = next((kind for kind, numbers in _calls().items() if number in numbers), "")
+    kind = next((kind for kind, numbers in _CALLS.get(platform.machine(), {}).items() if number in numbers), "")
     return _understood(pid, number, kind, arguments, Wait(state, "nothing", where=where))
 
 
@@ -187,11 +186,6 @@ def mount_in(listed: str, path: str) -> Mount | None:
         if inside and (best is None or len(point) >= len(best.point)):
             best = Mount(point, match[2], match[3].replace("\\040", " "))
     return best
-
-
-def _calls() -> Mapping[str, Sequence[int]]:
-    """The numbers of this processor's system calls; none where they are not known."""
-    return _CALLS.get(platform.machine(), {})
 
 
 def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:

@@ -10,7 +10,7 @@ with what is new: an answer, null for what this GPU does not report, or NVML's `
 while a call does not return; ``{"ask": call, "gpu": index}`` aloud; ``{"gpu": null, "call": ..., "code": ...,
 "text": ...}`` where NVML does not start: then it ends.
 
-nvml_rounds.py has what is asked in a round. Standard library and pynvml only; Python 3.8.
+What moves is asked each round, the rest now and then. Standard library and pynvml only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -20,19 +20,228 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.children.ask_nvml import binding, load
-    from gpudoctor.probes.children.nvml_calls import protocol
-    from gpudoctor.probes.children.nvml_rounds import Watcher
+    from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS, binding, load
+    from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
+    from gpudoctor.probes.children.nvml_people import ProcessNames
 else:
     sys.path.insert(0, sys.argv[1])
-    from ask_nvml import binding, load
-    from nvml_calls import protocol
-    from nvml_rounds import Watcher
+    from ask_nvml import MIG, MOST_GPUS, binding, load
+    from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
+    from nvml_people import ProcessNames
 
 PATIENCE = 1.0
+ONCE = ("Name", "UUID", "PciInfo")
+TABLE = """
+UtilizationRates MemoryInfo PowerUsage Temperature(0) ClockInfo(1) ClockInfo(2) CurrentClocksEventReasons
+
+EnforcedPowerLimit MaxClockInfo(1) MaxClockInfo(2) TemperatureThreshold(1)
+RemappedRows CurrPcieLinkGeneration MaxPcieLinkGeneration CurrPcieLinkWidth MaxPcieLinkWidth MigMode
+"""
+MOVING, SLOW = (part.split() for part in TABLE.split("\n\n"))
+COUNTERS = ("TotalEccErrors(0,0)", "TotalEccErrors(1,0)", "PcieReplayCounter")
+LINK_COUNTERS = {"nvlink_crc": (163,), "nvlink_replays": (161,), "nvlink_failures": (162, 214, 219)}
+"""Sums over all NVLinks of a GPU: CRC errors; packets sent again; trained again, or not recovered, or left wrong."""
+
+FIELDS = ((82,), (91,), (29,), (30,))
+"""Memory temperature, number of NVLinks, pages retired: single bit, double bit."""
+
+ALL_LINKS = 0xFFFFFFFF
+TRAFFIC = ((138, ALL_LINKS), (139, ALL_LINKS))
+"""KiB sent and received over all NVLinks together."""
+
+THROUGHPUT = ("PcieThroughput(0)", "PcieThroughput(1)")
+"""Each takes the driver 20 ms: one GPU a round."""
+
+SLOWLY, LISTED, COUNTED = 10, 4, 2
+"""Rounds between two looks at what is slow, at processes and MIG devices, and at counters of errors."""
+
+MOST_INSTANCES = 16
+
+
+class Watcher(Asker):
+    """Asks each GPU in rounds and sends answers that changed. `step`: current call, its GPU and start time, or None."""
+
+    def __init__(self, nvml: Any, announce: bool) -> None:
+        """`announce`: send each call before it is made."""
+        super().__init__(nvml, [])
+        self.announce = announce
+        self.step: Optional[Tuple[str, int, float]] = None
+        self.known: Dict[int, Dict[str, Any]] = {}
+        self.changed: Dict[int, Dict[str, Any]] = {}
+        self.errors: Dict[int, str] = {}
+        self.mig: Dict[int, List[Tuple[Any, Dict[str, Any]]]] = {}
+        self.process_names = ProcessNames()
+
+    def make(self, gpu: int, call: str, getter: Any) -> Any:
+        """Make a call, with `step` set meanwhile; raises what the call raises."""
+        self.step = (call, gpu, time.monotonic())
+        if self.announce:
+            self.send(ask=call, gpu=gpu)
+            self.flush()
+        try:
+            return getter()
+        finally:
+            self.step = None
+
+    def ask_if_supported(self, gpu: int, what: str, getter: Any) -> Any:
+        """Make a call and keep its answer; None if it failed. What is not supported is not asked again."""
+        known = self.known.setdefault(gpu, {})
+        if known.get(what, "") is None or gpu in self.errors:
+            return None
+        try:
+            answer = self.make(gpu, what, getter)
+        except Exception as error:
+            code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
+            if code == LOST:
+                self.errors[gpu] = self.error_text(code)
+            failed = {"code": code, "text": str(error) if code is None else self.error_text(code)}
+            self.record(gpu, what, None if code == NOT_SUPPORTED else failed)
+            return None
+        self.record(gpu, what, answer)
+        return answer
+
+    def record(self, gpu: int, what: str, answer: Any) -> None:
+        """Keep an answer, and send it in this round if it changed."""
+        known = self.known.setdefault(gpu, {})
+        if what not in known or known[what] != answer:
+            known[what] = answer
+            self.changed.setdefault(gpu, {})[what] = answer
+
+    def get(self, gpu: int, what: str) -> Any:
+        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``; None if it failed."""
+        name, arguments = parse_call("nvmlDeviceGet" + what)
+        return self.ask_if_supported(gpu, what, lambda: self.call(name, self.handles[gpu], *arguments))
+
+    def ask_fields(self, gpu: int, wanted: Any) -> None:
+        """Ask for field values in one call; each is kept as an answer of its own."""
+        if gpu in self.errors or self.known.get(gpu, {}).get("FieldValues", "") is None:
+            return
+        asked = [field if len(field) > 1 else field[0] for field in wanted]
+        try:
+            ask = partial(self.nvml.nvmlDeviceGetFieldValues, self.handles[gpu], asked)
+            found = self.make(gpu, "FieldValues", ask)
+        except self.nvml.NVMLError as error:
+            if error.value in (NOT_SUPPORTED, LOST):
+                self.record(gpu, "FieldValues", None)
+            return
+        for field, value in zip(wanted, found):  # noqa: B905 - Python 3.8
+            name = "FieldValues(%d)" % field[0]
+            known = not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
+            self.record(gpu, name, getattr(value.value, VALUE_TYPES[value.valueType]) if known else None)
+
+    def open(self, count: int, left_out: List[int]) -> None:
+        """Open all GPUs but those in `left_out`; errors are kept by GPU."""
+        for gpu in range(min(count, MOST_GPUS)):
+            if gpu in left_out:
+                self.errors[gpu] = "not asked any more: a call about it did not return"
+                continue
+            try:
+                ask = partial(self.nvml.nvmlDeviceGetHandleByIndex, gpu)
+                self.handles[gpu] = self.make(gpu, "HandleByIndex", ask)
+            except self.nvml.NVMLError as error:
+                self.errors[gpu] = self.error_text(error.value)
+
+    def round(self, number: int) -> None:
+        """Ask what is due in round `number`, and send what changed."""
+        for gpu in self.handles:
+            first = number == 0
+            for what in ONCE if first else ():
+                self.get(gpu, what)
+            for what in MOVING:
+                self.get(gpu, what)
+            self.ask_fields(gpu, TRAFFIC)
+            if first or (number + gpu) % SLOWLY == 0:
+                self.ask_slow(gpu)
+            if first or (number + gpu) % COUNTED == 0:
+                self.ask_counters(gpu)
+            if first or (number + gpu) % LISTED == 0:
+                self.ask_lists(gpu)
+        gpus = list(self.handles)
+        if number and gpus:
+            for what in THROUGHPUT:
+                self.get(gpus[number % len(gpus)], what)
+        self.send(seconds=time.time(), gpus=self.changed, errors=self.errors)
+        self.flush()
+        self.changed = {}
+
+    def ask_slow(self, gpu: int) -> None:
+        """Ask for what changes only by a reset, an error or an administrator, and for NVLink states."""
+        for what in SLOW:
+            self.get(gpu, what)
+        self.ask_fields(gpu, FIELDS)
+        links = self.known[gpu].get("FieldValues(91)")
+        if links and gpu not in self.errors:
+            states = [self.get(gpu, "NvLinkState(%d)" % link) for link in range(min(int(links), 64))]
+            self.record(gpu, "links_up", sum(1 for state in states if state))
+
+    def ask_counters(self, gpu: int) -> None:
+        """Ask for the counters of errors: memory, PCIe, and sums over all NVLinks."""
+        for what in COUNTERS:
+            self.get(gpu, what)
+        links, name = self.known[gpu].get("FieldValues(91)"), next(iter(LINK_COUNTERS))
+        if not links or gpu in self.errors or self.known[gpu].get(name, "") is None:
+            return
+        numbers = [number for numbers in LINK_COUNTERS.values() for number in numbers]
+        asked = [(number, link) for number in numbers for link in range(min(int(links), 64))]
+        try:
+            ask = partial(self.nvml.nvmlDeviceGetFieldValues, self.handles[gpu], asked)
+            found = self.make(gpu, "FieldValues", ask)
+        except self.nvml.NVMLError:
+            self.record(gpu, name, None)
+            return
+        for name, numbers_of in LINK_COUNTERS.items():
+            counts = [
+                getattr(value.value, VALUE_TYPES[value.valueType])
+                for (number, _), value in zip(asked, found)  # noqa: B905 - Python 3.8
+                if number in numbers_of and not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
+            ]
+            self.record(gpu, name, sum(counts) if counts else None)
+
+    def ask_lists(self, gpu: int) -> None:
+        """Ask for the processes, and for the MIG devices with their memory."""
+        found: Dict[int, Any] = {}
+        for what in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):
+            try:
+                entries, _ = self.make(gpu, what, partial(self.processes, gpu, what))
+            except Exception:
+                if what.startswith("Compute"):
+                    return
+                continue
+            for entry in entries:
+                found.setdefault(entry["pid"], entry["usedGpuMemory"])
+        rows = [[pid, *self.name_and_user(gpu, pid), memory] for pid, memory in found.items()]
+        self.process_names.forget_ended(gpu, list(found))
+        self.record(gpu, "processes", rows)
+        if (self.known[gpu].get("MigMode") or [0])[0]:
+            self.record(gpu, "mig", self.mig_instances(gpu))
+
+    def name_and_user(self, gpu: int, pid: int) -> Tuple[str, str]:
+        """Name and user of a process; NVML's name for it if /proc has none."""
+        ask = partial(self.call, "nvmlSystemGetProcessName", pid)
+        return self.process_names.name_and_user(pid, lambda: str(self.make(gpu, "nvmlSystemGetProcessName", ask)))
+
+    def mig_instances(self, gpu: int) -> List[Dict[str, Any]]:
+        """Answers of the GPU's MIG devices; those that do not change are asked once."""
+        if gpu not in self.mig:
+            self.mig[gpu] = []
+            for place in range(MOST_INSTANCES):
+                try:
+                    handle = self.nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handles[gpu], place)
+                except self.nvml.NVMLError:
+                    continue
+                self.mig[gpu].append((handle, {what: self.mig_answer(handle, what) for what in MIG}))
+        return [{**entries, "MemoryInfo": self.mig_answer(handle, "MemoryInfo")} for handle, entries in self.mig[gpu]]
+
+    def mig_answer(self, handle: Any, what: str) -> Any:
+        """One answer of a MIG device; None if the call failed."""
+        try:
+            return self.call("nvmlDeviceGet" + what, handle)
+        except Exception:
+            return None
 
 
 def exit_at_end_of_input() -> None:

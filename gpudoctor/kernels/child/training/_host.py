@@ -46,9 +46,9 @@ def clock_ticks() -> int:
     return os.sysconf("SC_CLK_TCK")
 
 
-def busy_seconds(root: str = "/") -> float:
+def busy_seconds() -> float:
     """CPU seconds that all cores together have worked since boot; 0 if /proc/stat cannot be read."""
-    first = (read_text(root + "proc/stat").splitlines() or [""])[0].split()
+    first = (read_text("/proc/stat").splitlines() or [""])[0].split()
     user, nice, system, _, _, irq, softirq = map(int, first[1:8]) if first[:1] == ["cpu"] else [0] * 7
     return (user + nice + system + irq + softirq) / clock_ticks()
 
