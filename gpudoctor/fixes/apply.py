@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.document import object_to_json
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Judged, Run
@@ -178,7 +179,7 @@ class _Application:
         self.recorder.journal.reserve()
         dropped = kept.prune(target, kept.LAST - 1)
         self.kept = kept.keep(self.recorder.run.id, target)
-        self.recorder.journal.put("kept.json", self.kept.to_json())
+        self.recorder.journal.put("kept.json", object_to_json(self.kept))
         self.notes = f"Kept {target.prefix} as it is: {self.kept.files} files, {self.kept.size >> 20} MiB\n"
         if dropped:
             self.notes += f"Dropped what was kept for {', '.join(dropped)}: too old to be taken back\n"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudoctor.core import files, system
+from gpudoctor.core.document import object_from_json
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
@@ -62,7 +63,7 @@ class _Recorded:
     def load(cls, run: Run, journals: Journals, environ: Mapping[str, str]) -> _Recorded:
         """Read from the run's journal; `DoctorError` if it is missing, damaged, or names foreign paths."""
         journal = journals.journal(run.id)
-        found = kept.from_json(journal.document("kept.json")) if journal.has("kept.json") else None
+        found = object_from_json(Kept, journal.document("kept.json")) if journal.has("kept.json") else None
         if found and not found.there:
             raise DoctorError(
                 f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"

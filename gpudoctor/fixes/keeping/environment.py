@@ -8,12 +8,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from gpudoctor.core import shipped, system
-from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.versions import normal
 from gpudoctor.target import places
 from gpudoctor.target.child import run_child
@@ -32,7 +32,7 @@ OWN_SETTINGS = (
 """Variables that make a Python be another one, or import from elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Environment:
     """The environment that `python` belongs to. Paths are absolute; `user_site` is empty where it imports from none.
 
@@ -122,21 +122,13 @@ def query_environment(python: str, environ: Mapping[str, str] = os.environ) -> E
         raise UsageError(f"{python} does not say where its packages lie: {last[:200]}") from error
 
 
-_FIELDS = tuple(field.name for field in fields(Environment) if field.name != "python")
+_FIELDS = tuple(name for name in Environment.__match_args__ if name != "python")
 
 
 def diverting_pip_setting(target: Environment, environ: Mapping[str, str]) -> str:
     """pip setting that makes it install elsewhere (``install.target='/x'``); ``""`` if there is none."""
     answer = run_child([target.python, "-m", "pip", "config", "list"], _PATIENCE, environ)
     return next((line for line in answer.out.splitlines() if _ELSEWHERE.match(line)), "")
-
-
-def from_json(raw: Any) -> Environment:
-    """Environment from the output of `asdict`; malformed data raises `DocumentError`."""
-    try:
-        return Environment(**raw)
-    except TypeError as error:
-        raise DocumentError(f"no record of an environment: {error}") from error
 
 
 # ---- What is installed in it: every distribution, read from the disk, with pip or without ----
@@ -146,7 +138,7 @@ _MOST = 1 << 20
 _MOST_RECORD = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distribution:
     """An installed distribution. `record` is the SHA-256 of its RECORD, `origin` its direct_url.json (PEP 610)."""
 

@@ -13,12 +13,13 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gpudoctor.core import system
+from gpudoctor.core.document import object_from_json
 from gpudoctor.core.errors import DoctorError, DocumentError
+from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.fixes.keeping import environment, tree
 from gpudoctor.fixes.keeping.environment import Environment, Lock
 from gpudoctor.fixes.keeping.store import Keeping, Manifest, Store, digest_of, load_manifest, set_owner_and_mode
@@ -32,7 +33,7 @@ LAST = 3
 """Runs of an environment whose former state is kept; that of older ones is dropped when another begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One kept tree, stored at `store`. `loose`: single files of the environment outside its trees.
     `digest` is the SHA-256 of its manifest.
@@ -51,7 +52,7 @@ class Part:
         return sorted(place for place in places if _RUN.fullmatch(place.name.removesuffix(ending)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Copy of an environment as it was before the run with that id."""
 
@@ -62,31 +63,10 @@ class Kept:
     files: int = 0
     size: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON document, read back by `from_json`."""
-        return {
-            "run": self.run,
-            "environment": asdict(self.environment),
-            "lock": [asdict(item) for item in self.lock],
-            "parts": [asdict(part) for part in self.parts],
-            "files": self.files,
-            "size": self.size,
-        }
-
     @property
     def there(self) -> bool:
         """True if all parts of the copy still exist."""
         return all(Path(part.store, "manifest").is_file() for part in self.parts)
-
-
-def from_json(raw: Any) -> Kept:
-    """The inverse of `Kept.to_json`; malformed data raises `DocumentError`."""
-    try:
-        lock = tuple(environment.Distribution(**item) for item in raw["lock"])
-        parts = tuple(Part(**part) for part in raw["parts"])
-        return Kept(raw["run"], environment.from_json(raw["environment"]), lock, parts, raw["files"], raw["size"])
-    except (KeyError, TypeError) as error:
-        raise DocumentError(f"no record of what was kept: {type(error).__name__} {error}") from error
 
 
 def keep(run: str, target: Environment) -> Kept:
@@ -230,7 +210,7 @@ def drop(copy: Kept) -> None:
 def is_undoable(journal: Journal) -> bool:
     """True if the run can still be undone from its kept copy."""
     try:
-        return journal.has("kept.json") and from_json(journal.document("kept.json")).there
+        return journal.has("kept.json") and object_from_json(Kept, journal.document("kept.json")).there
     except DocumentError:
         return False
 
