@@ -121,27 +121,24 @@ def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
     Where no driver module is loaded, the driver is that of the installed libraries.
     """
 
-    def known(name: str) -> str:
-        """The fact's value as text; empty where it is not known."""
-        state = snapshot.get(name)
-        return str(state.value) if isinstance(state, Known) else ""
-
-    unloaded = isinstance(snapshot.get("driver.version"), Absent) and known("pci.nvidia_count") not in ("", "0")
+    unloaded = isinstance(snapshot.get("driver.version"), Absent) and snapshot.text("pci.nvidia_count") not in ("", "0")
     counted: dict[tuple[str, str], int] = {}
     for row in listed(snapshot.rows("gpu")):
         name, capability = row.get("name"), row.get("compute_capability")
         if isinstance(name, Known):
             key = (str(name.value), str(capability.value) if isinstance(capability, Known) else "")
             counted[key] = counted.get(key, 0) + 1
-    installer, glibc = known("python.installer"), known("host.glibc")
+    installer, glibc = snapshot.text("python.installer"), snapshot.text("host.glibc")
     return Wishes(
         gpus=tuple(GPU(name, capability, count) for (name, capability), count in counted.items()),
-        driver=known("driver.library_version" if unloaded else "driver.version"),
-        python=known("python.version"),
-        os="wsl" if known("host.wsl") else known("host.platform"),
-        arch=known("host.arch"),
+        driver=snapshot.text("driver.library_version" if unloaded else "driver.version"),
+        python=snapshot.text("python.version"),
+        os="wsl" if snapshot.text("host.wsl") else snapshot.text("host.platform"),
+        arch=snapshot.text("host.arch"),
         libc=f"glibc {glibc}" if glibc else "",
-        distribution=" ".join(filter(None, (known("host.distribution"), known("host.distribution_version")))),
+        distribution=" ".join(
+            filter(None, (snapshot.text("host.distribution"), snapshot.text("host.distribution_version")))
+        ),
         tool=installer if installer in TOOLS else "pip",
     )
 

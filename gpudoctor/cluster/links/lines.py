@@ -94,6 +94,20 @@ def seals(key: str, listener: str, caller: str) -> tuple[Seal, Seal]:
     return Seal(key, "from listener", listener, caller), Seal(key, "from caller", listener, caller)
 
 
+class SealedEnd:
+    """One end of a connection whose lines are authenticated from a moment on."""
+
+    _out: Seal | None = None
+    _in: Seal | None = None
+
+    def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
+        """Send and accept only authenticated lines from now on.
+        `listener` and `caller` are both ends' nonces; `listens` is True on the listening side.
+        """
+        from_listener, from_caller = seals(key, listener, caller)
+        self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
+
+
 # ---- Lines over a socket ----
 
 PROTOCOL = "gpudoctor/2"
@@ -108,7 +122,7 @@ class ClosedError(TalkError):
     """The peer closed the connection."""
 
 
-class Lines:
+class Lines(SealedEnd):
     """Text lines over a socket; no operation waits past `until` (monotonic seconds)."""
 
     def __init__(self, link: socket.socket, until: float) -> None:
@@ -116,15 +130,6 @@ class Lines:
         self.link = link
         self.until = until
         self._rest = b""
-        self._out: Seal | None = None
-        self._in: Seal | None = None
-
-    def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
-        """Send and accept only authenticated lines from now on.
-        `listener` and `caller` are both ends' nonces; `listens` is True on the listening side.
-        """
-        from_listener, from_caller = seals(key, listener, caller)
-        self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
 
     def say(self, line: str) -> None:
         """Send a line; raises `TalkError` if it cannot be sent in time."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.cluster.links import tcp
-from gpudoctor.cluster.links.lines import ForgedError, Seal, seals
+from gpudoctor.cluster.links.lines import ForgedError, SealedEnd
 from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.core.errors import UsageError
@@ -38,15 +38,13 @@ class GoneError(OSError):
     """The connection is closed or broken, or the peer does not follow the protocol."""
 
 
-class Line:
+class Line(SealedEnd):
     """A connection that carries JSON objects, one per line. Any thread may send, one thread may receive."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Wrap a connected socket; not authenticated yet."""
         self.socket = connection
         self._rest = b""
-        self._out: Seal | None = None
-        self._in: Seal | None = None
         self._bytes = self._lines = 0
         self._lock = threading.Lock()
         connection.settimeout(_SAY)
@@ -67,11 +65,8 @@ class Line:
         return False
 
     def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
-        """Send and accept only authenticated lines from now on.
-        `listener` and `caller` are both ends' nonces; `listens` is True on the listening side.
-        """
-        from_listener, from_caller = seals(key, listener, caller)
-        self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
+        """As `SealedEnd.authenticate`; what came before does not count among the bytes that may come."""
+        super().authenticate(key, listener, caller, listens)
         self._bytes = 0
 
     def send(self, **fields: Any) -> None:

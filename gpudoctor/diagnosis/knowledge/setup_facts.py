@@ -201,21 +201,6 @@ def _module_kind(snapshot: Snapshot) -> Fact:
     return Known("proprietary" if "unsupported" in kinds else "open", "table gpus")
 
 
-def _all_datacenter(snapshot: Snapshot) -> Fact:
-    """Known(True) where every listed GPU is a data-center product by its name, Known(False) otherwise."""
-    return Known(all(is_datacenter(name) for _, name in _capabilities_and_names(snapshot)), "table gpus")
-
-
-def _distribution_branch(snapshot: Snapshot) -> Fact:
-    """The first fitting driver branch that the distribution ships."""
-    return _first_fitting_branch(snapshot, required_text(snapshot, "setup.system"))
-
-
-def _nvidia_branch(snapshot: Snapshot) -> Fact:
-    """The first fitting driver branch that NVIDIA's repository ships."""
-    return _first_fitting_branch(snapshot, "nvidia")
-
-
 def _first_fitting_branch(snapshot: Snapshot, system: str) -> Fact:
     """The first branch shipped between ``setup.floor`` and ``setup.ceiling``; `NONE` where there is none.
 
@@ -250,11 +235,6 @@ def _driver_to_install(snapshot: Snapshot) -> Fact:
     """The first driver of the distribution's branch, else of NVIDIA's; raises `CannotJudge`."""
     own = snapshot.text("setup.branch")
     return _first_driver_of(own if own and own != NONE else required_text(snapshot, "setup.nvidia_branch"))
-
-
-def _nvidia_driver(snapshot: Snapshot) -> Fact:
-    """The first driver of the branch that NVIDIA's repository ships; raises `CannotJudge`."""
-    return _first_driver_of(required_text(snapshot, "setup.nvidia_branch"))
 
 
 def _first_driver_of(branch: str) -> Fact:
@@ -295,11 +275,13 @@ _WORKS: Mapping[str, Callable[[Snapshot], Fact]] = {
     "setup.floor": _driver_floor,
     "setup.ceiling": _driver_ceiling,
     "setup.modules": _module_kind,
-    "setup.server": _all_datacenter,
-    "setup.branch": _distribution_branch,
-    "setup.nvidia_branch": _nvidia_branch,
+    "setup.server": lambda snapshot: Known(
+        all(is_datacenter(name) for _, name in _capabilities_and_names(snapshot)), "table gpus"
+    ),
+    "setup.branch": lambda snapshot: _first_fitting_branch(snapshot, required_text(snapshot, "setup.system")),
+    "setup.nvidia_branch": lambda snapshot: _first_fitting_branch(snapshot, "nvidia"),
     "setup.driver": _driver_to_install,
-    "setup.nvidia_driver": _nvidia_driver,
+    "setup.nvidia_driver": lambda snapshot: _first_driver_of(required_text(snapshot, "setup.nvidia_branch")),
     "setup.cuda": _toolkit_release,
 }
 """Each may read those before it."""
