@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 from unicodedata import normalize
 
 from gpudoctor.core.pattern import pattern
 
 HIDDEN = "(hidden)"
 Hide = Callable[[str], str]
-T = TypeVar("T")
 
 _PREFIXES = (
     *("hf_", "api_org_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-", "xoxa-"),

@@ -83,11 +83,6 @@ class Environment:
             return ""
         return f"{folder} cannot be written to{' (mounted read-only)' if _read_only(folder) else ''}"
 
-    @property
-    def room(self) -> int:
-        """Free bytes on its file system."""
-        return system.disk_space(self.prefix)[1]
-
 
 def _owner(folder: str) -> int:
     """User id that owns the folder; 0 if it cannot be read."""
