@@ -131,7 +131,7 @@ LOGGED = (
     *("run.", "run_gpu.", "job.", "rank.", "canary.", "rank_group.", "display.", "windows."),
     *("path_dll.", "driver_event.", "gpu.driver_model", "best.", "gpu.seconds_at_work", "worker_end.", "fitness.cpu_"),
     *("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.", "request.", "failure."),
-    *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing", "p2p.direct_gbps"),
+    *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing", "nccl.ranks_failed", "p2p.direct_gbps"),
 )
 """What only a job, a cluster or a program prints or does, which no machine has by itself."""
 

@@ -20,6 +20,11 @@ FACTS = (
     fact(
         "nccl.ranks_missing", "list", "ranks whose process NCCL's RAS could not reach or takes for dead: rank 13 (h002)"
     ),
+    fact(
+        "nccl.ranks_failed",
+        "list",
+        "ranks whose NCCL reports an error to its RAS, and which: rank 3 (h001): System error",
+    ),
     fact("nccl.ecc_ranks", "list", "ranks on whose GPU NCCL's diagnostics found uncorrectable memory errors"),
     fact("nccl.ecc_worst", "int", "the most such errors on one of these GPUs, since its driver loaded"),
     fact(
@@ -35,6 +40,13 @@ _KIND = Pattern(r"\s*(INCOMPLETE|DEAD|TIMEOUT)\s*$")
 _OPERATION = Pattern(r"\s*Communicator ranks have different (\w{2,24}) operation counts\s*$")
 _MANY = Pattern(r"\s*(\d{1,7}) ranks have (?:launched up to operation (\d{1,18})|not launched any operations)\s*$")
 _ONE = Pattern(r"\s*Rank (\d{1,7}) has (?:launched up to operation (\d{1,18})|not launched any operations) -- ")
+_FAILED = Pattern(r"\s*(?:Initialization|Asynchronous) errors? on \d{1,7} ranks?\s*$")
+_REPORTED = Pattern(
+    r"\s*(?:\d{1,7} ranks|Rank (\d{1,7})) reported (\w[\w ]{2,39}?)(?: -- (?:GPU .* on node (\S+)|\[.*))?\s*$"
+)
+_ERRORS = {1: "Unhandled CUDA error", 2: "System error", 3: "Internal error", 4: "Invalid argument", 5: "Invalid usage"}
+_ERRORS[6] = "Remote process error"
+"""Numbers of ncclResult_t in nccl.h, in the words of client_support.cc; 7 is still in progress."""
 _MEMBER = Pattern(
     r"\s*Rank (\d{1,7}) -- (?:GPU \S.* managed by process \d+ on node (\S+)|\[process information not found\])"
 )
@@ -60,7 +72,7 @@ class _Lag:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Ranks missing or behind by ncclras' reports; ranks with bad memory or links, and rows of ``rdma``."""
+    """Ranks missing, failed or behind by ncclras' reports; ranks with bad memory or links, and rows of ``rdma``."""
     if "communicators..." in paste.lower:
         yield from _text_reports(paste)
     yield from _json_reports(paste)
@@ -69,10 +81,11 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the text reports of ncclras tell of missing ranks and of ranks behind."""
+    """What the text reports of ncclras tell of ranks missing, failed and behind."""
     reports: list[dict[str, _Lag]] = []
     missing: dict[str, int] = {}
-    kind = comm = operation = ""
+    failed: dict[str, int] = {}
+    kind = comm = operation = error = ""
     count: int | None = None
     ahead: dict[int, int] = {}
     for index, line in enumerate(paste.bare):
@@ -83,6 +96,12 @@ def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
             continue
         elif head := _COMM.match(line):
             comm, kind, operation = head[1], head[2], ""
+        elif kind == "ERROR" and _FAILED.match(line):
+            error = ""
+        elif kind == "ERROR" and (reported := _REPORTED.match(line)):
+            error = reported[2]
+            if reported[1]:
+                failed.setdefault(_failed_rank(reported[1], reported[3], error), index)
         elif plain := _KIND.match(line):
             comm, kind = "", plain[1]
         elif named := _OPERATION.match(line):
@@ -97,11 +116,24 @@ def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 _add_rank(reports[-1], f"{comm} {operation}", int(member[1]), count, ahead, index)
             elif kind == "INCOMPLETE":
                 missing.setdefault(f"rank {member[1]}" + (f" ({member[2]})" if member[2] else ""), index)
+            elif kind == "ERROR" and error:
+                failed.setdefault(_failed_rank(member[1], member[2], error), index)
         elif kind == "DEAD" and (process := _PROCESS.match(line)):
             missing.setdefault(f"process {process[1]} ({process[2]})", index)
-    if missing:
-        yield "nccl.ranks_missing", Known(tuple(missing)[:64], paste.use(next(iter(missing.values()))))
+    yield from _lists(missing, failed, paste)
     yield from _behind(reports, paste)
+
+
+def _failed_rank(rank: object, host: object, error: str) -> str:
+    """``rank 3 (h001): System error``; without the host where RAS does not know it."""
+    return f"rank {rank}{f' ({host})' if host else ''}: {error}"[:120]
+
+
+def _lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """The ranks missing and failed, each by the line that says so."""
+    for name, ranks in (("nccl.ranks_missing", missing), ("nccl.ranks_failed", failed)):
+        if ranks:
+            yield name, Known(tuple(ranks)[:64], paste.use(next(iter(ranks.values()))))
 
 
 def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Mapping[int, int], line: int) -> None:
@@ -131,6 +163,7 @@ def _json_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What the reports of ``ncclras -f json`` tell; of one time only the first counts."""
     reports: dict[object, dict[str, _Lag]] = {}
     missing: dict[str, int] = {}
+    failed: dict[str, int] = {}
     for first, last, document in paste.documents:
         comms = document.get("communicators")
         if "nccl_version" not in document or not isinstance(comms, list):
@@ -142,9 +175,17 @@ def _json_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 report.update(_lags_of_json(comm, first))
                 for rank in _dicts(comm.get("missing_ranks")):
                     missing.setdefault(f"rank {rank.get('rank')} ({rank.get('host')})"[:80], first)
-    if missing:
-        yield "nccl.ranks_missing", Known(tuple(missing)[:64], paste.use(next(iter(missing.values()))))
+                for rank in _dicts(comm.get("ranks")):
+                    if error := _error_of(rank.get("status")):
+                        failed.setdefault(_failed_rank(rank.get("rank"), rank.get("host"), error), first)
+    yield from _lists(missing, failed, paste)
     yield from _behind(list(reports.values()), paste)
+
+
+def _error_of(status: object) -> str:
+    """The error that a rank's status in JSON holds, by name; empty without one, or while it is in progress."""
+    codes = [status.get("init_state"), status.get("async_error")] if isinstance(status, dict) else []
+    return next((_ERRORS[code] for code in codes if type(code) is int and code in _ERRORS), "")
 
 
 def _lags_of_json(comm: Mapping[str, object], line: int) -> Iterator[tuple[str, _Lag]]:
