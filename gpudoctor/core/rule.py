@@ -87,7 +87,8 @@ class Sign:
     """A pattern of machine-printed text that speaks for the rule.
 
     A conclusive sign is proof by itself; a suggestive one makes the cause possible, and likely where its `when` holds
-    or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count.
+    or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count;
+    one that is conclusive is only suggestive while a condition of its `when` that asserts something is open.
     `needles` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no match goes
     over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart; empty where all
     is one.
@@ -100,6 +101,11 @@ class Sign:
     needles: tuple[tuple[str, ...], ...] = ()
     goes_on: bool = True
     ways: tuple[tuple[Part, ...], ...] = ()
+
+    @property
+    def asserted(self) -> tuple[str, ...]:
+        """The conditions of `when` that must be known to hold: all but those that only deny (``not ...``)."""
+        return tuple(condition for condition in self.when if not condition.startswith("not "))
 
 
 @frozen

@@ -55,6 +55,21 @@ def test_a_conclusive_sign_is_proof_unless_the_facts_contradict_it() -> None:
     assert "driver.installed" in [item.fact for item in finding.evidence]
 
 
+def test_a_conclusive_sign_is_a_guess_while_what_its_condition_asserts_is_open() -> None:
+    asserts = rule("driver.a", signs=(Sign("mismatch", True, ("driver.installed",)),))
+    denies = rule("driver.a", signs=(Sign("mismatch", True, ("not driver.installed",)),))
+    for page, facts, confidence in ((asserts, HUNG, "possible"), (asserts, YES, "certain"), (denies, HUNG, "certain")):
+        assert judged([page], facts, text("mismatch")).findings[0].confidence == confidence
+    assert not judged([asserts], NO, text("mismatch")).findings
+
+
+def test_a_guess_shows_what_was_read_of_its_conditions() -> None:
+    guess = rule("driver.a", signs=(Sign("timeout", False, ("driver.installed", "driver.module_loaded")),))
+    (finding,) = judged([guess], YES, text("timeout")).findings
+    assert finding.confidence == "possible"
+    assert [item.fact for item in finding.evidence] == ["text.line", "driver.installed"]
+
+
 def test_a_suggestion_alone_is_possible_and_no_error() -> None:
     heard = rule("driver.a", signs=(Sign("timeout", False),))
     finding = judged([heard], {}, text("timeout")).findings[0]

@@ -223,6 +223,7 @@ class Judgement:
         `contradicted`: the rule's own condition is false; `touched` gets the facts that signs rest on.
         """
         counting: list[Match] = []
+        proving: list[Match] = []
         supported = False
         for match in self.matches:
             self.facts.touched = {}
@@ -232,8 +233,10 @@ class Judgement:
             touched.update(self.facts.touched)  # where some of its conditions are open, the others count
             supported = supported or (holds is True and bool(match.sign.when))
             counting.append(match)
-        if any(match.sign.conclusive for match in counting):
-            counting.sort(key=lambda match: not match.sign.conclusive)
+            if match.sign.conclusive and (holds is True or self._holds(match.sign.asserted) is True):
+                proving.append(match)
+        if proving:
+            counting.sort(key=lambda match: match not in proving)
             return ("likely" if contradicted else self.rule.confidence), counting
         if not counting or contradicted:
             return None, []
