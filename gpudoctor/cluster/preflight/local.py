@@ -25,7 +25,7 @@ from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.meeting import Guest, Meeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
-from gpudoctor.cluster.preflight.rails import listen_at, own_ports, run_perftest
+from gpudoctor.cluster.preflight.ports import listen_at, own_ports, run_perftest
 from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RankSeen
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core import shipped

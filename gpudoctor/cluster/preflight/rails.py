@@ -7,36 +7,25 @@ all rails, so that of two hosts the one port that differs is seen, and a rail th
 
 A port that reaches none of its rail tries the other rails' ports. Where it reaches those of one of them, its cable is
 in that rail's switch. Its sockets are bound to its interface: Linux takes what has no route there to be on the link.
-
-Which ports are measured is what the job itself would send by: RDMA ports of the highest rate (those of NCCL_IB_HCA,
-where it is set); without any, the interfaces that NCCL_SOCKET_IFNAME names. One port alone is no rail.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
-from gpudoctor.cluster.links.server import Server
 from gpudoctor.cluster.preflight import ROUNDS, Limits, rounds
 from gpudoctor.cluster.preflight.culprits import suspects
 from gpudoctor.cluster.preflight.measuring import Measuring, Way, by_each_port, connect_all, link_by_port
 from gpudoctor.cluster.preflight.meeting import Guest, Meeting
 from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Pair, Suspect, limits_of, sentence
 from gpudoctor.cluster.preflight.pairs import Limits as Usual
+from gpudoctor.cluster.preflight.ports import PERFTEST
 from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port
 from gpudoctor.cluster.preflight.wire import Message
-from gpudoctor.core.fact import number_of, text_of, value_of
-from gpudoctor.probes.rdma import DEVICES, port_rows
-from gpudoctor.target import Target
-from gpudoctor.target.child import run_child
-from gpudoctor.target.network import Interface, nccl_choice, selected_names
 
 RailPort = tuple[str, str]
 """A rail and a host: one port."""
@@ -222,26 +211,43 @@ class _Stage:
                 else:
                     why = f"most others are measured by IPv{6 if sixes else 4}" if other else port.because
                     found.rails.unmeasured[rail, host] = f"{rail} on {host}: {why}"
-        self.plan = RailPlan(
-            {rail: names for rail, names in hosts.items() if len(names) > 1},
-            found.switches,
-            {rail: (_common_rate(of.values()) or rail, rail in self._rdma) for rail, of in self._ports.items()},
-        )
+        several = {rail: names for rail, names in hosts.items() if len(names) > 1}
+        self.plan = RailPlan(several, found.switches, {rail: self._kind(rail) for rail in several})
+        self._links: list[LinkSeen] = []
         self._measuring: dict[str, Measuring] = {}
+
+    def _kind(self, rail: str) -> tuple[object, bool]:
+        """(rate that all its ports have, else its name; whether it is measured by RDMA)."""
+        return _common_rate(self._ports[rail].values()) or rail, rail in self._rdma
 
     def connect(self) -> None:
         """Have each port connect to its peers; who does not reach whom is not measured later."""
-        links = by_each_port(self._meeting, self._leaders, self._ports, self._limits.connect)
-        for rail in self.plan.hosts:
-            kind = RdmaMeasuring if rail in self._rdma else Measuring
-            own = [link for link in links if link.used_by == rail]
-            ports = self._ports[rail]
-            self._measuring[rail] = kind(self._meeting, self._leaders, own, self._limits.flow, rail, ports)
+        self._links = by_each_port(self._meeting, self._leaders, self._ports, self._limits.connect)
+        self._measuring = {rail: self._new_measuring(rail) for rail in self.plan.hosts}
+
+    def _new_measuring(self, rail: str) -> Measuring:
+        """What measures that rail: RDMA or TCP."""
+        kind = RdmaMeasuring if rail in self._rdma else Measuring
+        own = [link for link in self._links if link.used_by == rail]
+        return kind(self._meeting, self._leaders, own, self._limits.flow, rail, self._ports[rail])
 
     def measure(self, rail: str, number: int, pairs: rounds.Pairs) -> None:
-        """Measure these pairs of hosts by that port."""
-        self._measuring[rail].run_round(number, pairs)
+        """Measure these pairs of hosts by that port; where ib_write_bw fails on a machine, by TCP."""
+        measuring = self._measuring[rail]
+        measuring.run_round(number, pairs)
+        if isinstance(measuring, RdmaMeasuring) and measuring.failed:
+            self._leave_rdma(rail, measuring.failed)
+            self._measuring[rail].run_round(number, pairs)
         self.plan.pairs[rail] = self._measuring[rail].pairs
+
+    def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
+        """Measure the rail by TCP from now on, and all that were not measured yet; `failed`: why, by machine."""
+        host, why = next(iter(failed.items()))
+        self._found.rails.unmeasured[rail, host] = f"{rail} on {host} by RDMA: {PERFTEST} says: {why}"
+        for other in [other for other in self._rdma if other == rail or not self.plan.pairs.get(other)]:
+            self._rdma.remove(other)
+            self._measuring[other] = self._new_measuring(other)
+        self.plan.kinds = {each: self._kind(each) for each in self.plan.hosts}
 
     def conclude(self) -> None:
         """Try the ports that reach nobody once more, and record pairs, suspects and what was not measured."""
@@ -257,7 +263,7 @@ class _Stage:
         for rail, host in ((rail, host) for rail, hosts in self.plan.hosts.items() for host in hosts):
             if is_gone(crossings.get((rail, host), ())):
                 result.unmeasured[rail, host] = f"{rail} of {host} went away while it was measured"
-            elif (rail, host) not in known:
+            elif (rail, host) not in known | result.unmeasured.keys():
                 result.unmeasured[rail, host] = f"no measurement of {rail} on {host} came to an end in time"
 
     def _cross(self, tried: Sequence[tuple[RailPort, RailPort]]) -> Crossings:
@@ -293,47 +299,17 @@ def _answered(pair: Pair) -> Iterator[str]:
         yield from (pair.a, pair.b)
 
 
-# ---- RDMA by one port, with perftest ----
-# github.com/linux-rdma/perftest, 4.5 (Debian 12) to 26.04: one side listens and the other writes to its memory, so that
-# two runs give the two directions. -q 4 and messages of 1 MiB fill a port of 400 Gb/s, as its maintainers advise.
-
-_PERFTEST = "ib_write_bw"
-_PERFTEST_PORT = 18515
-"""TCP port by which its two sides find each other: perftest's own."""
-_RATE = re.compile(r"BW average\[Gb/sec\][^\n]*\n\s*\d+\s+\d+\s+[\d.]+\s+(\d+\.\d+)")
-_AGAIN = 0.2
-"""Seconds until the writing side tries again whether the other one listens."""
-
-
-def perftest_command(device: str, number: int, server: str = "") -> list[str]:
-    """The command that measures by that port of an RDMA device for a second: writes to `server`, or listens."""
-    words = [_PERFTEST, "-d", device, "-i", str(number), "-p", str(_PERFTEST_PORT), "-s", str(1 << 20), "-q", "4"]
-    return [*words, "-D", "1", "-f", "0", "-F", "--report_gbits", *([server] if server else [])]
-
-
-def perftest_rate(printed: str) -> float | None:
-    """Average rate in Gbit/s that ib_write_bw printed; None if it printed none."""
-    match = _RATE.search(printed)
-    return float(match[1]) if match else None
-
-
-def run_perftest(message: Mapping[str, Any]) -> Message:
-    """Task: measure by one RDMA port: ``{"gbps": rate}`` of the side that writes, ``{"why": words}`` if it failed."""
-    argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]))
-    until = time.monotonic() + float(message["seconds"])
-    while True:
-        try:
-            answer = run_child(argv, max(0.0, until - time.monotonic()), os.environ)
-        except OSError as error:
-            return {"why": str(error)}
-        rate = perftest_rate(answer.out)
-        if rate is not None or not message["server"] or time.monotonic() + _AGAIN > until:
-            return {"gbps": rate, "why": (answer.err.strip() or answer.how).splitlines()[-1]}
-        time.sleep(_AGAIN)
+# ---- RDMA by one port ----
 
 
 class RdmaMeasuring(Measuring):
     """Measures by RDMA; whether two hosts reach each other by the port is what its TCP connections said."""
+
+    def __init__(self, *how: Any) -> None:
+        """`how` as of `Measuring`."""
+        super().__init__(*how)
+        self.failed: dict[str, str] = {}
+        """What ib_write_bw said, by machine on which it failed by itself."""
 
     def _address(self, direction: Way) -> tuple[str, int] | None:
         """(address, port) by which both sides of perftest find each other: where the target listens for the job."""
@@ -359,6 +335,9 @@ class RdmaMeasuring(Measuring):
             tasks[self._rank(target)] = self._task(target, "")
             tasks[self._rank(host)] = self._task(host, server)
         answers = self._meeting.ask(tasks, self._seconds + 1)
+        for host in {host for way in ways for host in way}:
+            if why := answers.get(self._rank(host), {}).get("why"):
+                self.failed.setdefault(host, str(why))
         rates = {way: answers.get(self._rank(way[0]), {}).get("gbps") for way in ways}
         return {way: float(rate) for way, rate in rates.items() if rate is not None}
 
@@ -367,81 +346,3 @@ class RdmaMeasuring(Measuring):
         port = self._ports[host]
         device = port.rail.partition(":")[0]
         return {"task": "perftest", "device": device, "number": port.number, "server": server, "seconds": self._seconds}
-
-
-# ---- The ports of this machine ----
-
-
-def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
-    """Ports of this machine to be measured one by one, not listened at yet; empty if it has less than two.
-    `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
-    """
-    up = {one.name: one for one in among if one.running}
-    ports = list(_rdma_ports(target, settings, up)) if settings.get("NCCL_IB_DISABLE", "0") == "0" else []
-    named = settings.get("NCCL_SOCKET_IFNAME", "")
-    if named and not named.startswith("^") and not ports:
-        choice = nccl_choice(among, settings)
-        names = [name for name in (choice.interface, *choice.also) if name in up]
-        ports = [Port(name, name, gbps=_interface_rate(target, name)) for name in names]
-    if len(ports) < 2:
-        return []
-    interfaces = [up[port.interface] for port in ports if port.interface]
-    return [_with_address(port, up[port.interface], interfaces) if port.interface else port for port in ports]
-
-
-def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, Interface]) -> Iterator[Port]:
-    """Active RDMA ports that NCCL may use, of the highest rate: slower ones are for storage and for logging in."""
-    names = target.listing(DEVICES) if target.exists(DEVICES) else []
-    rows = list(port_rows(target, selected_names(settings.get("NCCL_IB_HCA", ""), sorted(names))))
-    active = [row for row in rows if text_of(row["state"]) == "ACTIVE" and number_of(row["rate_gbps"])]
-    highest = max((number_of(row["rate_gbps"]) or 0.0 for row in active), default=0.0)
-    devices = [text_of(row["device"]) for row in rows]
-    for row in active:
-        device, number = text_of(row["device"]), int(number_of(row["port"]) or 0)
-        if number_of(row["rate_gbps"]) == highest:
-            candidates = value_of(row["netdev"])
-            interfaces = [str(name) for name in candidates] if isinstance(candidates, tuple) else []
-            interface = next((name for name in interfaces if name in up and up[name].addresses), "")
-            name = f"{device}:{number}" if devices.count(device) > 1 else device
-            ours = shutil.which(_PERFTEST) is not None
-            why = "no interface of it is up with an IP address"
-            yield Port(name, interface, gbps=highest, number=number, perftest=ours, because=why)
-
-
-def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:
-    """The port with the address by which it is measured: its first one, IPv4 before IPv6. Where another port is in the
-    same IPv4 network, Linux answers for an address by any of them (arp_ignore), so that it is a link-local IPv6 one.
-    """
-    first, *_ = interface.addresses
-    shared = first.version == 4 and any(
-        first.in_same_network(address.text) or address.in_same_network(first.text)
-        for other in others
-        if other.name != interface.name
-        for address in other.addresses
-        if address.version == 4
-    )
-    usable = [address for address in interface.addresses if not shared or address.text.startswith("fe80:")]
-    if usable:
-        return replace(port, address=usable[0].text.partition("%")[0])
-    return replace(port, because="another port is in the same network, and it has no link-local IPv6 address")
-
-
-def _interface_rate(target: Target, name: str) -> float | None:
-    """Rate of an Ethernet interface in Gbit/s; None where the driver tells none."""
-    try:
-        speed = int(target.read(f"/sys/class/net/{name}/speed", 32))
-    except (OSError, ValueError):
-        return None
-    return speed / 1000 if speed > 0 else None
-
-
-def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:
-    """(port with the TCP port that we listen on there, its server), or with why we do not, and None."""
-    if not port.address:
-        return port, None
-    try:
-        server = Server(port.place, key, name=host, alone=True)
-    except OSError as error:
-        why = f"cannot listen on {port.address} by {port.interface} alone: {error.strerror or error}"
-        return replace(port, because=why), None
-    return replace(port, port=server.port), server

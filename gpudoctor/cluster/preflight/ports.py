@@ -1,0 +1,143 @@
+"""The network ports of this machine that are measured one by one: which they are, and what a rank does at them.
+
+Which ports are measured is what the job itself would send by: RDMA ports of the highest rate (those of NCCL_IB_HCA,
+where it is set); without any, the interfaces that NCCL_SOCKET_IFNAME names. One port alone is no rail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpudoctor.cluster.links.server import Server
+from gpudoctor.cluster.preflight.results import Port
+from gpudoctor.cluster.preflight.wire import Message
+from gpudoctor.core.fact import number_of, text_of, value_of
+from gpudoctor.probes.rdma import DEVICES, port_rows
+from gpudoctor.target import Target
+from gpudoctor.target.child import run_child
+from gpudoctor.target.network import Interface, nccl_choice, selected_names
+
+
+def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
+    """Ports of this machine to be measured one by one, not listened at yet; empty if it has less than two.
+    `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
+    """
+    up = {one.name: one for one in among if one.running}
+    ports = list(_rdma_ports(target, settings, up)) if settings.get("NCCL_IB_DISABLE", "0") == "0" else []
+    named = settings.get("NCCL_SOCKET_IFNAME", "")
+    if named and not named.startswith("^") and not ports:
+        choice = nccl_choice(among, settings)
+        names = [name for name in (choice.interface, *choice.also) if name in up]
+        ports = [Port(name, name, gbps=_interface_rate(target, name)) for name in names]
+    if len(ports) < 2:
+        return []
+    interfaces = [up[port.interface] for port in ports if port.interface]
+    return [_with_address(port, up[port.interface], interfaces) if port.interface else port for port in ports]
+
+
+def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, Interface]) -> Iterator[Port]:
+    """Active RDMA ports that NCCL may use, of the highest rate: slower ones are for storage and for logging in."""
+    names = target.listing(DEVICES) if target.exists(DEVICES) else []
+    rows = list(port_rows(target, selected_names(settings.get("NCCL_IB_HCA", ""), sorted(names))))
+    active = [row for row in rows if text_of(row["state"]) == "ACTIVE" and number_of(row["rate_gbps"])]
+    highest = max((number_of(row["rate_gbps"]) or 0.0 for row in active), default=0.0)
+    devices = [text_of(row["device"]) for row in rows]
+    for row in active:
+        device, number = text_of(row["device"]), int(number_of(row["port"]) or 0)
+        if number_of(row["rate_gbps"]) == highest:
+            candidates = value_of(row["netdev"])
+            interfaces = [str(name) for name in candidates] if isinstance(candidates, tuple) else []
+            interface = next((name for name in interfaces if name in up and up[name].addresses), "")
+            name = f"{device}:{number}" if devices.count(device) > 1 else device
+            ours = shutil.which(PERFTEST) is not None
+            why = "no interface of it is up with an IP address"
+            yield Port(name, interface, gbps=highest, number=number, perftest=ours, because=why)
+
+
+def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:
+    """The port with the address by which it is measured: its first one, IPv4 before IPv6. Where another port is in the
+    same IPv4 network, Linux answers for an address by any of them (arp_ignore), so that it is a link-local IPv6 one.
+    """
+    first, *_ = interface.addresses
+    shared = first.version == 4 and any(
+        first.in_same_network(address.text) or address.in_same_network(first.text)
+        for other in others
+        if other.name != interface.name
+        for address in other.addresses
+        if address.version == 4
+    )
+    usable = [address for address in interface.addresses if not shared or address.text.startswith("fe80:")]
+    if usable:
+        return replace(port, address=usable[0].text.partition("%")[0])
+    return replace(port, because="another port is in the same network, and it has no link-local IPv6 address")
+
+
+def _interface_rate(target: Target, name: str) -> float | None:
+    """Rate of an Ethernet interface in Gbit/s; None where the driver tells none."""
+    try:
+        speed = int(target.read(f"/sys/class/net/{name}/speed", 32))
+    except (OSError, ValueError):
+        return None
+    return speed / 1000 if speed > 0 else None
+
+
+def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:
+    """(port with the TCP port that we listen on there, its server), or with why we do not, and None."""
+    if not port.address:
+        return port, None
+    try:
+        server = Server(port.place, key, name=host, alone=True)
+    except OSError as error:
+        why = f"cannot listen on {port.address} by {port.interface} alone: {error.strerror or error}"
+        return replace(port, because=why), None
+    return replace(port, port=server.port), server
+
+
+# ---- RDMA by one port, with perftest ----
+# github.com/linux-rdma/perftest, 4.5 (Debian 12) to 26.04: one side listens and the other writes to its memory, so that
+# two runs give the two directions. -q 4 and messages of 1 MiB fill a port of 400 Gb/s, as its maintainers advise.
+
+PERFTEST = "ib_write_bw"
+_PERFTEST_PORT = 18515
+"""TCP port by which its two sides find each other: perftest's own."""
+_RATE = re.compile(r"BW average\[Gb/sec\][^\n]*\n\s*\d+\s+\d+\s+[\d.]+\s+(\d+\.\d+)")
+_NOBODY = "Couldn't connect to"
+_AGAIN = 0.2
+"""Seconds until the writing side tries again whether the other one listens."""
+
+
+def perftest_command(device: str, number: int, server: str = "") -> list[str]:
+    """The command that measures by that port of an RDMA device for a second: writes to `server`, or listens."""
+    words = [PERFTEST, "-d", device, "-i", str(number), "-p", str(_PERFTEST_PORT), "-s", str(1 << 20), "-q", "4"]
+    return [*words, "-D", "1", "-f", "0", "-F", "--report_gbits", *([server] if server else [])]
+
+
+def perftest_rate(printed: str) -> float | None:
+    """Average rate in Gbit/s that ib_write_bw printed; None if it printed none."""
+    match = _RATE.search(printed)
+    return float(match[1]) if match else None
+
+
+def run_perftest(message: Mapping[str, Any]) -> Message:
+    """Task: measure by one RDMA port: ``{"gbps": rate}`` of the side that writes (None of the other one), or
+    ``{"why": words}`` where ib_write_bw failed by itself. That its peer did not come is the peer's: neither of them.
+    """
+    argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]))
+    until = time.monotonic() + float(message["seconds"])
+    while True:
+        try:
+            answer = run_child(argv, max(0.0, until - time.monotonic()), os.environ)
+        except OSError as error:
+            return {"why": str(error)}
+        waits = _NOBODY in answer.err
+        if answer.ok or answer.status is None or (waits and time.monotonic() + _AGAIN > until):
+            return {"gbps": perftest_rate(answer.out)}
+        if not waits:
+            return {"why": (answer.err.strip() or answer.how).splitlines()[-1].strip()}
+        time.sleep(_AGAIN)
