@@ -8,7 +8,7 @@ from typing import Any
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import Suspect
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RailResults, RankSeen
+from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, Port, RailResults, RankSeen
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.kernels.across import Across
@@ -65,6 +65,7 @@ def jobs() -> list[MeetingResults]:
         job(links=[failed("loopback")], backend="nccl"),
         *(job(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
         job(suspects=(suspect("reach", rail="mlx5_3"),)),
+        job(rails=RailResults({"mlx5_3": {"n1": Port("mlx5_3")}}, gains={("mlx5_3", "n1"): Gain(12.0, 480, 0)})),
         job(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up (1 of 2 machines have)"})),
         job(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         job(collective=(collective(slowest=5, ratio=3.1),)),

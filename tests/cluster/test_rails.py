@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from gpudoctor.cluster.preflight import Limits
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Pair, Suspect, sentence
-from gpudoctor.cluster.preflight.ports import own_ports, perftest_rate, run_perftest
+from gpudoctor.cluster.preflight.ports import own_ports, perftest_rate, read_counters, run_perftest
 from gpudoctor.cluster.preflight.rails import RailPlan, conclude, measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, Port
 from gpudoctor.target.network import Address, Interface
@@ -152,6 +153,7 @@ class Hub:
             hello = {"ports": ports, "ears": [{"address": f"n{rank}", "port": 1}]}
             self.leaders.append(SimpleNamespace(host=f"n{rank}", rank=rank, hello=hello))
         self._rate = rate
+        self.looks: Counter[str] = Counter()
 
     def ask(self, tasks: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, dict[str, Any]]:
         """What each rank answers."""
@@ -162,6 +164,12 @@ class Hub:
 
     def flow(self, host: str, task: Mapping[str, Any]) -> dict[str, Any]:
         return {"flow": SOUND_FLOW}
+
+    def counters(self, host: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of n1 rise from look to look; what others counted before stands still."""
+        self.looks[host] += 1
+        errors = 1000 * self.looks[host] if host == "n1" else 70000
+        return {"counters": {"mlx5_0": {"errors": errors, "discards": 5}, "mlx5_1": {"errors": 0}}}
 
     def perftest(self, host: str, task: Mapping[str, Any]) -> dict[str, Any]:
         rate = self._rate(task["device"], host)
@@ -181,6 +189,21 @@ def test_a_port_that_writes_slowly_by_rdma_is_named_in_gigabytes() -> None:
     (slow,) = found.suspects
     assert slow.words.startswith("mlx5_1 on n2 sends 11 of the usual 48.1 GB/s (")
     assert (sorted(found.rails.rdma), found.rails.unmeasured) == (["mlx5_0", "mlx5_1"], {})
+
+
+def test_what_counters_rose_by_is_kept_by_port() -> None:
+    gains = measured(Hub(4, lambda _device, _host: 385.0)).rails.gains
+    assert {port: (gain.errors, gain.discards) for port, gain in gains.items() if gain.errors != 0} == {
+        ("mlx5_0", "n1"): (1000, 0)
+    }
+    assert (gains["mlx5_0", "n2"].errors, gains["mlx5_1", "n2"].discards) == (0, None)
+
+
+def test_counters_of_cards_and_of_other_interfaces(tmp_path: Path) -> None:
+    tree = machine(tmp_path, ["4: ACTIVE"]).file("/sys/class/net/eth2/statistics/rx_errors", "4\n")
+    tree.file("/sys/class/net/eth2/statistics/tx_errors", "3\n")
+    asked = [asdict(port) for port in (Port("mlx5_0", number=1), Port("eth2", "eth2"), Port("eth3", "eth3"))]
+    assert read_counters(tree.target(), asked) == {"counters": {"mlx5_0": {"errors": 3}, "eth2": {"errors": 7}}}
 
 
 def test_where_it_fails_on_one_machine_tcp_is_measured_and_that_is_told() -> None:

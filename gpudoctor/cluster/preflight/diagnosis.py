@@ -14,10 +14,11 @@ from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply, order
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import Direction, Pair, Suspect
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RailResults, RankSeen
+from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, Port, RailResults, RankSeen
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of
 from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Pairwise, Result
+from gpudoctor.core.language import say
 from gpudoctor.kernels.canary import summary
 
 if TYPE_CHECKING:
@@ -50,9 +51,31 @@ def diagnose_job(results: MeetingResults, book: Rulebook) -> Diagnosis:
     diagnosis = folding.diagnosis(whole)
     fleet = diagnosis.fleet and _with_network(diagnosis.fleet, diagnosis.findings, results)
     notes = diagnosis.notes
+    if results.rails.usual:
+        notes += (Note(("rail.sends_gbps", "rail.errors_gained"), _ports_in_words(results.rails)),)
     if isinstance(results.canary, tuple):
         notes += (Note(("canary.step_ms", "canary.ratio"), summary(results.canary)),)
     return replace(diagnosis, fleet=fleet, notes=notes)
+
+
+_PORTS = "Each network port alone: {ports} of {hosts} machines measured, usually {rates} Gbit/s."
+_GAINED = " Counted meanwhile: {gains}."
+_GAIN = "{rail} on {host} {errors} errors ({rate} a second), {discards} discards"
+_MOST_GAINS = 8
+
+
+def _ports_in_words(rails: RailResults) -> str:
+    """What ports give, and which of them counted errors or discards while they were measured."""
+    known = {(pair.rail, host) for pair in rails.pairs for host in (pair.a, pair.b)}
+    rates = " / ".join(dict.fromkeys(f"{rate:.3g}" for rate in rails.usual.values()))
+    text = say(_PORTS, ports=len(known), hosts=len({host for _, host in known}), rates=rates)
+    gains = [
+        say(_GAIN, rail=rail, host=host, errors=errors, rate=f"{errors / gain.seconds:.3g}", discards=discards)
+        for (rail, host), gain in sorted(rails.gains.items())
+        for errors, discards in [(gain.errors or 0, gain.discards or 0)]
+        if (errors or discards) and gain.seconds
+    ]
+    return text + (say(_GAINED, gains="; ".join(gains[:_MOST_GAINS])) if gains else "")
 
 
 def scheduler(place: Place) -> Scheduler:
@@ -161,7 +184,7 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
         "job.clock_host": Known(results.skew_host, _PAIRS) if results.skew_host else Unread("no clocks were compared"),
         "job.checked": Known(results.checked, "asked for"),
         "job.backend": Known(results.backend, SOURCE) if results.backend else Unread("no machine told its GPUs"),
-        "job.rails_unmeasured": Known(tuple(results.rails.unmeasured.values()), SOURCE)
+        "job.rails_unmeasured": Known(tuple(dict.fromkeys(results.rails.unmeasured.values())), SOURCE)
         if results.rails.unmeasured
         else Absent("all ports that are to be measured one by one were, or there are none"),
         "job.cut": Known(results.cut, SOURCE) if results.cut else Absent("it came to its end"),
@@ -303,6 +326,7 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
     measured = {(rail, host): port for rail, of in rails.ports.items() for host, port in of.items()}
     for rail, host in sorted({*measured, *rails.unmeasured}):
         port, why = measured.get((rail, host), Port(rail)), rails.unmeasured.get((rail, host), "nothing arrived")
+        gain, uncounted = rails.gains.get((rail, host), Gain(0.0)), "its counters cannot be read"
         yield {
             "rail": Known(rail, SOURCE),
             "host": Known(host, SOURCE),
@@ -314,6 +338,9 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
             "round": _known_or_unread(rounds.get((rail, host)), why),
             "sends_gbps": _known_or_unread(_rounded(sends.get((rail, host))), why),
             "receives_gbps": _known_or_unread(_rounded(receives.get((rail, host))), why),
+            "errors_gained": _known_or_unread(gain.errors, uncounted),
+            "discards_gained": _known_or_unread(gain.discards, uncounted),
+            "watched_s": _known_or_unread(round(gain.seconds, 1) or None, uncounted),
             "usual_gbps": _known_or_unread(_rounded(rails.usual.get(rail)), "nothing to compare with"),
         }
 

@@ -25,7 +25,7 @@ from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.meeting import Guest, Meeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
-from gpudoctor.cluster.preflight.ports import listen_at, own_ports, run_perftest
+from gpudoctor.cluster.preflight.ports import listen_at, own_ports, read_counters, run_perftest
 from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RankSeen
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core import shipped
@@ -76,13 +76,14 @@ class OwnRank:
             threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
 
     def tasks(self, rank: Member) -> Mapping[str, Task]:
-        """Task functions that the hub may call on this rank, by name: reach, flow, perftest, collective."""
+        """Task functions that the hub may call on this rank, by name: reach, flow, perftest, counters, collective."""
         place = self._place
         part = rank_task(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": connect_to_peers,
             "flow": partial(measure_flow, key=place.key, host=_listener_name(place)),
             "perftest": run_perftest,
+            "counters": lambda _: read_counters(Local(), self._listeners.ports if self._listeners else ()),
             "collective": partial(part, set_step=rank.set_step, tell=rank.tell),
         }
 

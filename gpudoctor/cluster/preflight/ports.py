@@ -18,6 +18,8 @@ from gpudoctor.cluster.links.server import Server
 from gpudoctor.cluster.preflight.results import Port
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core.fact import number_of, text_of, value_of
+from gpudoctor.probes._reading import names_in
+from gpudoctor.probes._reading import number as number_in
 from gpudoctor.probes.rdma import DEVICES, port_rows
 from gpudoctor.target import Target
 from gpudoctor.target.child import run_child
@@ -43,8 +45,8 @@ def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Inter
 
 def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, Interface]) -> Iterator[Port]:
     """Active RDMA ports that NCCL may use, of the highest rate: slower ones are for storage and for logging in."""
-    names = target.listing(DEVICES) if target.exists(DEVICES) else []
-    rows = list(port_rows(target, selected_names(settings.get("NCCL_IB_HCA", ""), sorted(names))))
+    names = selected_names(settings.get("NCCL_IB_HCA", ""), names_in(target, DEVICES))
+    rows = list(port_rows(target, names))
     active = [row for row in rows if text_of(row["state"]) == "ACTIVE" and number_of(row["rate_gbps"])]
     highest = max((number_of(row["rate_gbps"]) or 0.0 for row in active), default=0.0)
     devices = [text_of(row["device"]) for row in rows]
@@ -85,6 +87,33 @@ def _interface_rate(target: Target, name: str) -> float | None:
     except (OSError, ValueError):
         return None
     return speed / 1000 if speed > 0 else None
+
+
+_COUNTERS: Mapping[bool, Mapping[str, Sequence[str]]] = {
+    True: {
+        "errors": ("symbol_error", "port_rcv_errors", "local_link_integrity_errors"),
+        "discards": ("port_xmit_discards",),
+    },
+    False: {"errors": ("rx_errors", "tx_errors"), "discards": ("rx_missed_errors", "tx_aborted_errors")},
+}
+"""Files of what goes wrong at a port, of RDMA devices and of other interfaces, whose driver counts less.
+Linux, Documentation/ABI/stable/sysfs-class-infiniband and testing/sysfs-class-net-statistics (read 2026-11).
+"""
+
+
+def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message:
+    """Task: where the counters of these ports stand: ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}``.
+    What cannot be read is left out.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for port in ports:
+        device, number = str(port["rail"]).partition(":")[0], port["number"]
+        folder = f"{DEVICES}/{device}/ports/{number}/counters" if number else f"/sys/class/net/{device}/statistics"
+        for kind, files in _COUNTERS[bool(number)].items():
+            read = [value_of(number_in(target, f"{folder}/{file}")) for file in files]
+            if known := [value for value in read if isinstance(value, int)]:
+                counts.setdefault(str(port["rail"]), {})[kind] = sum(known)
+    return {"counters": counts}
 
 
 def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:

@@ -24,11 +24,13 @@ from gpudoctor.cluster.preflight.meeting import Guest, Meeting
 from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Pair, Suspect, limits_of, sentence
 from gpudoctor.cluster.preflight.pairs import Limits as Usual
 from gpudoctor.cluster.preflight.ports import PERFTEST
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port
+from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, Port
 from gpudoctor.cluster.preflight.wire import Message
 
 RailPort = tuple[str, str]
 """A rail and a host: one port."""
+_COUNTING = 5.0
+"""Seconds for files of sysfs."""
 
 # ---- Which ports measure each other, and which are to blame ----
 
@@ -214,6 +216,7 @@ class _Stage:
         several = {rail: names for rail, names in hosts.items() if len(names) > 1}
         self.plan = RailPlan(several, found.switches, {rail: self._kind(rail) for rail in several})
         self._links: list[LinkSeen] = []
+        self._counted, self._began = self._counters(), time.monotonic()
         self._measuring: dict[str, Measuring] = {}
 
     def _kind(self, rail: str) -> tuple[object, bool]:
@@ -252,6 +255,7 @@ class _Stage:
     def conclude(self) -> None:
         """Try the ports that reach nobody once more, and record pairs, suspects and what was not measured."""
         result = self._found.rails
+        result.gains = dict(self._gains(time.monotonic() - self._began))
         blamed = [replace(one, rdma=one.rail in self._rdma) for one in self.plan.suspects()]
         crossings = self._cross(self.plan.crossings(blamed))
         result.suspects = tuple(conclude(blamed, crossings, self.plan.hosts))
@@ -260,11 +264,31 @@ class _Stage:
         result.usual = {rail: usual.gbps for rail, usual in self.plan.usual().items() if usual.gbps}
         result.pairs = [pair for measured in self.plan.pairs.values() for pair in measured]
         known = {(pair.rail, host) for pair in result.pairs for host in _answered(pair)}
+        begun = {rail for rail, _ in known}
         for rail, host in ((rail, host) for rail, hosts in self.plan.hosts.items() for host in hosts):
             if is_gone(crossings.get((rail, host), ())):
                 result.unmeasured[rail, host] = f"{rail} of {host} went away while it was measured"
             elif (rail, host) not in known | result.unmeasured.keys():
-                result.unmeasured[rail, host] = f"no measurement of {rail} on {host} came to an end in time"
+                where = f" on {host}" if rail in begun else ""
+                result.unmeasured[rail, host] = f"no measurement of {rail}{where} came to an end in time"
+
+    def _counters(self) -> dict[RailPort, Mapping[str, int]]:
+        """Where the counters of each port stand."""
+        asked = {guest.rank: {"task": "counters"} for guest in self._leaders if guest.hello.get("ports")}
+        answers = self._meeting.ask(asked, _COUNTING)
+        hosts = {guest.rank: guest.host for guest in self._leaders}
+        return {
+            (rail, hosts[rank]): counts
+            for rank, answer in answers.items()
+            for rail, counts in answer.get("counters", {}).items()
+        }
+
+    def _gains(self, seconds: float) -> Iterator[tuple[RailPort, Gain]]:
+        """(port, what it counted since the beginning); a counter that was reset has gained nothing."""
+        for port, after in self._counters().items():
+            before = self._counted.get(port, {})
+            rose = {kind: max(0, after[kind] - count) for kind, count in before.items() if kind in after}
+            yield port, Gain(seconds, rose.get("errors"), rose.get("discards"))
 
     def _cross(self, tried: Sequence[tuple[RailPort, RailPort]]) -> Crossings:
         """What became of connecting from each port to ports of other hosts, whichever rail these are of."""

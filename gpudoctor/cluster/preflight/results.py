@@ -82,6 +82,17 @@ class Port:
         return f"{self.address}%{self.interface}"
 
 
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a port's counters rose by in so many seconds; None where they cannot be read."""
+
+    seconds: float
+    errors: int | None = None
+    """Packets that arrived damaged, and errors on its lanes."""
+    discards: int | None = None
+    """Packets that it could not send, or had no room for."""
+
+
 @dataclass
 class RailResults:
     """What was measured by each port alone. Ports are named by rail and machine."""
@@ -93,6 +104,8 @@ class RailResults:
     """By rail: the usual rate in Gbit/s."""
     rdma: frozenset[str] = frozenset()
     """Rails that were measured by RDMA; the others by TCP."""
+    gains: dict[tuple[str, str], Gain] = field(default_factory=dict)
+    """By rail and machine: what the port counted while all of them were measured."""
     unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
     """By rail and machine: why nothing is known of that port."""
 

@@ -4,9 +4,13 @@ cables of two exchanged; machines that differ in their ports; a port that goes a
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +117,25 @@ def test_a_port_that_goes_away_while_it_is_measured_is_not_judged() -> None:
     assert {one.code for one in ended.values()} == {0}, ended[0].document["findings"]
     assert (ended[0].ids, ended[0].document["verdict"]) == (set(), "sound")
     assert ended[0].titles("nccl.rail-unmeasured") == ["Not measured: rail1 of node2 went away while it was measured"]
+
+
+def test_a_port_that_counts_errors_while_it_is_measured_is_named(tmp_path: Path) -> None:
+    """What the other one counted before stands still."""
+    counters = [tmp_path / host for host in ("node0", "node1")]
+    for counter in counters:
+        counter.write_text("0000070000\n")
+    with Hosts(2, rails=2) as hosts, ThreadPoolExecutor() as pool:
+        for host, counter in zip(hosts, counters, strict=True):
+            host.bind(counter, "/sys/class/net/rail0/statistics/rx_errors")
+        ending = pool.submit(Job(hosts, env=lambda _: RAILS).ended)
+        with counters[1].open("r+") as file:
+            for count in itertools.takewhile(lambda _: not ending.done(), itertools.count(70_000, 1000)):
+                file.seek(0)
+                file.write(f"{count:010}\n")
+                file.flush()
+                time.sleep(0.02)
+        said = ending.result()[0]
+    assert said.ids == {"nccl.rail-errors"}
+    (title,) = said.titles("nccl.rail-errors")
+    assert title.startswith("rail0 on node1 made "), title
+    assert said.document["fleet"]["verdict"] == "go"
