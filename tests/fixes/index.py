@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import unquote
 
 from tests.fixes.wheels import Wheel
@@ -61,9 +60,7 @@ class Index:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

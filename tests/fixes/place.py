@@ -1,9 +1,14 @@
-"""A place to run plans in: a real virtual environment, an index of stub wheels, journals, and the real judge."""
+"""Where plans are run: a real environment with journals and the real judge, and a simulated machine with one.
+
+``python -m tests.fixes.place FOLDER apply PLAN`` or ``FOLDER undo RUN`` runs the engine in a process, to be killed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -13,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudoctor.app import pipeline
+from gpudoctor.core import plan as plans
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
@@ -22,8 +28,14 @@ from gpudoctor.fixes.records import Journals
 from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps.engine import Ask
 from gpudoctor.fixes.undo import undo
+from gpudoctor.target.record import Record
+from tests import needs
 from tests.fixes import wheels
 from tests.fixes.index import Index, alone
+from tests.processes import Ran
+from tests.sim import scenario
+from tests.sim.root import Machine
+from tests.sim.software import PREFIX, PYTHON
 
 OLD, NEW = "2.9.0+cpu", "2.9.0+cu128"
 CUDNN = "nvidia-cudnn-cu12"
@@ -162,3 +174,80 @@ def own_python(folder: Path) -> str:
     python = str(folder / "bin/python")
     subprocess.run([python, "-I", "-m", "ensurepip", "--default-pip"], check=True, capture_output=True, timeout=600)
     return python
+
+
+JOURNALS = "/var/lib/gpudoctor"
+
+
+def record(profile: str, **environ: str) -> Record:
+    """The healthy machine of that profile, without torch, in which that environment is active."""
+    settled = {
+        "VIRTUAL_ENV": PREFIX,
+        "GPUDOCTOR_STATE": JOURNALS,
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_CACHE_DIR": "1",
+        "UV_NO_CONFIG": "1",
+        "UV_NO_CACHE": "1",
+        "UV_LINK_MODE": "copy",
+    }
+    return scenario.expanded({"profile": profile, "machine": {"torch": None, "environ": {**settled, **environ}}})
+
+
+class Patient(Machine):
+    """Runs gpudoctor, pip and uv on that machine; its environment is new, or a copy of `environment`."""
+
+    def __init__(self, machine: Record, root: Path, environment: Path | None = None) -> None:
+        super().__init__(machine, root)
+        for folder in ("/opt", "/var/lib", "/tmp"):
+            self._at(f"{folder}/").mkdir(exist_ok=True)
+        self.prefix = root / PREFIX.lstrip("/")
+        if environment:
+            shutil.copytree(environment, self.prefix, symlinks=True)
+        else:
+            made = self.run([sys.executable, "-m", "venv", PREFIX])
+            assert made.code == 0, made.err
+
+    def put_program(self, name: str, path: str) -> None:
+        """A program of the real machine, on PATH here, with the libraries that it is linked to."""
+        self._link(f"/usr/bin/{name}", path)
+        said = subprocess.run([needs.program("ldd"), path], capture_output=True, text=True, check=True, timeout=600)
+        for library in re.findall(r"=> (/\S+)", said.stdout):
+            self._link(f"/lib/x86_64-linux-gnu/{Path(library).name}", library)
+
+    def pip(self, *words: str) -> Ran:
+        """pip of the environment, which must succeed."""
+        ran = self.run([PYTHON, "-m", "pip", *words], timeout=600)
+        assert ran.code == 0, ran.out + ran.err
+        return ran
+
+    def distributions(self) -> dict[str, str]:
+        """What is installed, by name."""
+        found = json.loads(self.pip("list", "--format", "json").out)
+        return {one["name"]: one["version"] for one in found}
+
+    def files(self) -> dict[str, tuple[int, str]]:
+        """Every file, folder and link of the environment: mode and digest, or where the link leads."""
+        return files_of(self.prefix)
+
+    def doctor(self, *words: str, timeout: float = 300) -> Ran:
+        """The program at the level that only reads: the stubs cannot be imported as torch can."""
+        return self.gpudoctor(*words, "--level", "quick", timeout=timeout)
+
+    def found(self) -> list[str]:
+        """The ids of what is found now."""
+        return [finding["id"] for finding in self.doctor("check", "--json").document["findings"]]
+
+
+def main(folder: str, what: str, name: str) -> None:
+    """Do it in the place that lies there."""
+    place = Place(Path(folder), Index(Path(folder)))
+    if what == "apply":
+        run = place.apply(plans.from_json(json.loads(Path(name).read_text("utf-8"))))
+    else:
+        run = place.undo(place.journals.load(name))
+    sys.stdout.write(f"{run.id} {run.outcome} {run.why}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -202,7 +202,7 @@ def test_a_command_of_the_system_goes_on_when_we_are_killed_and_the_next_run_wai
 
 def driven(place: Place, document: Path) -> subprocess.Popen[bytes]:
     """The engine at work on that plan, in a process of its own."""
-    argv = [sys.executable, "-m", "tests.fixes.driver", str(place.folder), "apply", str(document)]
+    argv = [sys.executable, "-m", "tests.fixes.place", str(place.folder), "apply", str(document)]
     return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from tests.conftest import Program
 from tests.fixes.index import Index
-from tests.fixes.patient import JOURNALS, Patient, record
-from tests.fixes.place import difference
+from tests.fixes.place import JOURNALS, Patient, difference, record
 from tests.fixes.wheels import Wheel, torch
 from tests.sim import scenario
 from tests.sim.root import Machine
@@ -168,19 +167,6 @@ def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> 
     assert "there is no run to take back" in patient.doctor("fix", "--undo", "last", "--yes").err
 
 
-@pytest.mark.full
-def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
-    with asked(patient) as terminal:
-        terminal.wait_for("[n]")
-        terminal.type("y\r")
-        terminal.wait_for("Successfully installed helper-1")
-        terminal.wait_for("[n]")
-        terminal.type("a\r")
-        terminal.wait_for(f"cured: no longer found: {RULE}")
-        assert terminal.ended(60) == 0
-    assert patient.distributions()["torch"] == "2.0"
-
-
 def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
     with asked(patient) as terminal:
         terminal.wait_for("Run it? y yes, n leave it out, a all the rest, q stop [n]")
@@ -263,8 +249,11 @@ def test_what_needs_root_is_a_script_and_the_user_does_the_rest(tmp_path: Path) 
         (("fix", "--undo", "last", "torch.cpu-build"), "a run is taken back whole"),
     ],
 )
-def test_misuse_is_told_in_a_line(gpudoctor: Program, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
-    ran = gpudoctor(*words, env={"GPUDOCTOR_STATE": str(tmp_path)})
+def test_misuse_is_told_in_a_line(
+    called: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.setenv("GPUDOCTOR_STATE", str(tmp_path))
+    ran = called(*words)
     assert ran.code == 2
     assert says in ran.err
     assert len(ran.err.splitlines()) == 1
@@ -283,10 +272,10 @@ def test_what_is_not_found_needs_no_cure(gpudoctor: Program, tmp_path: Path) -> 
     assert ran.out.startswith("torch.arch-too-new: not found here")
 
 
-def test_a_plan_for_a_report_is_shown_and_never_run(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_plan_for_a_report_is_shown_and_never_run(called: Program, tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
     report.write_text("AssertionError: Torch not compiled with CUDA enabled\nNVIDIA RTX 4090, driver 580.95.05\n")
-    ran = gpudoctor("fix", "--dry-run", "--read", str(report))
+    ran = called("fix", "--dry-run", "--read", str(report))
     assert ran.code == 0, ran.err
     assert "torch.cpu-build" in ran.out
     assert "is another machine" in " ".join(ran.out.split())

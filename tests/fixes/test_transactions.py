@@ -14,8 +14,7 @@ import pytest
 from tests import needs
 from tests.fixes import shelves
 from tests.fixes.index import Index
-from tests.fixes.patient import Patient, record
-from tests.fixes.place import difference
+from tests.fixes.place import Patient, difference, record
 from tests.sim.software import PYTHON
 
 pytestmark = pytest.mark.full

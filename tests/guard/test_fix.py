@@ -453,7 +453,7 @@ def test_a_run_that_was_cut_off_is_taken_back_at_the_next_start(place: Place, wo
     before = place.files()
     document = place.folder / "plan.json"
     document.write_text(json.dumps(changing(place, "import time; time.sleep(600)").to_json()))
-    driver = [sys.executable, "-m", "tests.fixes.driver", str(place.folder), "apply", str(document)]
+    driver = [sys.executable, "-m", "tests.fixes.place", str(place.folder), "apply", str(document)]
     with subprocess.Popen(driver, cwd=needs.REPOSITORY, env=place.environ) as child:
         assert until((place.venv / "added").exists)
         child.send_signal(signal.SIGKILL)

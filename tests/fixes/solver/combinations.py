@@ -13,8 +13,19 @@ from gpudoctor.diagnosis.pages import toml
 from gpudoctor.fixes.solver.solution import Solution
 from gpudoctor.fixes.solver.solver import solve
 from tests.fixes.solver import oracle
-from tests.fixes.solver.oracle import Machine, everything, reaches, specifiers
-from tests.fixes.solver.oracle_tables import BUILDS, DRIVERS, GPUS, TORCH, inside, minor_of, numbers
+from tests.fixes.solver.oracle import (
+    BUILDS,
+    DRIVERS,
+    GPUS,
+    TORCH,
+    Machine,
+    everything,
+    inside,
+    minor_of,
+    numbers,
+    reaches,
+    specifiers,
+)
 
 
 def _does(machine: Machine, wants: tuple[str, ...]) -> bool:

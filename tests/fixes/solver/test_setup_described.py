@@ -116,12 +116,8 @@ def test_setup_driver_prints_the_whole_plan(called: Program) -> None:
     code, out, _ = called("setup", "driver", "--for", "distribution=debian 13,gpu=RTX 5090,arch=x86_64,os=linux")
     assert code == 0
     for words in (
-        "Install the NVIDIA driver",
-        "repos/debian13/x86_64/cuda-keyring_1.1-1_all.deb",
-        "$ apt-get install --yes nvidia-open",
-        "needs a reboot",
-        "To undo",
-        "nothing was changed",
+        *("Install the NVIDIA driver", "repos/debian13/x86_64/cuda-keyring_1.1-1_all.deb"),
+        *("$ apt-get install --yes nvidia-open", "needs a reboot", "To undo", "nothing was changed"),
     ):
         assert words in out
 

@@ -1,12 +1,13 @@
-"""The program on a real window: tmux shows it, types and reads the screen, on a simulated 8-GPU machine."""
+"""The program on a real window: tmux shows it, types and reads the screen; its keys change a real environment."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,9 +17,12 @@ import pytest
 
 from gpudoctor.views.tui.widgets.frame import SCREEN_ENTRIES
 from tests import needs
+from tests.fixes import shelves
+from tests.fixes.index import Index
+from tests.fixes.place import JOURNALS, Patient, difference, record
 from tests.sim import scenario
 from tests.sim.root import Machine
-from tests.views.tui.conftest import NARROW, SIZES
+from tests.views.tui.conftest import NARROW, WIDE
 
 SECONDS = 600.0
 """How long a screen may take to be there: far more than it needs, on a machine that does other things, too."""
@@ -94,10 +98,8 @@ def program(machine: Machine, *words: str) -> str:
     return shlex.join(inside)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_one_types_through_every_screen(size: tuple[int, int], window: Opens, machine: Machine) -> None:
-    short = size == NARROW
-    shown = window(size, program(machine))
+def test_one_types_through_every_screen(window: Opens, machine: Machine) -> None:
+    shown = window(NARROW, program(machine))
     first = shown.until(
         lambda lines: (
             all(words in "\n".join(lines) for words in ("✗ BROKEN", "not judged"))
@@ -105,15 +107,15 @@ def test_one_types_through_every_screen(size: tuple[int, int], window: Opens, ma
             and lines[-1].endswith(("q ", "q quit", "q"))
         )
     )
-    assert len(first) <= size[1]
+    assert len(first) <= NARROW[1]
     for number, door in enumerate(SCREEN_ENTRIES, 1):
         shown.type(str(number))
-        name = f"[{number} {door.short if short else door.title}]"
+        name = f"[{number} {door.short}]"
         head = "? NO JOB" if door.short == "Job" else "✗ BROKEN"
         lines = shown.until(lambda lines, name=name, head=head: name in "\n".join(lines) and head in lines[0])  # type: ignore[misc]
-        assert len(lines) <= size[1]
+        assert len(lines) <= NARROW[1]
     shown.type("1")
-    shown.wait(f"[1 {'Diag' if short else 'Diagnosis'}]")
+    shown.wait("[1 Diag]")
     shown.type("?")
     assert "What the marks mean" in shown.wait("On this screen", "Everywhere")
     shown.type("Escape")
@@ -128,39 +130,78 @@ def test_one_types_through_every_screen(size: tuple[int, int], window: Opens, ma
     shown.wait("ended with 1")
 
 
-def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
-    with tempfile.TemporaryDirectory(prefix="gd-") as folder:  # a socket's path is short
-        screen = [needs.program("screen"), "-S", "gpudoctor"]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-        environ = {**kept, "LANG": "C", "TERM": "xterm", "SCREENDIR": folder}
-        copy = Path(folder, "copy")
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with Index(tmp_path_factory.mktemp("shelves")) as index:
+        yield shelves.stock(index)
 
-        def do(*words: str, until: float = 0.0) -> None:
-            """A command of screen; one that finds no session is asked again, for screen opens its socket when it
-            has started, not before it returns."""
-            while True:
-                done = subprocess.run(
-                    [*screen, *words], check=False, env=environ, timeout=600, capture_output=True, text=True
-                )
-                if done.returncode == 0:
-                    return
-                assert time.monotonic() < until, f"screen {shlex.join(words)}: {done.stdout}{done.stderr}"
-                time.sleep(0.1)
 
-        def wait(*wanted: str) -> str:
-            deadline = time.monotonic() + SECONDS
-            while True:
-                do("-p", "0", "-X", "hardcopy", str(copy), until=deadline)
-                time.sleep(0.2)  # screen writes it when it comes to it
-                text = copy.read_bytes().decode("latin-1") if copy.exists() else ""
-                if all(words in text for words in wanted):
-                    return text
-                assert time.monotonic() < deadline, f"{wanted} not on the screen:\n{text}"
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, index: Index) -> Path:
+    """With torch for processors alone."""
+    patient = Patient(record("hgx-h100"), tmp_path_factory.mktemp("made").resolve() / "root")
+    patient.pip("install", "torch==2.9.0+cpu", "--index-url", index.url("cpu"))
+    return patient.prefix
 
-        do("-d", "-m", sys.executable, "-m", "gpudoctor")
-        try:
-            assert "+- Causes --" in wait("[1 Diag", " sources in ")
-            do("-p", "0", "-X", "stuff", "2", until=time.monotonic() + SECONDS)
-            assert wait("[2 GPU").isascii()
-        finally:
-            do("-X", "quit")
+
+@pytest.fixture
+def patient(tmp_path: Path, index: Index, environment: Path) -> Patient:
+    surroundings = {"PIP_INDEX_URL": index.url(), "GPUDOCTOR_TORCH_INDEX": index.url("").rstrip("/")}
+    return Patient(record("hgx-h100", **surroundings), tmp_path.resolve() / "root", environment)
+
+
+def shown(patient: Patient, opens: Opens) -> Window:
+    """The plan of all that is found, on the screen."""
+    surroundings = ["/.host/usr/bin/env", "TERM=screen-256color", f"PYTHONPATH={needs.REPOSITORY}"]
+    inside = patient.command([*surroundings, sys.executable, "-m", "gpudoctor", "--level", "quick"])
+    opened = opens(WIDE, shlex.join(inside))
+    opened.wait("✗ BROKEN", "not judged")
+    opened.type("f")
+    opened.wait("Install torch 2.9.0 for CUDA 12.8", "foreseen ✓ no longer found: torch.cpu-build")
+    return opened
+
+
+@pytest.mark.full
+def test_a_plan_is_applied_verified_and_taken_back(patient: Patient, window: Opens) -> None:
+    before = patient.files()
+    opened = shown(patient, window)
+    opened.type("a")
+    opened.wait("Run 2 commands in /opt/venv?", "undo is kept")
+    opened.type("y")
+    opened.wait("✓ FIXED", "no longer found")
+    assert patient.distributions()["torch"] == "2.9.0+cu128"
+    opened.type("U")
+    opened.wait("torch 2.9.0+cpu → 2.9.0+cu128", "take it back")
+    opened.type("y")
+    opened.wait("✓ UNDONE")
+    assert not difference(before, patient.files())
+
+
+@pytest.mark.full
+def test_a_run_that_was_killed_is_offered_back_when_it_is_opened_again(
+    patient: Patient,
+    window: Opens,
+    index: Index,
+) -> None:
+    before = patient.files()
+    opened = shown(patient, window)
+    index.pause = 5.0  # it is killed before the wheel is there
+    try:
+        opened.type("a")
+        opened.wait("run it")
+        opened.type("y")
+        opened.wait("FIXING", "Downloading")
+        (lock,) = (patient.root / JOURNALS[1:]).glob(".lock")
+        os.kill(int(lock.read_text().split()[-1]), signal.SIGKILL)
+        opened.wait("ended with")
+    finally:
+        index.pause = 0.0
+    (journal,) = (patient.root / JOURNALS[1:]).glob("*/run.json")
+    name = json.loads(journal.read_text())["id"]
+    again = shown(patient, window)
+    again.wait(f"run {name} was ended from outside in step 2: U takes back what it had done")
+    again.type("U")
+    again.wait(f"Take back run {name}")
+    again.type("y")
+    again.wait("✓ UNDONE")
+    assert not difference(before, patient.files())
