@@ -13,7 +13,6 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 LEFT = "\x1b[?1049l"
 """The screen that was there before is shown again."""
@@ -44,7 +43,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._code is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)

@@ -41,32 +41,12 @@ async def cluster(pilot: Pilot[None]) -> ClusterScreen:
     return await opened_by("5", ClusterScreen, pilot, "Asking the fleet …")
 
 
-def row(pilot: Pilot[None], name: str) -> str:
-    """The first line of the maps that begins with that name."""
-    return next(line for line in shown(pilot)[3:] if line[2:].lstrip(" ▸").startswith(name))
-
-
-def focus(screen: ClusterScreen) -> str:
-    """The id of what has it."""
-    return (screen.focused and screen.focused.id) or ""
-
-
-async def test_the_verdict_leads_and_maps_tell_hosts_apart_without_colour(
+async def test_c_copies_the_drain_and_w_writes_the_sound_hosts(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path)
     async with opened(work(measured.rack()), WIDE) as pilot:
         await cluster(pilot)
-        lines = shown(pilot)
-        assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
-        assert "8 hosts · 64 × H100" in lines[0]
-        assert lines[1].startswith(" 7 of 8 hosts answered · 67 passed · 10 not judged · 3 found")
-        assert row(pilot, "node01").split("│")[1].split() == ["node01", *"··········"]
-        assert row(pilot, "node04").split("│")[1].split() == ["▸node04", *"·······!·4"]
-        assert row(pilot, "node06").split("│")[1].split() == ["node06", *"??????????"]
-        assert row(pilot, "node07").split("│")[1].split() == ["node07", *"✗·········"]
-        assert row(pilot, "node04").split("│")[3].split() == ["node04", *"444\\4?44"]
         await pilot.press("c")
         assert pilot.app.clipboard == (
             "scontrol update NodeName=node04 State=DRAIN 'Reason=gpudoctor: nccl.slow' && "
@@ -77,25 +57,23 @@ async def test_the_verdict_leads_and_maps_tell_hosts_apart_without_colour(
     assert (tmp_path / "sound-hosts.txt").read_text("utf-8").split() == [f"node0{at}" for at in (1, 2, 3, 5, 8)]
 
 
-async def test_where_it_is_narrow_suspects_come_first(opened: Opened) -> None:
+def focus(screen: ClusterScreen) -> str:
+    """The id of what has it."""
+    return (screen.focused and screen.focused.id) or ""
+
+
+async def test_where_it_is_narrow_one_key_shows_the_pairs(opened: Opened) -> None:
     async with opened(work(measured.rack()), NARROW) as pilot:
         await cluster(pilot)
-        lines = shown(pilot)
-        assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
-        assert "Suspects" in lines[3]
-        assert "1  ! node04  every pair with node04 runs at 41 %" in lines[4]
-        assert next(at for at, line in enumerate(lines) if "Hosts × checks" in line) > 6
-        assert not any("NCCL send and receive" in line for line in lines)
-        await pilot.press("b")
-        assert any("NCCL send and receive" in line for line in shown(pilot))
-        assert not any("Hosts × checks" in line for line in shown(pilot))
-        await pilot.press("escape")
-        assert any("Hosts × checks" in line for line in shown(pilot))
+        for key, hosts, pairs in (("b", False, True), ("escape", True, False)):
+            await pilot.press(key)
+            assert [any(words in line for line in shown(pilot)) for words in (CHECKS, PAIRS)] == [hosts, pairs]
         await pilot.resize_terminal(160, 48)
         await pilot.pause()
-        lines = shown(pilot)
-        assert "Hosts × checks" in lines[3]
-        assert "NCCL send and receive" in lines[3]
+        assert all(words in shown(pilot)[3] for words in (CHECKS, PAIRS))
+
+
+CHECKS, PAIRS = "Hosts × checks", "NCCL send and receive"
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -228,42 +206,40 @@ def pairs(bad: dict[tuple[str, str], float], *names: str) -> Fleet:
     return Fleet("", tuple(map(Host, names)), (), {}, "unknown", Pairwise("", "GB/s", 48.0, names, rows))
 
 
-def test_a_row_and_a_column_that_are_bad_together_are_the_host() -> None:
-    names = ("a", "b", "c", "d")
-    cross = {(one, two): 20.0 for one in names for two in names if "b" in (one, two)}
-    found = fleets.suspects_of(pairs(cross, *names))
-    assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("b",))]
-    assert "the host, not a link" in found[0].title
+def cross(*names: str) -> dict[tuple[str, str], float]:
+    """Every pair with b is bad."""
+    return {(one, two): 20.0 for one in names for two in names if "b" in (one, two)}
 
 
-def test_one_bad_cell_is_the_link() -> None:
-    found = fleets.suspects_of(pairs({("a", "c"): 20.0}, "a", "b", "c", "d"))
-    assert [(suspect.kind, suspect.names) for suspect in found] == [("link", ("a", "c"))]
-    assert "at 42 %" in found[0].title
-
-
-def test_a_bad_host_and_a_bad_link_are_two() -> None:
-    names = ("a", "b", "c", "d", "e")
-    cross = {(one, two): 20.0 for one in names for two in names if "b" in (one, two)}
-    found = fleets.suspects_of(pairs({**cross, ("d", "e"): 10.0, ("e", "d"): 11.0}, *names))
-    assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("b",)), ("link", ("d", "e"))]
-
-
-def test_of_two_hosts_nobody_knows_which_one_it_is() -> None:
-    found = fleets.suspects_of(pairs({("a", "b"): 20.0, ("b", "a"): 20.0}, "a", "b"))
-    assert [suspect.kind for suspect in found] == ["link"]
+@pytest.mark.parametrize(
+    ("names", "bad", "suspects", "title"),
+    [
+        ("abcd", cross(*"abcd"), [("host", ("b",))], "the host, not a link"),
+        ("abcd", {("a", "c"): 20.0}, [("link", ("a", "c"))], "at 42 %"),
+        (
+            "abcde",
+            {**cross(*"abcde"), ("d", "e"): 10.0, ("e", "d"): 11.0},
+            [("host", ("b",)), ("link", ("d", "e"))],
+            "",
+        ),
+        ("ab", {("a", "b"): 20.0, ("b", "a"): 20.0}, [("link", ("a", "b"))], ""),
+    ],
+    ids=["a row and a column", "one cell", "a host and a link", "two hosts"],
+)
+def test_what_is_bad_together_is_one_suspect(
+    names: str, bad: dict[tuple[str, str], float], suspects: list[tuple[str, tuple[str, ...]]], title: str
+) -> None:
+    found = fleets.suspects_of(pairs(bad, *names))
+    assert [(suspect.kind, suspect.names) for suspect in found] == suspects
+    assert title in found[0].title
 
 
 def test_the_demos_come_with_them() -> None:
-    hot, sound = demos.named("hot-gpu").work(), demos.named("sound").work()
-    assert hot.measured
-    assert hot.measured() == measured.node()
-    assert hot.cluster
-    assert hot.cluster() == measured.rack()
-    assert sound.cluster
-    assert sound.cluster() == measured.cluster()
-    assert sound.measured
-    assert sound.measured() is None
+    for name, node, fleet in (("hot-gpu", measured.node(), measured.rack()), ("sound", None, measured.cluster())):
+        demo = demos.named(name).work()
+        assert demo.measured
+        assert demo.cluster
+        assert (demo.measured(), demo.cluster()) == (node, fleet)
 
 
 @pytest.mark.parametrize("size", SIZES)

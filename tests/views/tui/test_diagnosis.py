@@ -23,7 +23,6 @@ from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.work import Work
-from tests.readme import REPORT
 from tests.sim import scenario
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, app_of, first_screen, settled, shown, text, until
 from tests.views.tui.machines import (
@@ -35,7 +34,6 @@ from tests.views.tui.machines import (
     path_of,
     told_of,
     with_findings,
-    work_of,
 )
 
 SMALL_AND_VAST = pytest.mark.parametrize("size", [NARROW, (240, 60)], ids=str)
@@ -63,14 +61,6 @@ async def test_the_command_of_the_cure_is_one_key_away_and_each_further_press_gi
         assert copied[-1] == copied[0]
         await pilot.pause()
         assert f"copied 1 of {count}: ubuntu-drivers devices" in shown(pilot)[1]
-
-
-async def test_eight_gpus_with_one_cause_are_one_cause(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200")) as pilot:
-        lines = shown(pilot)
-        assert lines[0].split("  ")[0:2] == [" ✗ BROKEN", "1 cause"]
-        assert sum("older than the B200" in line for line in lines) == 2  # in the list, and in the detail
-        assert "the same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7" in detail(pilot)
 
 
 @SMALL_AND_VAST
@@ -148,14 +138,6 @@ async def test_everything_judged_leaves_nothing_to_list(opened: Opened) -> None:
         assert not first_screen(pilot).findings.only_unjudged
 
 
-async def test_two_causes_are_put_in_the_order_to_act_on_them(opened: Opened) -> None:
-    async with opened(told_of("torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
-        await pilot.press("j", "j")
-        said = detail(pilot)
-        assert "To act on, in this order" in said
-        assert 0 < said.index("  1.  ") < said.index("torch.arch-dropped") < said.index("  2.  ")
-
-
 async def test_notes_are_shown_with_what_they_concern(opened: Opened) -> None:
     diagnosis = diagnosis_of("too-old-b200")
     note = Note(("gpu.name",), "Tables of 2026-11; your B200 is newer.", ("driver.too-old-for-gpu",))
@@ -199,14 +181,6 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
             await settled(pilot)
             assert "what comes may take the lead" not in detail(pilot)
             assert "✗ BROKEN" in shown(pilot)[0]
-
-
-async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "report.txt"
-    path.write_text(REPORT, "utf-8")
-    async with opened(of_files([str(path)], ())) as pilot:
-        assert "BROKEN" in shown(pilot)[0]
-        assert "Do 1" in detail(pilot)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE, (40, 12)], ids=str)

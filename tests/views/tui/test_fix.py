@@ -25,8 +25,7 @@ from gpudoctor.views.tui.widgets.prose import Block, plain
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import SIZES, WIDE, Opened, app_of, settled, shown, text
 from tests.views.tui.conftest import until as until_holds
-from tests.views.tui.engine import Engine
-from tests.views.tui.machines import diagnosis_of
+from tests.views.tui.machines import Engine, diagnosis_of
 
 RULE = "torch.driver-too-old"
 
@@ -437,34 +436,23 @@ class Asking(App[None]):
 
 
 @pytest.mark.parametrize(
-    ("keys", "answer"),
-    [(["y"], True), (["n"], False), (["escape"], False), (["enter"], None), (["space", "tab", "enter", "Y"], None)],
+    ("word", "keys", "answer"),
+    [
+        *(("", [key], answer) for key, answer in (("y", True), ("n", False), ("escape", False), ("enter", None))),
+        ("", ["space", "tab", "enter", "Y"], None),
+        ("node17", [*"node17", "enter"], True),
+        ("node17", [*"nodes", "backspace", *"17", "enter"], True),
+        ("node17", [*"node17", "escape"], False),
+        *(("node17", keys, None) for keys in ([*"node1", "enter"], ["enter"], ["y", "enter"])),
+    ],
 )
-async def test_only_y_is_yes(keys: list[str], answer: bool | None) -> None:
-    app = Asking()
+async def test_only_y_is_yes_or_the_whole_word(word: str, keys: list[str], answer: bool | None) -> None:
+    app = Asking(word)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press(*keys)
         assert app.answer is answer
         assert (app.screen is app.sure) == (answer is None)
-        assert app.focused is None
-
-
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        ([*"node17", "enter"], True),
-        ([*"node1", "enter"], None),
-        (["enter"], None),
-        (["y", "enter"], None),
-        ([*"nodes", "backspace", *"17", "enter"], True),
-        ([*"node17", "escape"], False),
-    ],
-)
-async def test_a_word_is_typed_whole(keys: list[str], answer: bool | None) -> None:
-    app = Asking("node17")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press(*keys)
-        assert app.answer is answer
+        assert word or app.focused is None
 
 
 async def test_foreign_words_are_no_markup_and_a_long_question_scrolls() -> None:

@@ -6,7 +6,7 @@ import gzip
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from gpudoctor.core.snapshot import Event
 from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES, ScreenEntry
 from gpudoctor.views.tui.work import Work
-from tests.views.tui.conftest import NARROW, WIDE, Opened, app_of, until
+from tests.views.tui.conftest import WIDE, Opened, app_of, until
 from tests.views.tui.machines import diagnosis_of
 
 WORDS = (
@@ -55,30 +55,28 @@ def poisoned(diagnosis: Diagnosis) -> Diagnosis:
     return replace(read, snapshot=replace(read.snapshot, target=replace(read.snapshot.target, name=name)))
 
 
-def with_words(raw: Any, words: Iterator[str], kept: set[str], key: str = "") -> Any:
-    """The document with the next of these words wherever it holds a text, but under these keys."""
+def with_words(
+    raw: Any,
+    words: Iterator[str],
+    kept: Set[str],
+    free: Set[str] = set(),
+    names: Mapping[str, str] = {},
+    at: str = "",
+) -> Any:
+    """The document with the next of these words for each text, but under the keys that are `kept` or, where any are
+    named, not `free`; and with these names wherever they stand.
+    """
     if isinstance(raw, Mapping):
-        return {name: with_words(item, words, kept, name) for name, item in raw.items()}
+        return {names.get(name, name): with_words(item, words, kept, free, names, name) for name, item in raw.items()}
     if isinstance(raw, list):
-        return [with_words(item, words, kept, key) for item in raw]
-    return next(words) if isinstance(raw, str) and key not in kept else raw
+        return [with_words(item, words, kept, free, names, at) for item in raw]
+    if not isinstance(raw, str):
+        return raw
+    return names.get(raw) or (next(words) if at not in kept and (at in free or not free) else raw)
 
 
 _FREE = {"target", "title", "short", "words", "switch", "gpu", "unit", "evidence", "do", "reason", "argv", "size"}
 _FREE |= {"because", "message", "source", "name", "why", "text", "names", "warnings", "command"}
-
-
-def poisoned_file(raw: Any, rename: Mapping[str, str] = {}, words: Iterator[str] | None = None, key: str = "") -> Any:
-    """A document with every word that is free in it replaced, and these names wherever they stand."""
-    words = words or itertools.cycle(WORDS)
-    if isinstance(raw, Mapping):
-        items = {rename.get(name, name): (name, item) for name, item in raw.items()}
-        return {new: poisoned_file(item, rename, words, name) for new, (name, item) in items.items()}
-    if isinstance(raw, list):
-        return [poisoned_file(item, rename, words, key) for item in raw]
-    if isinstance(raw, str) and raw in rename:
-        return rename[raw]
-    return next(words) if isinstance(raw, str) and key in _FREE else raw
 
 
 def work_on_one(diagnosis: Diagnosis, title: str = "a file") -> Work:
@@ -139,20 +137,15 @@ async def home(pilot: Pilot[None], name: str) -> None:
     check(pilot)
 
 
-async def test_words_that_drive_terminals_are_words(opened: Opened) -> None:
-    diagnosis = poisoned(diagnosis_of(SICK))
-    async with opened(work_on_one(diagnosis, "".join(WORDS[:4])), NARROW) as pilot:
-        await everything_pressed(pilot)
-
-
-async def test_so_are_those_of_measurements_and_of_a_fleet(opened: Opened) -> None:
+async def test_words_of_measurements_and_of_a_fleet_that_drive_terminals_are_words(opened: Opened) -> None:
     def document(name: str) -> Any:
         return json.loads(gzip.decompress((Path(demos.__file__).parent / "hot-gpu" / name).read_bytes()))
 
     hosts = [host["name"] for host in document("cluster.json.gz")["hosts"]]
     rename = {host: f"{word[:200]}#{number}" for number, (host, word) in enumerate(zip(hosts, WORDS, strict=False))}
-    cluster = fleet.from_json(poisoned_file(document("cluster.json.gz"), rename))
-    measured = measurement.from_json(poisoned_file(document("kernels.json.gz")))
+    words = itertools.cycle(WORDS)
+    cluster = fleet.from_json(with_words(document("cluster.json.gz"), words, set(), _FREE, rename))
+    measured = measurement.from_json(with_words(document("kernels.json.gz"), words, set(), _FREE))
     work = work_on_one(poisoned(diagnosis_of(SICK)))
     async with opened(replace(work, cluster=lambda: cluster, measured=lambda: measured), WIDE) as pilot:
         await everything_pressed(pilot, (door for door in SCREEN_ENTRIES if door.name in {"kernels", "cluster"}))
@@ -182,9 +175,9 @@ def long_fact(diagnosis: Diagnosis) -> Diagnosis:
     return replace(diagnosis, snapshot=replace(snapshot, facts=facts))
 
 
-async def test_500_findings_72_gpus_and_a_fact_of_100_kb(opened: Opened) -> None:
-    diagnosis = long_fact(gpus(many(diagnosis_of(SICK), 500), 72))
-    async with opened(work_on_one(diagnosis), WIDE) as pilot:
+async def test_500_findings_72_gpus_and_a_fact_of_100_kb_full_of_such_words(opened: Opened) -> None:
+    diagnosis = poisoned(long_fact(gpus(many(diagnosis_of(SICK), 500), 72)))
+    async with opened(work_on_one(diagnosis, "".join(WORDS[:4])), WIDE) as pilot:
         await everything_pressed(pilot)
 
 
@@ -201,7 +194,7 @@ async def test_a_terminal_that_grows_and_shrinks(opened: Opened) -> None:
 
 
 async def test_what_lies_over_a_screen_fits_a_small_terminal(opened: Opened) -> None:
-    async with opened(work_on_one(diagnosis_of(SICK)), (40, 10)) as pilot:
+    async with opened(work_on_one(poisoned(diagnosis_of(SICK))), (40, 10)) as pilot:
         await everything_pressed(pilot)
 
 

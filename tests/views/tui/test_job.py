@@ -90,33 +90,6 @@ def test_it_looks_as_it_did(
     assert snap_compare(DoctorApp(work), terminal_size=size, run_before=there)
 
 
-@BOTH
-async def test_the_rank_that_is_waited_for_comes_first_and_is_marked_without_colour(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
-) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(work_of(look_at("data"))[0], size) as pilot:
-        await ready(pilot)
-        lines = shown(pilot)
-        assert "! IMPAIRED  Ranks 0-1, 3 wait in all_reduce, for rank 2" in lines[0]
-        first, *others = ranks(pilot)
-        assert re.match(r"│ ▸!◂ +2 ", first)
-        assert "ranks.py:44" in first
-        assert "◂ the others wait for it" in text(pilot)
-        assert [re.match(r"│ {5,}(\d) ", line) is not None for line in others] == [True] * 3
-        assert all("waits in all_reduce" in line and "ranks.py:122" in line for line in others)
-        assert all(len(line) == size[0] for line in lines)
-
-
-async def test_a_sound_job_gets_no_mark_and_its_ranks_stand_by_their_numbers(opened: Opened) -> None:
-    async with opened(work_of(look_at("sound"))[0], WIDE) as pilot:
-        await ready(pilot)
-        assert "✓ SOUND" in shown(pilot)[0]
-        assert "◂" not in text(pilot)
-        assert [line.split()[1] for line in ranks(pilot)] == ["▸", "1", "2", "3"]
-        assert "Nothing is found" in text(pilot)
-
-
 async def test_nothing_is_judged_before_the_stacks_are_read(opened: Opened) -> None:
     look = replace(look_at("data"), read_at=0.0, reading=True)
     async with opened(work_of(look)[0], WIDE) as pilot:
@@ -128,16 +101,6 @@ async def test_nothing_is_judged_before_the_stacks_are_read(opened: Opened) -> N
 
 
 # ---- Where there is little to see ----
-
-
-@BOTH
-async def test_without_a_job_it_says_what_to_type(opened: Opened, size: tuple[int, int]) -> None:
-    watched = Watched(JobLook(trouble=NO_JOB))
-    async with opened(replace(told_of("hgx-h100"), job=watched.follow), size) as pilot:
-        await pilot.press("7")
-        await until(pilot, lambda: NO_JOB[:30] in text(pilot))
-        for command in ("gpudoctor job PID --tui", "--slurm JOBID", "--hosts NODESET"):
-            assert command in text(pilot)
 
 
 async def test_a_report_has_no_running_job_and_says_so(opened: Opened) -> None:

@@ -26,7 +26,7 @@ from tests import needs
 from tests.cluster.hang.jobs import running
 from tests.cluster.hang.test_bad_input import SLEEP, Ranks
 from tests.conftest import Program
-from tests.views.tui.conftest import NARROW, WIDE
+from tests.views.tui.conftest import WIDE
 from tests.views.tui.jobs import recorded
 from tests.views.tui.terminal import Terminal
 from tests.views.tui.test_tmux import Opens, Window
@@ -171,16 +171,13 @@ def awaited(lines: list[str]) -> bool:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("size", [NARROW, WIDE])
-def test_of_four_ranks_of_torch_the_one_that_waits_for_a_file_is_shown(
-    size: tuple[int, int], window: Opens, tmp_path: Path
-) -> None:
+def test_of_four_ranks_of_torch_the_one_that_waits_for_a_file_is_shown(window: Opens, tmp_path: Path) -> None:
     needs.program("py-spy")
     os.mkfifo(tmp_path / "sample")
     with running("data", tmp_path) as job:
-        shown: Window = window(size, f"{PROGRAM} job {job.pid} --tui", PYTHONPATH=str(needs.REPOSITORY))
+        shown: Window = window(WIDE, f"{PROGRAM} job {job.pid} --tui", PYTHONPATH=str(needs.REPOSITORY))
         lines = shown.until(awaited)
-        assert len(lines) <= size[1]
+        assert len(lines) <= WIDE[1]
         assert "Ranks 0-1, 3 wait in all_reduce, for rank 2" in lines[0]
         assert [("waits in all_reduce" in line) for line in lines[6:9]] == [True] * 3
         shown.type("Enter")

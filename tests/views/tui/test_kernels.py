@@ -43,24 +43,6 @@ async def kernels(pilot: Pilot[None]) -> KernelsScreen:
     return await opened_by("4", KernelsScreen, pilot, "Reading what was measured …")
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_wrong_gpu_leads_and_the_slow_one_is_seen(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work(measured.node()), size) as pilot:
-        screen = await kernels(pilot)
-        lines = shown(pilot)
-        assert lines[0].startswith(" ✗ BROKEN  GPU 6 computes wrong values, GPU 5 is slow")
-        assert lines[1].startswith(" 50 sound · 2 wrong · 4 slow · 8 not judged")
-        assert next(line for line in lines if "TFLOP/s" in line).split()[1:5] == ["TFLOP/s", "of", "expected", "722"]
-        rows = {number: next(line for line in lines[4:] if f" GPU {number} " in line) for number in range(8)}
-        assert "▸✗ GPU 6" in rows[6]
-        assert "✗ 3 of 67 M" in rows[6]
-        assert "! GPU 5" in rows[5]
-        assert rows[5].count("█") * 3 < rows[0].count("█") * 2
-        assert all("│" in rows[number][2:-2] for number in range(7))  # where the expected value is
-        assert "not run: in use by pid 41207, train.py (61 GiB)" in rows[7]
-        assert "3 of 67,108,864 values differ from the reference." in screen.detail.prose.text
-
-
 async def test_a_slow_gpu_says_what_held_it_back_and_e_where_the_expected_value_comes_from(opened: Opened) -> None:
     async with opened(work(measured.node()), WIDE) as pilot:
         screen = await kernels(pilot)

@@ -92,18 +92,6 @@ def test_headings_leave_out_what_all_names_share() -> None:
     assert headings([]) == []
 
 
-async def test_a_sick_gpu_is_a_cross_in_a_field_of_dots() -> None:
-    async with grid(4, [(2, 0), (2, 1), (2, 3), (0, 2), (1, 2), (3, 2)]) as app:
-        assert [line[2:20].rstrip() for line in lines(app)[1:6]] == [
-            "       0 1 2 3",
-            "▸GPU 0 \\ · 4 ·",
-            " GPU 1 · \\ 4 ·",
-            " GPU 2 4 4 \\ 4",
-            " GPU 3 · · 4 \\",
-        ]
-        assert app.matrix.mark == share(0.41, "184 of 450 GB/s")  # untouched, the cursor is on the first bad cell
-
-
 async def test_arrows_stay_inside() -> None:
     async with grid(3) as app:
         await app.pilot.press("up", "left")
@@ -116,17 +104,6 @@ async def test_arrows_stay_inside() -> None:
         assert app.matrix.at == (1, 1)
 
 
-async def test_n_goes_round_the_bad_cells() -> None:
-    async with grid(4, [(0, 3), (2, 1)]) as app:
-        assert app.matrix.at == (0, 3)
-        await app.pilot.press("n")
-        assert app.matrix.at == (2, 1)
-        await app.pilot.press("n")
-        assert app.matrix.at == (0, 3)
-        await app.pilot.press("N")
-        assert app.matrix.at == (2, 1)
-
-
 async def test_n_finds_what_was_not_read_where_nothing_is_bad() -> None:
     async with grid(3) as app:
         names, heads, cells = square(3)
@@ -134,15 +111,6 @@ async def test_n_finds_what_was_not_read_where_nothing_is_bad() -> None:
         app.matrix.put(names, heads, cells)
         await app.pilot.press("n")
         assert app.matrix.at == (1, 2)
-
-
-async def test_the_cursor_stays_on_the_names_it_was_put_on() -> None:
-    async with grid(4) as app:
-        await app.pilot.press("down", "right", "right")
-        names, heads, cells = square(4)
-        app.matrix.put(names[1:], heads, cells[1:])
-        assert app.matrix.rows[app.matrix.at[0]] == "GPU 1"
-        assert app.matrix.at == (0, 2)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -35,10 +35,7 @@ async def test_what_is_bound_and_what_is_found_is_listed(opened: Opened) -> None
         names = await named(pilot, "")
         assert len(names) == len(set(names))
         for wanted in (
-            "go: not judged",
-            "here: copy the next command of the cure  c",
-            "read: again  r",
-            "view: theme…",
+            *("go: not judged", "here: copy the next command of the cure  c", "read: again  r", "view: theme…"),
             "leave: quit  q",
         ):
             assert any(name.startswith(wanted) for name in names), wanted

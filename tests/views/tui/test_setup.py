@@ -43,18 +43,6 @@ async def setup_of(pilot: Pilot[None]) -> SetupScreen:
     return screen
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_machine_is_read_and_answered(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work(), size) as pilot:
-        await setup_of(pilot)
-        said = text(pilot)
-        assert "◉ 8 × H100 80GB HBM3 (cc 9.0)  read" in said
-        assert "◉ 580.95.05  read" in said
-        assert "2.15.0+cu132" in said
-        assert "nothing is installed until you say yes" in said
-        assert not any(len(line) > size[0] for line in shown(pilot))
-
-
 async def test_a_choice_is_answered_anew_and_marked_as_said(opened: Opened) -> None:
     async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
