@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any
 
 from gpudoctor.cluster.links.flow import Flow
@@ -75,9 +74,7 @@ class Players:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.join(600)
 
     def _play(self) -> None:

@@ -1,15 +1,17 @@
-"""Many documents, one diagnosis: findings by count and by what their hosts share, whom to take out, go or no-go."""
+"""Many documents, one diagnosis: findings by count and by what hosts share, who differs, whom to take out, or go."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from gpudoctor.cluster.fleet.findings import Places, drain_reason, drains
+from gpudoctor.cluster.fleet.findings import Outlier, Places, drain_reason, drains, find_outliers
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply
-from gpudoctor.cluster.fleet.summary import Summary
+from gpudoctor.cluster.fleet.summary import Rate, Summary
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Known, Unread
 from gpudoctor.views import fleet as report
@@ -197,3 +199,100 @@ def test_more_facts_of_a_job_are_judged_with_them() -> None:
     versions = {"job.nccl_versions": Known(("2.27.3", "2.26.2"), "the ranks")}
     diagnosis = folded(hosts(3), replace(FleetContext(), facts=versions))
     assert "nccl.version" in ids(diagnosis)
+
+
+DRIVER = "driver.version"
+
+
+def valued(values: Sequence[str], fact: str = DRIVER, gpu: str = "H100", first: int = 1) -> list[Summary]:
+    """A host for each value."""
+    return [Summary(f"n{number}", values={fact: value}, gpu=gpu) for number, value in enumerate(values, first)]
+
+
+def rated(rates: Sequence[float], gpu: str = "H100", first: int = 1) -> list[Summary]:
+    """A host for each rate of a matrix product."""
+    return [
+        Summary(f"n{number}", rates={"matmul.bf16": Rate(value, "TFLOP/s", 2)}, gpu=gpu)
+        for number, value in enumerate(rates, first)
+    ]
+
+
+def told(outliers: Sequence[Outlier]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Value, usual value and hosts of each."""
+    return [(one.value, one.usual, one.hosts) for one in outliers]
+
+
+KIND = valued(["8 × H100"] * 7, "gpu.name")
+NAMED = [Summary(f"n{number}") for number in range(1, 4)]
+H100 = [Summary(f"n{number}", gpu="H100") for number in range(1, 20)]
+
+
+@pytest.mark.parametrize(
+    ("summaries", "odd"),
+    [
+        (valued(["580", "580", "570", "580"]), [("570", "580", ("n3",))]),
+        (valued(["580"] * 8 + ["570", "570", "550"]), [("570", "580", ("n9", "n10")), ("550", "580", ("n11",))]),
+        ([*NAMED, Summary("n4", values={"env.NCCL_P2P_DISABLE": "1"})], [("1", "not there", ("n4",))]),
+        ([*KIND, *valued(["7 × H100"], "gpu.name", first=8)], [("7 × H100", "8 × H100", ("n8",))]),
+        ([*H100, Summary("n20", gpu="A10")], [("A10", "H100", ("n20",))]),
+        # Memory that the kernel keeps is no difference.
+        (valued(["1031521", "1031519", "1031400", "515000"], "host.memory_mib"), [("515000", "1031521", ("n4",))]),
+        # Two hosts or equal ones have no outlier, nor have two kinds; and who did not say counts neither way.
+        *((valued(values), []) for values in (["580"], ["580", "570"], ["580", "580", "580"])),
+        ([*H100, *(Summary(f"a{number}", gpu="A10") for number in range(1, 10))], []),
+        ([*valued(["580", "580", "580"]), Summary("n8"), Summary("n9", because="timed out")], []),
+    ],
+)
+def test_the_minority_is_named(summaries: list[Summary], odd: list[tuple[str, str, tuple[str, ...]]]) -> None:
+    outliers, splits = find_outliers(summaries)
+    assert (told(outliers), splits) == (odd, [])
+    assert all(one.matters for one in outliers if one.fact == DRIVER)
+
+
+def test_half_against_half_is_told_once_and_blames_nobody() -> None:
+    outliers, splits = find_outliers(valued(["580", "570"] * 4))
+    assert outliers == []
+    assert [(one.fact, one.values, one.of) for one in splits] == [(DRIVER, (("580", 4), ("570", 4)), 8)]
+
+
+def test_hosts_with_other_gpus_are_compared_among_their_own() -> None:
+    h100 = valued(["580"] * 6)
+    t4 = [Summary(f"t{number}", values={DRIVER: "550"}, gpu="T4") for number in range(1, 5)]
+    odd = Summary("t9", values={DRIVER: "470"}, gpu="T4")
+    outliers, splits = find_outliers([*h100, *t4, odd])
+    assert [(one.hosts, one.usual, one.kind) for one in outliers] == [(("t9",), "550", "T4")]
+    assert splits == []
+
+
+def test_a_slow_gpu_is_told_with_its_share() -> None:
+    outliers, _ = find_outliers(rated([722, 719, 725, 478, 721]))
+    (slow,) = outliers
+    assert (slow.hosts, slow.value, slow.usual, slow.share) == (("n4",), "478 TFLOP/s on GPU 2", "721 TFLOP/s", 0.663)
+
+
+def test_where_the_others_are_close_together_little_less_is_slow() -> None:
+    assert find_outliers(rated([100, 99, 101, 100, 91, 100, 100]))[0] != []
+
+
+@pytest.mark.parametrize(
+    "summaries",
+    [
+        rated([100, 80, 120, 90, 110, 70, 130]),
+        rated([100, 100, 100, 150]),
+        [*rated([700] * 5), *rated([65] * 5, "T4", 11)],
+        rated([100] * 5 + [50] * 4),
+    ],
+    ids=["far apart", "faster than the others", "beside a faster kind", "nearly half"],
+)
+def test_whose_rate_is_no_fault(summaries: list[Summary]) -> None:
+    assert find_outliers(summaries)[0] == []
+
+
+def test_chance_alone_makes_nobody_slow() -> None:
+    noise = random.Random(11)
+    suspected = sum(
+        len(one.hosts)
+        for _ in range(20)
+        for one in find_outliers(rated([noise.gauss(700, 25) for _ in range(1000)]))[0]
+    )
+    assert suspected == 0

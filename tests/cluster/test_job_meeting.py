@@ -1,4 +1,4 @@
-"""Those who come to the meeting of a job: ranks, the same rank twice, other versions, strangers, and very many."""
+"""The meeting of a job: ranks, the same rank twice, strangers, very many; clocks, ports, and lines on a wire."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, member, stages
+from gpudoctor.cluster.links.server import Server
+from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, local, member, stages
+from gpudoctor.cluster.preflight.diagnosis import barriers
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.measuring import to_each_other
 from gpudoctor.cluster.preflight.meeting import Meeting, greeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError
+from gpudoctor.cluster.preflight.results import LinkSeen
 from gpudoctor.cluster.preflight.run import Hub, room_for
-from gpudoctor.cluster.preflight.wire import Door, Line
+from gpudoctor.cluster.preflight.stages import furthest_clock
+from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, port_holder
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
@@ -181,3 +185,145 @@ def test_512_ranks_on_64_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(players.verdicts) == 512
     assert diagnosis.fleet
     assert (diagnosis.fleet.verdict, len(diagnosis.fleet.hosts)) == ("go", 64)
+
+
+def failed(source: str, target: str, outcome: str = "filtered", kind: str = "peer") -> LinkSeen:
+    return LinkSeen(source, target, kind, outcome, "no", "nccl", f"address of {target}", 4000)
+
+
+def said(*links: LinkSeen) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
+    return [(one.sources, one.targets, one.blamed) for one in barriers(links)]
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [
+        ([failed("a", "b", "connected")], []),
+        ([failed("a", "b")], [(("a",), ("b",), ("b",))]),
+        ([failed("a", "b", "unresolved")], [(("a",), ("b",), ("a",))]),
+        ([failed("a", "b"), failed("c", "b"), failed("d", "b")], [(("a", "c", "d"), ("b",), ("b",))]),
+        ([failed("b", "a"), failed("b", "c"), failed("b", "d")], [(("b",), ("a", "c", "d"), ("b",))]),
+    ],
+    ids=["works", "who lets nobody in", "who asks for a wrong name", "lets nobody in", "reaches nobody"],
+)
+def test_whom_failed_connections_blame(links: list[LinkSeen], told: object) -> None:
+    assert said(*links) == told
+
+
+def test_what_all_do_to_each_other_is_nobodys_fault_and_different_failures_are_told_apart() -> None:
+    assert said(failed("a", "b"), failed("b", "a")) == [(("a", "b"), ("a", "b"), ())]
+    hosts = "abcdef"
+    (one,) = barriers(failed(x, y) for x in hosts for y in hosts if x != y)
+    assert (len(one.links), one.blamed) == (30, ())
+    apart = [failed("a", "b"), failed("a", "b", "refused"), failed("a", "b", "refused", "rendezvous")]
+    assert len(barriers(apart)) == 3
+
+
+@pytest.mark.parametrize(
+    ("offsets", "hosts", "furthest"),
+    [
+        ({("a", "b"): 2.0, ("b", "c"): -3.0, ("c", "d"): 61000.0}, "abcd", (61000.0 - 1.0, "d")),
+        ({("a", "b"): 2.0, ("b", "c"): -61000.0}, "abc", (60998.0, "c")),
+        ({("a", "b"): -5000.0}, "ab", (5000.0, "a")),
+        ({}, "abc", None),
+    ],
+    ids=["ahead", "behind is as far away", "of two one", "nobody compared them"],
+)
+def test_the_clock_that_is_away_from_the_others(offsets: dict[Any, float], hosts: str, furthest: object) -> None:
+    assert furthest_clock(offsets, hosts) == furthest
+
+
+def test_a_door_on_free_and_taken_ports() -> None:
+    with closing(socket.create_server(("", 0))) as other:
+        taken, free = other.getsockname()[1], free_port()
+        door = Door([taken, free])
+        assert (door.taken, [one.getsockname()[1] for one in door.sockets]) == ([taken], [free])
+        assert port_holder(taken).endswith(f"(pid {os.getpid()})")
+        door.close()
+    Door([taken, free]).close()  # at once again
+
+
+def test_a_port_that_nobody_has() -> None:
+    assert port_holder(free_port()) == "another program"
+
+
+def test_room_for_connections_is_given_back() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        with room_for(1000):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(1000, before[1])
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 256
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("level", ["quick", "standard", "deep"])
+def test_the_stages_share_the_budget(level: str) -> None:
+    assert JobOptions(level).limits == LIMITS[level]
+    long = JobOptions(level, budget=900).limits
+    assert (long.whole, long.check) == (900, LIMITS[level].check)
+    assert long.come == LIMITS[level].come + 900 - LIMITS[level].whole, "who comes late is waited for"
+    assert JobOptions(level, budget=12).limits.whole < 12 + 10  # what talking takes is not scaled
+    assert JobOptions(level, budget=12).limits.come < LIMITS[level].come
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Line, socket.socket]]:
+    here, there = socket.socketpair()
+    line = Line(here)
+    with there:
+        yield line, there
+    line.close()
+
+
+Ends = tuple[Line, socket.socket]
+WIRE = "gpudoctor.cluster.preflight.wire"
+
+
+def test_objects_come_as_they_were_said_in_whatever_pieces(ends: Ends) -> None:
+    line, other = ends
+    assert line.wait(0.05) is None
+    for piece, objects in (
+        (b'{"a"', []),
+        (b': 1}\n{"b": 2}\n\n{"c"', [{"a": 1}, {"b": 2}]),
+        (b": 3}\n", [{"c": 3}]),
+    ):
+        other.sendall(piece)
+        assert line.receive() == objects
+    other.sendall(b'{"a": 1}\n')
+    assert line.wait(5.0) == {"a": 1}
+    other.close()
+    with pytest.raises(GoneError, match="closed"):
+        line.receive()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        *((words, "something else") for words in (b"hello\n", b"[1]\n", b"\xff\n", b"[" * 3_000 + b"\n")),
+        (b"x" * 150_000, "no lines"),
+    ],
+    ids=["words", "a list", "no text", "deep", "a line without an end"],
+)
+def test_what_is_no_object_ends_it(words: bytes, why: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{WIRE}._MOST", 100_000)
+    monkeypatch.setattr(f"{WIRE}._MOST_UNPROVEN", 1_000_000)
+    ends[1].sendall(words)
+    with pytest.raises(GoneError, match=why):
+        [ends[0].receive() for _ in range(1000)]
+
+
+def test_after_half_a_line_nothing_is_said(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{WIRE}._SAY", 0.1)
+    for words in ({"long": "x" * (16 << 20)}, {"short": 1}):  # nobody reads it
+        with pytest.raises(GoneError):
+            ends[0].send(**words)
+
+
+@pytest.mark.parametrize(("asking", "outcome"), [("node0", "connected"), ("node1", "unroutable")])
+def test_nothing_is_measured_with_oneself(asking: str, outcome: str) -> None:
+    with Server("127.0.0.1", "the job", name="node1") as server:
+        answer = local.measure_flow({"address": server.address, "port": server.port, "seconds": 5}, "the job", asking)
+    assert answer["flow"]["outcome"] == outcome
+    assert bool(answer["flow"]["gbps_out"]) is (outcome == "connected")

@@ -20,8 +20,8 @@ from gpudoctor.cluster.preflight.ports import own_ports, perftest_rate, read_cou
 from gpudoctor.cluster.preflight.rails import RailPlan, conclude, measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, Port
 from gpudoctor.target.network import Address, Interface
-from tests.cluster.fabric.rails import trials
 from tests.cluster.job_players import SOUND as SOUND_FLOW
+from tests.cluster.rails import trials
 from tests.probes.buses import card, rdma_port
 from tests.probes.trees import Tree
 
@@ -285,8 +285,7 @@ def test_a_port_that_reaches_its_rail_again_or_is_gone_is_not_blamed() -> None:
 
 @pytest.mark.parametrize(("hosts", "ports_of_each", "count"), [(8, 4, 60), (1024, 8, 2)])
 def test_ports_of_simulated_hosts(hosts: int, ports_of_each: int, count: int) -> None:
-    """``python -m tests.cluster.fabric --trials 200 rails``: all ports are named in 200 of 200, an innocent one
-    in none, in at most 5 rounds (2026-11)."""
+    """Of 200 trials with 1,024 hosts all ports were named in each, an innocent one in none, in at most 5 rounds."""
     figures = trials(count, 1, hosts, ports_of_each)
     assert figures.named >= 0.99
     assert figures.wronged <= 0.005

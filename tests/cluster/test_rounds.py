@@ -11,7 +11,8 @@ import pytest
 from gpudoctor.cluster.preflight import ROUNDS, rounds
 from gpudoctor.cluster.preflight.culprits import suspects
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Measure, Pair, Way
-from tests.cluster.fabric.fabric import Fabric, Fault, hosts
+from tests import needs
+from tests.cluster.fabric import SCENES, Fabric, Fault, hosts, trials
 
 GOOD = Direction(CONNECTED, 90.0, 10_000, 2)
 SLOW = Direction(CONNECTED, 9.0, 10_000, 2)
@@ -173,10 +174,60 @@ def _way(bad: dict[str, Direction], a: str, b: str) -> Direction:
     return next((bad[name] for name in (f"{a}{b}", f"{a}_", f"_{b}") if name in bad), SOUND)
 
 
-def test_nobody_is_suspect_where_nothing_was_measured_or_all_is_well() -> None:
-    assert said() == []
-    assert said(*every_pair()) == []
-    assert said(Pair(1, "a", "b", Direction(), Direction())) == []
+DEAD, SLOW_WAY, LOSSY = BAD["reach"], BAD["bandwidth"], BAD["loss"]
+BUSY = replace(SOUND, gbps=1.2, busy=True)
+"""At a low rate, between ends without a processor."""
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        every_pair(),
+        [Pair(1, "a", "b", Direction(), Direction())],
+        [replace(pair, ms=4.0) if "b" in (pair.a, pair.b) else pair for pair in every_pair()],
+        every_pair(b_=SLOW_WAY, bc=SOUND),
+        every_pair(ab=SLOW_WAY),
+        [Pair(1, "a", "b", DEAD, DEAD)],
+        every_pair(b_=Direction(CONNECTED, 9.0, 100, 5)),
+        [
+            Pair(n, a, b, replace(SOUND, gbps=9.0 - n % 5), replace(SOUND, gbps=5.0 + n % 4), 0.1)
+            for n, (a, b) in enumerate(combinations(HOSTS, 2))
+        ],
+        every_pair(b_=BUSY),
+    ],
+    ids=[
+        *("nothing measured", "sound", "no report", "4 ms", "one good figure", "one bad pair", "once of two hosts"),
+        *("few lost segments", "twofold everywhere", "no processor"),
+    ],
+)
+def test_nobody_is_suspect(pairs: list[Pair]) -> None:
+    assert said(*pairs) == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "named"),
+    [
+        (every_pair(_b=DEAD, b_=Direction()), [("host", ("b",), "both", "reach")]),  # it says nothing itself
+        (
+            every_pair(a_=SLOW_WAY, _b=SLOW_WAY),
+            [("host", ("a",), "from", "bandwidth"), ("host", ("b",), "to", "bandwidth")],
+        ),
+        (
+            every_pair(b_=Direction(), _b=DEAD, a_=SLOW_WAY, ab=DEAD),
+            [("host", ("b",), "both", "reach"), ("host", ("a",), "from", "bandwidth")],
+        ),
+        (
+            [replace(pair, there=LOSSY, back=LOSSY) for pair in every_pair()],
+            [("link", tuple(HOSTS), "both", "loss")],
+        ),
+        (every_pair(b_=replace(BUSY, busy=False)), [("host", ("b",), "from", "bandwidth")]),
+        (every_pair(b_=replace(BUSY, gbps=0.05)), [("host", ("b",), "from", "bandwidth")]),  # no processor is so slow
+    ],
+    ids=["dead", "two hosts, no path", "slow and dead who meet", "all lose segments", "busy ends", "far slower"],
+)
+def test_whoever_is_at_fault_is_named(pairs: list[Pair], named: Said) -> None:
+    assert said(*pairs) == named
 
 
 @pytest.mark.parametrize("measure", BAD)
@@ -195,39 +246,11 @@ def test_a_host_that_answers_late_is_named() -> None:
     assert late.words == "b answers after 40.2 ms, usual are 0.1 ms (5 pairs)"
 
 
-def test_delays_of_some_ms_are_those_of_busy_hosts() -> None:
-    assert said(*(replace(pair, ms=4.0) if "b" in (pair.a, pair.b) else pair for pair in every_pair())) == []
-
-
-def test_a_dead_host_says_nothing_itself_and_is_named_both_ways() -> None:
-    assert said(*every_pair(_b=BAD["reach"], b_=Direction())) == [("host", ("b",), "both", "reach")]
-
-
-def test_one_good_figure_clears() -> None:
-    assert said(*every_pair(b_=BAD["bandwidth"], bc=SOUND)) == []
-
-
-def test_one_bad_pair_is_not_enough() -> None:
-    assert said(*every_pair(ab=BAD["bandwidth"])) == []
-
-
 def test_a_path_that_is_bad_twice_is_a_link_named_in_its_direction() -> None:
     for measure, bad in BAD.items():
         again = Pair(99, "c", "b", SOUND, bad, 0.1)
         assert said(*every_pair(bc=bad), again) == [("link", ("b", "c"), "from", measure)]
         assert said(*every_pair(bc=bad), Pair(99, "b", "c", SOUND, SOUND, 0.1)) == []
-
-
-def test_two_bad_hosts_are_told_from_a_bad_path_between_them() -> None:
-    slow = BAD["bandwidth"]
-    expected: Said = [("host", ("a",), "from", "bandwidth"), ("host", ("b",), "to", "bandwidth")]
-    assert said(*every_pair(a_=slow, _b=slow)) == expected
-
-
-def test_slow_and_dead_who_meet_are_told_apart() -> None:
-    dead, slow = BAD["reach"], BAD["bandwidth"]
-    pairs = every_pair(b_=Direction(), _b=dead, a_=slow, ab=dead)
-    assert said(*pairs) == [("host", ("b",), "both", "reach"), ("host", ("a",), "from", "bandwidth")]
 
 
 def test_who_was_reached_and_then_no_longer_is_has_died() -> None:
@@ -252,31 +275,10 @@ def test_of_two_hosts_only_the_direction_can_be_told() -> None:
     assert twice(SOUND, SOUND, 40.0) == [("link", ("a", "b"), "both", "latency")]
 
 
-def test_what_was_seen_once_of_two_hosts_is_not_said() -> None:
-    assert said(Pair(1, "a", "b", BAD["reach"], BAD["reach"])) == []
-
-
 def test_where_nobody_reaches_anybody_nobody_is_singled_out() -> None:
     (all_of_them,) = suspects(every_pair("abcd", a_=BAD["reach"], b_=BAD["reach"], c_=BAD["reach"], d_=BAD["reach"]))
     assert (all_of_them.kind, all_of_them.names) == ("link", ("a", "b", "c", "d"))
     assert all_of_them.words == "between any two of 4 hosts no connection comes about (6 pairs)"
-
-
-def test_few_lost_segments_say_nothing() -> None:
-    assert said(*every_pair(b_=Direction(CONNECTED, 9.0, 100, 5))) == []
-
-
-def test_when_all_lose_segments_it_is_said_of_all() -> None:
-    lossy = (replace(pair, there=BAD["loss"], back=BAD["loss"]) for pair in every_pair())
-    assert said(*lossy) == [("link", tuple(HOSTS), "both", "loss")]
-
-
-def test_rates_that_differ_twofold_everywhere_are_no_reason_to_suspect_the_slowest() -> None:
-    pairs = [
-        Pair(n, a, b, replace(SOUND, gbps=9.0 - n % 5), replace(SOUND, gbps=5.0 + n % 4), 0.1)
-        for n, (a, b) in enumerate(combinations(HOSTS, 2))
-    ]
-    assert said(*pairs) == []
 
 
 LEAVES = {host: "leaf1" if host in "abcd" else "leaf2" if host in "efgh" else "leaf3" for host in "abcdefghijkl"}
@@ -308,12 +310,22 @@ def test_words_say_what_is_usual_and_how_many_pairs_say_so() -> None:
     assert slow.share == pytest.approx(0.1)
 
 
-def test_a_low_rate_between_ends_without_a_processor_accuses_nobody() -> None:
-    busy = replace(SOUND, gbps=1.2, busy=True)
-    assert said(*every_pair(b_=busy)) == []
-    assert said(*every_pair(b_=replace(busy, busy=False))) == [("host", ("b",), "from", "bandwidth")]
+PROMISED = "one_slow_one_dead"
 
 
-def test_far_slower_is_no_longer_for_want_of_a_processor() -> None:
-    crawling = replace(SOUND, gbps=0.05, busy=True)
-    assert said(*every_pair(b_=crawling)) == [("host", ("b",), "from", "bandwidth")]
+@pytest.mark.full
+def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
+    figures = trials(PROMISED, needs.trials(60), seed=1)
+    assert figures.named >= 0.98  # one of 60 may be missed; of 500 it was less than 1 %
+    assert figures.wronged == 0
+    assert figures.rounds <= 4
+
+
+@pytest.mark.parametrize(
+    "scene", [pytest.param(one, marks=pytest.mark.full) for one in SCENES if one not in (PROMISED, "few")] + ["few"]
+)
+def test_the_other_scenes(scene: str) -> None:
+    figures = trials(scene, needs.trials(200 if "few" in scene or "busy" in scene else 10), seed=1)
+    assert figures.named >= {"few": 0.95, "few_bad_path": 0.95, "bad_path": 0.9}.get(scene, 0.99)
+    assert figures.wronged <= 0.005
+    assert figures.rounds <= 4

@@ -14,10 +14,12 @@ import pytest
 
 from gpudoctor.app import live
 from gpudoctor.cluster.running import looking
-from gpudoctor.core.fact import Known, Reason, Unread, value_of
+from gpudoctor.cluster.running.judging import compared, diagnose, ranges
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, texts_of, value_of
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job import stacks
 from gpudoctor.probes._job.members import Job, read_job
+from gpudoctor.views import job as view
 from tests import needs
 from tests.cluster.hang.jobs import asked
 from tests.conftest import Program
@@ -72,16 +74,11 @@ def rows(document: Any) -> list[Mapping[str, Any]]:
     return list(document["facts"]["rank"])
 
 
-def test_no_such_process(called: Program) -> None:
-    ran = called("job", str(2**22 + 1))
-    assert (ran.code, ran.out) == (2, "")
-    assert "no process 4194305" in ran.err
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         ((), "give the process id of the job"),
+        ((str(2**22 + 1),), "no process 4194305"),
         (("1", "--match", "A=b"), "a PID is of this machine"),
         (("--match", "A"), "a variable is written NAME=VALUE"),
         (("1", "--slurm", "7", "--hosts", "n1"), "give one of --slurm JOBID and --hosts NODESET"),
@@ -89,7 +86,7 @@ def test_no_such_process(called: Program) -> None:
 )
 def test_misuse(words: Sequence[str], says: str, called: Program) -> None:
     ran = called("job", *words)
-    assert ran.code == 2
+    assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
 
 
@@ -188,3 +185,99 @@ def test_processes_are_found_by_what_they_were_started_with(sleeper: Ranks) -> N
     (row,) = rows(asked("--match", f"MASTER_PORT={sleeper.port}", "--match", "MASTER_ADDR=n1", "--look", "0.2"))
     assert (row["rank"]["value"], row["pid"]["value"]) == (0, sleeper.pid)
     assert rows(asked("--match", "MASTER_PORT=none", "--look", "0.2")) == []
+
+
+def row(rank: int, state: str, still: bool = True, **more: Value) -> Row:
+    """A rank's row."""
+    facts: dict[str, Fact] = {
+        "rank": Known(rank, "test"),
+        "world": Known(4, "test"),
+        "host": Known("n1", "test"),
+        "pid": Known(100 + rank, "test"),
+        "state": Known(state, "test"),
+        "still": Known(still, "test"),
+        "unseen": Absent("it is known"),
+        "collective": Known("all_reduce", "test") if state == "waits" else Absent("in none"),
+        "place": Known("train (train.py:41)" if state == "waits" else "load (data.py:9)", "test"),
+    }
+    return {**facts, **{name: Known(value, "test") for name, value in more.items()}}
+
+
+def waiting(*ranks: int) -> list[Row]:
+    """Ranks that wait in a collective, all the time."""
+    return [row(rank, "waits") for rank in ranks]
+
+
+def awaited(rows: Sequence[Row]) -> list[object]:
+    """The ranks that the others wait for."""
+    _, groups = compared(rows, 8.0)
+    return [value_of(one["rank"]) for one in groups["rank"] if value_of(one["awaited"])]
+
+
+ALL = ("loads", "sleeps", "locked", "reads", "listens", "idles", "stopped", "frozen", "gone")
+GOING = (row(3, "computes", False), row(3, "moves", False), row(3, "waits", False))
+HIDDEN: dict[str, Any] = {"unseen": "py-spy was stopped after 5 s", "place": ""}
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        *(([*waiting(0, 1, 3), row(2, state)], [2]) for state in ALL),
+        *(([*waiting(0, 1), row(2, state), going], []) for state in ("loads", "sleeps", "gone") for going in GOING),
+        *(([row(0, "moves", False), row(1, "computes", False), row(2, state)], [2]) for state in ("stopped", "frozen")),
+        # Where the stack is hidden: not for what collectives do, too, but for what the kernel tells by itself.
+        *(([*waiting(0, 1, 3), row(2, state, **HIDDEN)], []) for state in ("locked", "sleeps", "listens", "idles")),
+        *(([*waiting(0, 1, 3), row(2, state, **HIDDEN)], [2]) for state in ("stopped", "frozen", "gone", "reads")),
+        ([row(0, "sleeps"), row(1, "sleeps")], []),
+        ([row(0, "moves", False), row(1, "gone")], []),
+        (waiting(0, 1, 2, 3), []),
+        ([], []),
+    ],
+)
+def test_who_stands_still_is_awaited_by_those_who_wait_unless_one_goes_on(rows: list[Row], named: list[int]) -> None:
+    assert awaited(rows) == named
+
+
+def test_of_ranks_in_two_collectives_the_fewer_are_named() -> None:
+    other = row(2, "waits", collective="broadcast")
+    facts, _ = compared([*waiting(0, 1, 3), other], 8.0)
+    assert value_of(facts["job.differing"]) is True
+    assert awaited([*waiting(0, 1, 3), other]) == [2]
+    assert awaited([*waiting(0, 1), other, row(3, "waits", collective="broadcast")]) == []
+
+
+def test_ranks_that_are_not_seen_are_told_by_reason() -> None:
+    hidden: dict[str, Any] = {"unseen": "py-spy is not installed", "place": ""}
+    facts, _ = compared([row(0, "idles", **hidden), row(1, "idles", **hidden), row(2, "gone", **hidden)], 8.0)
+    assert texts_of(facts["job.unseen"]) == ("ranks 0-1: py-spy is not installed",)
+
+
+def test_numbers_are_folded() -> None:
+    assert ranges([0]) == "0"
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
+    assert ranges(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 12 more"
+
+
+def report(rows: Sequence[Row], silent: dict[str, str] | None = None) -> str:
+    """The report's text, on one line."""
+    diagnosis = diagnose("job of process 100", rows, 8.0, {"job.ras": Unread("not asked")}, (), silent=silent or {})
+    return " ".join(view.render(diagnosis).split())
+
+
+def test_the_report_says_whom_they_wait_for() -> None:
+    text = report([*waiting(0, 1, 3), row(2, "sleeps", gpu=2)])
+    assert "4 ranks on n1, looked at for 8.0 s Ranks 0-1, 3 wait in all_reduce, for rank 2" in text
+    assert "Rank 2 (pid 102 on n1, GPU 2): sleeps at load (data.py:9)" in text
+    assert "Ranks 0-1, 3: wait in all_reduce at train (train.py:41)" in text
+
+
+def test_the_report_says_that_none_is_found() -> None:
+    assert "The job goes on: no rank is found" in report([row(0, "moves", False), row(1, "computes", False)])
+    assert "Ranks 0-1 wait in all_reduce; rank 2 goes on" in report([*waiting(0, 1), row(2, "computes", False)])
+    assert "All 4 ranks wait in all_reduce at the same line" in report(waiting(0, 1, 2, 3))
+
+
+def test_a_host_that_gives_no_answer_is_named() -> None:
+    text = report(waiting(0, 1), {"n7": "ssh: no route to host"})
+    assert "Not seen: host n7: ssh: no route to host" in text
+    assert "0 found" in text

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tests import needs
 from tests.cluster.launchers import first
@@ -68,9 +67,7 @@ class Hosts:
         self._holders: dict[str, int] = json.loads(said)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._first.communicate()
         for daemon in self.daemons:  # they have ended with process 1
             daemon.wait()
@@ -145,3 +142,33 @@ class Hosts:
 def _executable(place: Path, script: str) -> None:
     place.write_text(f"#!/bin/sh\n{script}\n")
     place.chmod(0o755)
+
+
+_SERVER = """\
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+_CLIENT = """\
+Host n*
+  User root
+  IdentityFile {folder}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile /dev/null
+  StrictHostKeyChecking no
+  LogLevel ERROR
+"""
+
+
+def write_ssh_config(folder: Path) -> None:
+    """Keys, ``sshd_config`` and ``ssh_config`` in that folder, by which hosts whose names begin with n are reached."""
+    for tool in ("sshd", "ssh", "ssh-keygen"):
+        needs.program(tool)
+    for key in ("host_key", "key"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
+    (folder / "ssh_config").write_text(_CLIENT.format(folder=folder))

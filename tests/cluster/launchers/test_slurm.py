@@ -88,18 +88,6 @@ def test_on_go_each_rank_becomes_the_command(slurm: Slurm) -> None:
     assert sorted(ran.out.splitlines()) == [f"ran {rank} blue" for rank in range(8)]
 
 
-def test_on_no_go_no_rank_does(slurm: Slurm) -> None:
-    slurm.becomes("node4", _SICK)
-    ran = slurm.srun("-n8", "gpudoctor", "preflight", "--", *_SAY)
-    assert (ran.code, ran.out) == (1, "")
-    assert "node4" in ran.err
-
-
-def test_the_code_of_the_command_is_the_steps(slurm: Slurm) -> None:
-    ends = ["sh", "-c", "exit $((40 + SLURM_PROCID))"]
-    assert slurm.srun("gpudoctor", "preflight", "--", *ends).code == 43, "srun ends with the highest of all"
-
-
 def test_the_signal_of_the_scheduler_reaches_the_command(slurm: Slurm) -> None:
     said = slurm.folder / "said"
     waits = [sys.executable, "-c", _WAITS]

@@ -93,16 +93,6 @@ def test_on_no_go_nobody_trains_and_the_host_is_named(hosts: Hosts) -> None:
     assert report.count("[gpu.fell-off-bus]") == 1
 
 
-def test_the_document_is_one_for_all_ranks(hosts: Hosts) -> None:
-    script = hosts.folder / "without-command.sh"
-    script.write_text(RECIPE.read_text().replace('--level quick -- "$@"', "--json"))
-    ended = _torchrun(hosts, script)
-    assert [ran.code for ran in ended] == [0, 0], ended
-    document = json.loads("".join(ran.out for ran in ended))
-    assert document["fleet"]["verdict"] == "go"
-    assert len(document["facts"]["rank"]) == 4
-
-
 _SLOW = """
 import runpy, sys, torch
 layer = torch.nn.TransformerEncoderLayer

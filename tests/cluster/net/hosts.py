@@ -1,19 +1,19 @@
-"""Hosts in network namespaces on one switch, each with its own name, files of /etc and faults."""
+"""Hosts in network namespaces on one switch, each with a name, files of /etc and faults; a job of one rank on each."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from tests import needs
-from tests.cluster.net.faults import Faults
-from tests.cluster.net.namespace import Namespace
+from tests.cluster.net.faults import Faults, Namespace
+from tests.processes import Ran
 
 PORT = 29500
 """torch's usual rendezvous port."""
@@ -133,9 +133,7 @@ class Hosts:
             self._closing = undo.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.close()
         self._hosts.clear()
 
@@ -245,3 +243,39 @@ def _over(process: subprocess.Popen[str]) -> None:
         if stream:
             stream.close()
     process.wait()
+
+
+PREFLIGHT = [sys.executable, "-m", "gpudoctor", "preflight", "--network"]
+"""Only the network: no host here has a GPU."""
+
+Env = Mapping[int, Mapping[str, str]]
+"""What the environment of single ranks has beside what the launcher sets."""
+
+
+class Job:
+    """The ranks of a job, on their way."""
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        words: Sequence[str] = ("--json",),
+        env: Env | Callable[[int], Mapping[str, str]] = lambda _: {},
+        missing: Collection[int] = (),
+        port: int = PORT,
+    ) -> None:
+        of = env if callable(env) else lambda rank: env.get(rank, {})
+        self.ranks: dict[int, subprocess.Popen[str]] = {
+            host.number: host.start([*PREFLIGHT, *words], {**hosts.environ(host.number, port), **of(host.number)})
+            for host in hosts
+            if host.number not in missing
+        }
+
+    def ended(self, timeout: float = 600) -> dict[int, Ran]:
+        """Each rank's end."""
+        with ThreadPoolExecutor(len(self.ranks)) as hearing:  # all at once: a full pipe would stop a rank
+            said = hearing.map(lambda process: self._heard(process, timeout), self.ranks.values())
+            return dict(zip(self.ranks, said, strict=True))
+
+    def _heard(self, process: subprocess.Popen[str], timeout: float) -> Ran:
+        out, err = process.communicate(timeout=timeout)
+        return Ran(process.returncode, out, err)

@@ -1,16 +1,17 @@
-"""Two hosts measure the link between them: each fault gives its outcome, on the right way, and only there."""
+"""Two hosts measure the link between them, and take one interface for NCCL and Gloo, by the kernel and by files."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.net.faults import Way
-from tests.cluster.net.hosts import Host, Hosts
+from tests.cluster.net.hosts import Host, Hosts, Job
 
 pytestmark = pytest.mark.full
 
@@ -55,50 +56,14 @@ def hosts() -> Iterator[Hosts]:
         yield made
 
 
-class Ways(NamedTuple):
-    """Rates of a flow in Gbit/s, or retransmitted shares."""
-
-    out: float
-    back: float
-
-
-def rates(flow: dict[str, Any]) -> Ways:
-    return Ways(flow["gbps_out"], flow["gbps_in"])
-
-
-def losses(flow: dict[str, Any]) -> Ways:
-    return Ways(flow["retransmitted_out"], flow["retransmitted_in"])
+def ways(flow: dict[str, Any], what: str) -> dict[str, Any]:
+    """A figure of the flow on its way out and on its way back."""
+    return {"out": flow[f"{what}_out"], "back": flow[f"{what}_in"]}
 
 
 def asked(hosts: Hosts, source: int = 0, target: int = 1) -> dict[str, Any]:
     flow: dict[str, Any] = said(hosts[source], ASK, hosts[target].address)
     return flow
-
-
-def test_a_healthy_link_has_nothing_to_show(hosts: Hosts) -> None:
-    flow = asked(hosts)
-    assert (flow["outcome"], flow["stalled_above"], flow["mtu"]) == ("connected", None, 1500)
-    assert min(rates(flow)) > 0
-    assert max(losses(flow)) < 0.03
-    assert abs(flow["clock_offset_ms"]) <= flow["ms"]
-
-
-@pytest.mark.parametrize(("way", "slower"), [("to", "out"), ("from", "back")])
-def test_a_slow_way_is_slow_and_the_other_is_not(hosts: Hosts, way: Way, slower: str) -> None:
-    with hosts[1].slow(50, way):
-        flow, aside = asked(hosts), asked(hosts, 0, 2)
-    slow = rates(flow)._asdict().pop(slower)
-    others = [*(rate for one, rate in rates(flow)._asdict().items() if one != slower), *rates(aside)]
-    assert 0.01 < slow < 0.1
-    assert min(others) > 3 * slow
-
-
-@pytest.mark.parametrize(("way", "lossy", "sound"), [("to", "out", "back"), ("from", "back", "out")])
-def test_lost_packets_are_counted_on_their_way(hosts: Hosts, way: Way, lossy: str, sound: str) -> None:
-    with hosts[1].loss(0.05, way):
-        shares = losses(asked(hosts))._asdict()
-    assert 0.02 < shares[lossy] < 0.12
-    assert shares[lossy] > 3 * shares[sound]
 
 
 def test_a_delay_is_in_the_round_trip_and_not_in_the_clock(hosts: Hosts) -> None:
@@ -116,19 +81,10 @@ def test_a_hole_is_found_on_its_way_with_its_size(hosts: Hosts, way: Way, stalle
     with hosts[1].hole(1333, way):
         flow = said(hosts[0], ASK, hosts[1].name)
     assert (flow["outcome"], flow["stalled_above"]) == ("connected", 1333)
-    both = rates(flow)._asdict()
-    assert both[stalled] == 0
-    assert both[sound] > 0
-    assert losses(flow)._asdict()[stalled] is None
-
-
-def test_jumbo_frames_over_a_switch_that_drops_them() -> None:
-    with Hosts(2, mtu=9000) as hosts:
-        listening(hosts[1])
-        assert asked(hosts)["stalled_above"] is None
-        with hosts[1].hole(1500):
-            flow = asked(hosts)
-    assert (flow["stalled_above"], flow["mtu"], rates(flow)) == (1500, 9000, (0, 0))
+    rates = ways(flow, "gbps")
+    assert rates[stalled] == 0
+    assert rates[sound] > 0
+    assert ways(flow, "retransmitted")[stalled] is None
 
 
 def test_how_a_firewall_and_a_missing_host_end_an_attempt(hosts: Hosts) -> None:
@@ -179,3 +135,108 @@ def test_ipv6_and_the_address_to_ask_from(hosts: Hosts) -> None:
         flow = said(hosts[0], ASK, target, source)
         assert (flow["outcome"], flow["stalled_above"]) == ("connected", None), target
     assert said(hosts[0], ASK, hosts[1].address, "10.88.0.1")["outcome"] in ("filtered", "unroutable")
+
+
+BOTH = """
+import json, os, sys
+from gpudoctor.cluster.preflight.local import Listeners
+from gpudoctor.core.fact import Known
+from gpudoctor.probes import network, rendezvous
+from gpudoctor.target.local import Local
+target = Local("standard", python=sys.executable)
+facts = dict(network.probe(target)) | dict(rendezvous.probe(target))
+def by_files(user):
+    one = {part: facts[f"net.{user}_{part}"] for part in ("interface", "address", "why")}
+    if not isinstance(one["interface"], Known):
+        return ["", "", one["interface"].why]
+    return [fact.value for fact in one.values()]
+def live(user, told):
+    one = next(one for one in told if user in one["used_by"])
+    return [one["interface"], one["address"].partition("%")[0], one["because"]]
+listeners = Listeners("the job", "node1", os.environ)
+print(json.dumps({user: [by_files(user), live(user, listeners.announced)] for user in ("nccl", "gloo")}))
+"""
+
+
+@pytest.fixture(scope="module")
+def docked() -> Iterator[Hosts]:
+    """Two machines, each with a bridge of docker's that has a guest, and with a card that has no carrier."""
+    with Hosts(2) as made:
+        for one in made:
+            one.namespace.ip(
+                "link add name docker0 type bridge",
+                "addr add 172.17.0.1/16 dev docker0",
+                "link set docker0 up",
+                "link add guest type veth peer name inside",
+                "link set guest master docker0",
+                "link set guest up",
+                "link set inside up",
+                "link add ens1 type veth peer name far1",
+                "link set ens1 up",
+                "addr add 10.5.0.1/24 dev ens1",
+            )
+        yield made
+
+
+@pytest.fixture
+def host(docked: Hosts) -> Host:
+    return docked[1]
+
+
+def taken(host: Host, **environ: str) -> dict[str, tuple[str, str]]:
+    """Interface and address for NCCL and for Gloo, after both roads gave the same."""
+    done = host.run([sys.executable, "-c", BOTH], environ)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, tuple[str, str]] = {}
+    for user, (by_files, live) in json.loads(done.stdout).items():
+        assert by_files[:2] == live[:2]
+        found[user] = by_files[0], by_files[1]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("environ", "interface"),
+    [
+        ({}, "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "mgmt"}, "mgmt0"),
+        ({"NCCL_SOCKET_IFNAME": "^eth,mgmt,docker"}, "lo"),
+        ({"NCCL_SOCKET_IFNAME": "=docker0"}, "docker0"),
+        ({"NCCL_SOCKET_IFNAME": "ens1"}, ""),
+        ({"NCCL_SOCKET_IFNAME": "wlan"}, ""),
+        ({"NCCL_SOCKET_FAMILY": "AF_INET6"}, "eth0"),
+        ({"NCCL_COMM_ID": "172.17.0.9:29500"}, "docker0"),
+        ({"NCCL_COMM_ID": "node0:29500"}, "eth0"),
+        ({"NCCL_COMM_ID": "[fd77::1]:29500"}, "eth0"),
+        ({"NCCL_COMM_ID": "203.0.113.1:29500"}, ""),
+    ],
+)
+def test_nccl(host: Host, environ: dict[str, str], interface: str) -> None:
+    assert taken(host, **environ)["nccl"][0] == interface
+
+
+def test_a_file_of_nccls_counts_where_the_environment_says_nothing(host: Host, tmp_path: Path) -> None:
+    (tmp_path / ".nccl.conf").write_text("NCCL_SOCKET_IFNAME=mgmt\n")
+    assert taken(host, HOME=str(tmp_path))["nccl"] == ("mgmt0", "10.88.1.1")
+    assert taken(host, HOME=str(tmp_path), NCCL_SOCKET_IFNAME="eth")["nccl"] == ("eth0", host.address)
+
+
+def test_gloo(host: Host) -> None:
+    assert taken(host)["gloo"] == ("eth0", host.address)
+    assert taken(host, GLOO_SOCKET_IFNAME="mgmt0")["gloo"] == ("mgmt0", "10.88.1.1")
+    assert taken(host, GLOO_SOCKET_IFNAME="mgmt")["gloo"] == ("", "")
+    try:
+        host.knows(host.name, "127.0.1.1")
+        assert taken(host)["gloo"] == ("lo", "127.0.1.1")
+        host.knows(host.name, "203.0.113.9")
+        assert taken(host)["gloo"] == ("lo", "127.0.0.1")
+    finally:
+        host.knows(host.name, host.address)
+
+
+def test_a_bridge_that_each_machine_has_is_no_matter_of_firewalls(docked: Hosts) -> None:
+    """All have the same address on it, so that whoever connects reaches itself."""
+    told = Job(docked, env=lambda _: {"NCCL_SOCKET_IFNAME": "docker0"}).ended()[0]
+    (said,) = told.titles("nccl.interface")
+    assert told.ids == {"nccl.interface"}
+    assert "172.17.0.1 of docker0" in said
+    assert said.endswith("172.17.0.1 leads from there to their own docker0")

@@ -13,19 +13,18 @@ from typing import Any
 import pytest
 
 from tests.cluster.net.faults import Fault
-from tests.cluster.net.hosts import PORT, Hosts
-from tests.cluster.net.job import Env, Job
+from tests.cluster.net.hosts import PORT, Env, Hosts, Job
 from tests.environments import Venv
 from tests.processes import Ran
 
 pytestmark = pytest.mark.full
 
-NODE = re.compile(r"node\d")
 DELAYED = r"([4-9]\d|\d{3,})"
 """Milliseconds of a round trip where each way waits 20: on a busy machine more."""
 SOON = ("--json", "--budget", "25")
 """With less time for those who do not come."""
 Broken = Callable[[Hosts], AbstractContextManager[Any]]
+UNREACHABLE = "nccl.unreachable"
 
 
 @pytest.fixture(scope="module")
@@ -122,64 +121,35 @@ def test_a_port_that_another_program_has(two: Hosts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "says"),
+    ("fault", "name", "culprit", "says"),
     [
-        (lambda hosts: hosts[2].loss(0.05, "from"), "nccl.packet-loss", "node2 sends with"),
-        (lambda hosts: hosts[1].slow(10, "from"), "nccl.slow", "node1 sends at 0.0"),
-        (lambda hosts: hosts[1].slow(10, "to"), "nccl.slow", "node1 receives at 0.0"),
-        (lambda hosts: hosts[3].slow(10, "both"), "nccl.slow", "node3 sends and receives at 0.0"),
-        (lambda hosts: hosts[2].delay(20), "nccl.slow", rf"node2 answers after {DELAYED}"),
+        (lambda hosts: hosts[2].loss(0.05, "from"), "nccl.packet-loss", "node2", "node2 sends with"),
+        (lambda hosts: hosts[1].slow(10, "from"), "nccl.slow", "node1", "node1 sends at 0.0"),
+        (lambda hosts: hosts[1].slow(10, "to"), "nccl.slow", "node1", "node1 receives at 0.0"),
+        (lambda hosts: hosts[3].slow(10, "both"), "nccl.slow", "node3", "node3 sends and receives at 0.0"),
+        (lambda hosts: hosts[2].delay(20), "nccl.slow", "node2", rf"node2 answers after {DELAYED}"),
         (
             lambda hosts: hosts[0].refuse(PORT),
-            "nccl.unreachable",
-            "node1, node2, node3 cannot reach node0: 10.77.0.1 ref",
+            UNREACHABLE,
+            "node0",
+            "node1, node2, node3 cannot reach node0: 10.77.0.1",
         ),
-        (lambda hosts: hosts[2].only(PORT), "nccl.unreachable", "node0, node1, node3 cannot reach node2: no answer"),
+        (lambda hosts: hosts[2].only(PORT), UNREACHABLE, "node2", "node0, node1, node3 cannot reach node2: no answer"),
         (
             lambda hosts: hosts[2].drop("32768-60999", hosts[1]),
-            "nccl.unreachable",
+            UNREACHABLE,
+            "",
             "node1, node2 cannot reach node1, node2",
         ),
-        (lambda hosts: everywhere(hosts, lambda host: host.only(PORT)), "nccl.unreachable", "node3 cannot reach node0"),
-    ],
-    ids=[
-        "loss",
-        "slow from",
-        "slow to",
-        "slow both",
-        "delay",
-        "refused",
-        "one host filters",
-        "one pair",
-        "only the job's port",
+        (lambda hosts: everywhere(hosts, lambda host: host.only(PORT)), UNREACHABLE, "", "node3 cannot reach node0"),
     ],
 )
-def test_a_fault_of_one_among_four(four: Hosts, fault: Broken, name: str, says: str) -> None:
+def test_a_fault_of_one_among_four(four: Hosts, fault: Broken, name: str, culprit: str, says: str) -> None:
     with fault(four):
         said = told(Job(four))
     assert said.ids == {name}
     assert any(re.search(says, title) for title in said.titles(name)), said.titles(name)
-
-
-@pytest.mark.parametrize(
-    ("fault", "name", "says"),
-    [
-        (lambda hosts: hosts[5].slow(10, "from"), "nccl.slow", "node5 sends at 0.0"),
-        (lambda hosts: hosts[6].loss(0.05, "to"), "nccl.packet-loss", "node6 receives with"),
-        (
-            lambda hosts: hosts[3].only(PORT),
-            "nccl.unreachable",
-            "node4, node5, node6, node7 cannot reach node3: no answer",
-        ),
-    ],
-    ids=["slow", "loss", "filtered"],
-)
-def test_a_fault_of_one_among_eight(fault: Broken, name: str, says: str) -> None:
-    with Hosts(8) as hosts, fault(hosts):
-        said = told(Job(hosts))
-    assert name in said.ids
-    (culprit,) = {host for title in said.titles(name) if says in title for host in NODE.findall(says)[-1:]}
-    assert [drain["hosts"] for drain in said.document["fleet"]["drain"]] == [[culprit]]
+    assert [drain["hosts"] for drain in said.document["fleet"]["drain"]] == [[culprit]] * bool(culprit)
 
 
 def test_a_host_without_a_route_says_so_and_is_missed(four: Hosts) -> None:
@@ -220,27 +190,10 @@ def test_a_rank_that_never_comes(two: Hosts) -> None:
 
 
 def test_ranks_that_were_told_different_sizes(two: Hosts) -> None:
-    for wrong in (0, 1):
-        said = told(Job(two, SOON, {wrong: {"WORLD_SIZE": "3"}}))
+    for wrong in ({0: {"WORLD_SIZE": "3"}}, {1: {"WORLD_SIZE": "3"}}, {1: {"RANK": "2", "WORLD_SIZE": "3"}}):
+        said = told(Job(two, SOON, wrong))
         assert said.titles("nccl.world-size") == ["The ranks were told different sizes of the job: 2, 3"]
-
-
-def test_a_rank_of_a_larger_job_is_not_taken_for_one_of_ours(two: Hosts) -> None:
-    said = told(Job(two, SOON, {1: {"RANK": "2", "WORLD_SIZE": "3"}}))
-    assert said.titles("nccl.world-size") == ["The ranks were told different sizes of the job: 2, 3"]
-    assert "nccl.rank-missing" in said.document["findings"][0]["explains"]
-
-
-def test_two_ranks_with_one_number(four: Hosts) -> None:
-    ended = Job(four, SOON, {2: {"RANK": "1"}}).ended()
-    assert {rank: one.code for rank, one in ended.items()} == dict.fromkeys(range(4), 1)
-    said = ended[0].titles("nccl.rank-missing")
-    assert sorted(said)[0] in {
-        "Rank 1: came more than once: from node1 and from node2",
-        "Rank 1: came more than once: from node2 and from node1",
-    }
-    assert sorted(said)[1] == "Rank 2: never came to node0 in 5 s"
-    assert ended[0].document["fleet"]["drain"] == []
+    assert "nccl.rank-missing" in said.document["findings"][0]["explains"]  # a rank of a larger job is none of ours
 
 
 def test_two_ranks_0(two: Hosts) -> None:

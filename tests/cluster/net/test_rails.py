@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.net.hosts import Hosts
-from tests.cluster.net.job import Job
+from tests.cluster.net.hosts import Hosts, Job
 from tests.processes import Ran, until
 
 pytestmark = pytest.mark.full

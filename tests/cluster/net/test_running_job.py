@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from gpudoctor.core.shipped import own_command
 from tests import needs
 from tests.cluster.hang.jobs import titles
+from tests.cluster.launchers.hosts import write_ssh_config
 from tests.cluster.net.hosts import PORT, Hosts
 from tests.processes import until
 
@@ -21,23 +21,6 @@ pytestmark = pytest.mark.full
 
 RANKS = needs.REPOSITORY / "tests/cluster/hang/ranks.py"
 LIMIT = 600.0
-_SERVER = """\
-HostKey {folder}/host_key
-AuthorizedKeysFile {folder}/key.pub
-PidFile none
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-"""
-_CLIENT = """\
-Host node*
-  User root
-  IdentityFile {folder}/key
-  IdentitiesOnly yes
-  UserKnownHostsFile /dev/null
-  StrictHostKeyChecking no
-  LogLevel ERROR
-"""
 _HOST = """\
 {sshd} -f {folder}/sshd_config -D &
 for local in 0 1; do
@@ -62,11 +45,7 @@ class Job:
     def __init__(self, hosts: Hosts, folder: Path) -> None:
         self.hosts = hosts
         self.folder = folder
-        for key in ("host_key", "key"):
-            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-            subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
-        (folder / "sshd_config").write_text(_SERVER.format(folder=folder))
-        (folder / "ssh_config").write_text(_CLIENT.format(folder=folder))
+        write_ssh_config(folder)
         Path("/run/sshd").mkdir(exist_ok=True)
         (folder / "shapes").mkdir()
         programs = {"sshd": needs.program("sshd"), "python": needs.torch_python(), "ranks": RANKS}
@@ -97,7 +76,7 @@ class Job:
 
 @pytest.fixture(scope="module")
 def job(two: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    for tool in ("sshd", "ssh", "ssh-keygen", "py-spy", "unshare"):
+    for tool in ("py-spy", "unshare"):
         needs.program(tool)
     job = Job(two, tmp_path_factory.mktemp("job"))
     job.ready()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpudoctor.cluster.preflight import ROUNDS
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Suspect, Way
 from gpudoctor.cluster.preflight.rails import RailPlan, RailPort, conclude
-from tests.cluster.fabric.fabric import Fabric, Fault, hosts
+from tests.cluster.fabric import Fabric, Fault, hosts
 
 WAYS: tuple[Way, ...] = ("from", "to", "both")
 RailFault = tuple[str, str, Way, str, str]
