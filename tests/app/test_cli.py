@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gpudoctor.core.rule import Rule
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.readers import LIMIT
+from tests import needs
 from tests.conftest import Program
 from tests.processes import finished, marked, until
 from tests.readme import REPORT
@@ -44,12 +46,12 @@ def _topics(rule: Rule) -> set[str]:
     return {name.partition(".")[0] for name in facts_read(rule)}
 
 
-def test_several_files_give_one_document_a_line_in_the_order_given(gpudoctor: Program, tmp_path: Path) -> None:
+def test_several_files_give_one_document_a_line_in_the_order_given(called: Program, tmp_path: Path) -> None:
     names = []
     for name in ("b", "a", "c"):
         (tmp_path / name).write_text(f"report {name}\n")
         names.append(str(tmp_path / name))
-    lines = gpudoctor("read", "--json", *names).out.splitlines()
+    lines = called("read", "--json", *names).out.splitlines()
     assert [json.loads(line)["target"]["name"] for line in lines] == names
 
 
@@ -65,33 +67,31 @@ def test_several_files_give_one_document_a_line_in_the_order_given(gpudoctor: Pr
     ],
     ids=["empty", "elf", "huge", "newer schema", "cut off", "no facts"],
 )
-def test_what_cannot_be_read_is_one_line_and_exit_2(
-    gpudoctor: Program, tmp_path: Path, content: bytes, says: str
-) -> None:
+def test_what_cannot_be_read_is_one_line_and_exit_2(called: Program, tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "report"
     file.write_bytes(content)
     good = tmp_path / "good"
     good.write_text("hello")
-    done = gpudoctor("read", "--json", str(good), str(file))
+    done = called("read", "--json", str(good), str(file))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert says in done.err
     assert str(file) in done.err
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_a_path_that_is_no_file_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path, name: str) -> None:
-    done = gpudoctor("read", str(tmp_path / name))
+def test_a_path_that_is_no_file_is_one_line_and_exit_2(called: Program, tmp_path: Path, name: str) -> None:
+    done = called("read", str(tmp_path / name))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.parametrize(
     ("page", "says"), [('id = "site.x"\n', "title is missing"), ("id = [", "driver.x.toml"), ("\x00", "driver.x.toml")]
 )
-def test_a_broken_page_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path, page: str, says: str) -> None:
+def test_a_broken_page_is_one_line_and_exit_2(called: Program, tmp_path: Path, page: str, says: str) -> None:
     (tmp_path / "driver").mkdir()
     (tmp_path / "driver" / "driver.x.toml").write_text(page)
     for words in (("check", "--level", "quick", "--rules", str(tmp_path)), ("rules", "test", str(tmp_path))):
-        done = gpudoctor(*words)
+        done = called(*words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert says in done.err
 
@@ -100,8 +100,8 @@ def test_a_broken_page_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path
     "typed",
     ["--level thorough", "read", "explain no.such", "check --format morse", "rules", "diff", "diff - -", "diff ."],
 )
-def test_misuse_prints_nothing_on_stdout(gpudoctor: Program, typed: str) -> None:
-    done = gpudoctor(*typed.split())
+def test_misuse_prints_nothing_on_stdout(called: Program, typed: str) -> None:
+    done = called(*typed.split())
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
 
@@ -143,13 +143,13 @@ sys.exit(main())
     assert finished([sys.executable, "-c", typed]) == (130, "", "")
 
 
-def test_a_page_is_about_one_machine(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_page_is_about_one_machine(called: Program, tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_text(REPORT, "utf-8")
     twice = [str(tmp_path / "report.txt")] * 2
-    answer = gpudoctor("read", *twice, "--format", "html")
+    answer = called("read", *twice, "--format", "html")
     assert answer.code == 2
     assert "give one file, or --together" in answer.err
-    answer = gpudoctor("read", *twice, "--format", "html", "--together")
+    answer = called("read", *twice, "--format", "html", "--together")
     assert answer.code == 1
     assert answer.out.count("<!doctype html>") == 1
 
@@ -179,8 +179,8 @@ def test_what_nobody_foresaw_is_told_in_words_and_judges_no_machine(debug: str, 
         ("preflight python train.py", "unrecognized arguments: python train.py; what is to be run stands after --"),
     ],
 )
-def test_a_misspelt_word_is_told_what_it_was_meant_to_be(gpudoctor: Program, typed: str, says: str) -> None:
-    done = gpudoctor(*typed.split())
+def test_a_misspelt_word_is_told_what_it_was_meant_to_be(called: Program, typed: str, says: str) -> None:
+    done = called(*typed.split())
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith(f"{says}\n")
 
@@ -226,12 +226,12 @@ def test_two_snapshots_of_one_machine_do_not_differ(gpudoctor: Program, saved: P
     ids=["control characters", "record cut off", "record"],
 )
 def test_a_bad_file_on_either_side_is_one_line_and_exit_2(
-    gpudoctor: Program, saved: Path, tmp_path: Path, content: bytes
+    called: Program, saved: Path, tmp_path: Path, content: bytes
 ) -> None:
     bad = tmp_path / "bad\x1b[2J\n.json"
     bad.write_bytes(content)
     for words in ((str(saved), str(bad)), (str(bad), str(saved))):
-        done = gpudoctor("diff", *words)
+        done = called("diff", *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert "\x1b" not in done.err
 
@@ -288,3 +288,48 @@ def test_a_dash_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
         output.check(name)
         output.put("text", name)
     assert capsys.readouterr().out == "text\ntext\n"
+
+
+PROGRAM = (sys.executable, "-m", "gpudoctor")
+COMMANDS = (
+    ("check", "--json"),
+    ("snapshot", "--level", "quick"),
+    ("record", "--level", "quick"),
+    ("fix", "--dry-run"),
+    ("bench", "--device", "cpu", "--kernel", "driver.add"),
+    ("expect", "--from-here"),
+    ("diff", "--last"),
+)
+
+
+def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
+    kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    ran = finished(argv, cwd=folder, env={**kept, **environ})
+    assert "Traceback" not in ran.err + ran.out
+    assert "itself failed" not in ran.err + ran.out
+    assert ran.code in {0, 1, 2, 3}, ran.err
+
+
+@pytest.mark.full
+def test_every_command_ends_without_home_and_temporary_files(tmp_path: Path) -> None:
+    for command in COMMANDS:
+        ended((*PROGRAM, *command), {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}, tmp_path)
+
+
+BARE_DEV = """
+mount --rbind /dev /mnt
+mount -t tmpfs none /dev
+for name in null zero urandom; do touch /dev/$name; mount --bind /mnt/$name /dev/$name; done
+exec "$@"
+"""
+READ_ONLY = 'for folder in /tmp /var/tmp; do mount -t tmpfs -o ro none "$folder"; done; exec "$@"'
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("script", [BARE_DEV, READ_ONLY], ids=["no /dev/shm", "/tmp cannot be written"])
+def test_in_a_namespace_without_it(script: str) -> None:
+    enter = [needs.program("unshare"), "--map-root-user", "--mount", "sh", "-euc", script, "sh"]
+    if subprocess.run([*enter, "true"], check=False, capture_output=True).returncode:
+        needs.missing("a user namespace in which folders can be mounted")
+    for command in COMMANDS:
+        ended([*enter, *PROGRAM, *command], {"HOME": "/nonexistent"}, Path("/"))

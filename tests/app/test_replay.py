@@ -35,8 +35,8 @@ def kept(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_tells_which_machines_would_have_been_drained_and_why(gpudoctor: Program, kept: Path) -> None:
-    ran = gpudoctor("replay", str(kept), "--json")
+def test_it_tells_which_machines_would_have_been_drained_and_why(called: Program, kept: Path) -> None:
+    ran = called("replay", str(kept), "--json")
     assert ran.code == 1
     jsonschema.validate(ran.document, json.loads(schema.text("replay")))
     assert (ran.document["profile"], ran.document["machines"], ran.document["drained"]) == (None, 4, ["n3", "n4"])
@@ -45,8 +45,8 @@ def test_it_tells_which_machines_would_have_been_drained_and_why(gpudoctor: Prog
     assert [Path(one["file"]).name for one in ran.document["files"] if one["trouble"]] == ["core"]
 
 
-def test_the_text_counts_and_names_what_could_not_be_read(gpudoctor: Program, kept: Path) -> None:
-    ran = gpudoctor("replay", str(kept))
+def test_the_text_counts_and_names_what_could_not_be_read(called: Program, kept: Path) -> None:
+    ran = called("replay", str(kept))
     said = " ".join(ran.out.split())
     assert "2 machines would have been drained: by 3 of 5 files of 4 machines" in said
     assert "n3: 2 of 2, first 20" in said
@@ -55,18 +55,18 @@ def test_the_text_counts_and_names_what_could_not_be_read(gpudoctor: Program, ke
     assert [line for line in ran.out.splitlines() if len(line) > 80 and " " in line.strip()] == []  # a path is whole
 
 
-def test_a_profile_that_is_not_armed_yet_shows_what_it_would_do(gpudoctor: Program, kept: Path) -> None:
+def test_a_profile_that_is_not_armed_yet_shows_what_it_would_do(called: Program, kept: Path) -> None:
     sound = str(kept / "n1-monday.json"), str(kept / "n2-monday.json")
-    assert gpudoctor("replay", *sound).code == 0
-    ran = gpudoctor("replay", *sound, "--expect", "hgx-h100", "--json")
+    assert called("replay", *sound).code == 0
+    ran = called("replay", *sound, "--expect", "hgx-h100", "--json")
     assert ran.code == 1
     assert (ran.document["profile"], ran.document["drained"]) == ("hgx-h100", ["n2"])
 
 
 def test_a_folder_without_files_is_misuse_and_one_without_text_is_no_verdict(
-    gpudoctor: Program, kept: Path, tmp_path: Path
+    called: Program, kept: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert gpudoctor("replay", str(tmp_path / "empty")).code == 2
-    assert gpudoctor("replay", str(tmp_path / "nowhere")).code == 2
-    assert gpudoctor("replay", str(kept / "n4" / "core")).code == 3
+    assert called("replay", str(tmp_path / "empty")).code == 2
+    assert called("replay", str(tmp_path / "nowhere")).code == 2
+    assert called("replay", str(kept / "n4" / "core")).code == 3

@@ -9,12 +9,12 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.app.beside.running import beside, python
+from tests.processes import until
 
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
@@ -45,7 +45,7 @@ class Started:
 
     def has(self, number: int) -> bool:
         """Whether it gets that signal."""
-        return _until((self.folder / str(int(number))).exists)
+        return until((self.folder / str(int(number))).exists)
 
     def enough(self) -> str:
         """Have it say what it has seen, and end."""
@@ -92,14 +92,6 @@ def _state(pid: int) -> str:
         return ""
 
 
-def _until(state: Callable[[], bool]) -> bool:
-    """Whether it comes about."""
-    deadline = time.monotonic() + 600
-    while not state() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return state()
-
-
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
 def test_what_stops_it_stops_us(tmp_path: Path, number: int) -> None:
     started = Started(tmp_path)
@@ -107,9 +99,9 @@ def test_what_stops_it_stops_us(tmp_path: Path, number: int) -> None:
     if number == signal.SIGTSTP:  # the group is an orphan: the kernel stops nobody by it, as bare
         assert _state(started.pid) != "T"
     else:
-        assert _until(lambda: _state(started.ran.pid) == "T")
+        assert until(lambda: _state(started.ran.pid) == "T")
         os.kill(started.ran.pid, signal.SIGCONT)
-        assert _until(lambda: _state(started.pid) != "T")
+        assert until(lambda: _state(started.pid) != "T")
     assert started.enough() == "seen []\n"
 
 
@@ -212,8 +204,8 @@ def test_a_terminal_that_goes_away(tmp_path: Path) -> None:
         f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid()))\nwhile True: print('x'); time.sleep(0.01)"
     )
     terminal = Terminal([*beside(), *python(code)])
-    assert _until(lambda: mark.exists() and bool(mark.read_text()))
+    assert until(lambda: mark.exists() and bool(mark.read_text()))
     terminal.wait_for(b"x\r\n")
     pid = int(mark.read_text())
     terminal.close()
-    assert _until(lambda: _state(pid) in ("", "Z"))
+    assert until(lambda: _state(pid) in ("", "Z"))

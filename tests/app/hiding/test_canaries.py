@@ -1,7 +1,4 @@
-"""What was planted is to be seen in no shared view, and no text holds up whoever shares it.
-
-The whole run is ``python -m tests.app.hiding --count 5000``.
-"""
+"""What was planted is to be seen in no shared view, and no text holds up whoever shares it."""
 
 from __future__ import annotations
 
@@ -20,12 +17,13 @@ from tests.app.hiding.canaries import KINDS
 from tests.app.hiding.views import plain, run, seen
 from tests.fuzz.examine import deadline
 from tests.fuzz.pump import runs, units
+from tests.needs import trials
 from tests.sim.documents import sampled
 
 
 @pytest.mark.parametrize("part", sampled(range(4), str, 4))
 def test_no_canary_is_to_be_seen_in_any_view(part: int) -> None:
-    figures = run(50, seed=1, first=50 * part)
+    figures = run(trials(50), seed=1, first=trials(50) * part)
     assert figures.leaks == []
     assert {*FORMS, "snapshot", "diff", "diff --json"} <= figures.views.keys()
 

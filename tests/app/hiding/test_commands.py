@@ -56,17 +56,17 @@ def test_every_command_that_gives_a_document_can_share_it() -> None:
     assert [name for name, options in giving.items() if "--share" not in options] == []
 
 
-def test_what_was_hidden_is_told_by_kinds(gpudoctor: Program, report: Path) -> None:
-    done = gpudoctor("read", "-", "--share", "--json", stdin=report.read_text())
+def test_what_was_hidden_is_told_by_kinds(called: Program, report: Path) -> None:
+    done = called("read", "-", "--share", "--json", stdin=report.read_text())
     assert [word for word in _PLANTED if word in plain(done.out)] == []
     assert done.err == ("gpudoctor: hidden: 1 host name, 2 users, 1 UUID, 1 serial number, 1 network address\n")
-    assert "hidden" not in gpudoctor("read", "-", "--json", stdin=report.read_text()).err
+    assert "hidden" not in called("read", "-", "--json", stdin=report.read_text()).err
 
 
-def test_several_files_share_their_names(gpudoctor: Program, report: Path, home: Path) -> None:
+def test_several_files_share_their_names(called: Program, report: Path, home: Path) -> None:
     other = home / "other.txt"
     other.write_text("job of qtarka on qnodex17 died\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
-    done = gpudoctor("read", str(other), str(report), "--share", "--json")
+    done = called("read", str(other), str(report), "--share", "--json")
     assert [word for word in _PLANTED if word in plain(done.out)] == []
 
 
@@ -111,8 +111,8 @@ def test_a_shared_document_names_nobody(gpudoctor: Program, report: Path, home: 
     assert [word for word in _PLANTED if word in plain(done.out)] == []
 
 
-def test_what_is_shared_is_not_run(gpudoctor: Program) -> None:
+def test_what_is_shared_is_not_run(called: Program) -> None:
     for words in (("fix", "--yes"), ("setup", "torch", "--apply"), ("setup", "driver", "--apply")):
-        done = gpudoctor(*words, "--share")
+        done = called(*words, "--share")
         assert (done.code, done.out) == (2, "")
         assert "--share" in done.err

@@ -1,23 +1,34 @@
-"""Every view of a diagnosis that another person may be given, and what of a canary is to be seen in it."""
+"""Documents with canaries, every view of them that another person may be given, and what of a canary is seen there."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from random import Random
+from typing import Any, get_args
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import pipeline, reading
 from gpudoctor.app.arguments.options import FORMS
 from gpudoctor.app.commands.reports import rendered
 from gpudoctor.app.hiding import Sharing
-from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, from_json
+from gpudoctor.core.fleet import Outcome
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.views import diff, document
+from gpudoctor.views import diff
+from gpudoctor.views import document as page
 from tests.app.hiding.canaries import Canary, some
-from tests.app.hiding.planting import BOOK, planted
+from tests.cluster.fleet_documents import document, folded
+from tests.fuzz.seeds import seeds
+from tests.generated.changes import broken
+from tests.generated.sound import sound
 
 _RUN = 6
 """Characters of a token that are recognised."""
@@ -35,7 +46,7 @@ def shown(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     told = Sharing(this_machine=False)(diagnosis)
     for form in sorted(FORMS, key=lambda form: form != "json"):
         yield form, rendered(told, form, Pipe())  # type: ignore[arg-type]
-    yield "snapshot", document.facts(told.snapshot, "1")
+    yield "snapshot", page.facts(told.snapshot, "1")
     if told.fleet:
         from gpudoctor.views import fleet
 
@@ -107,3 +118,112 @@ def run(count: int, seed: int = 1, first: int = 0) -> Figures:
         figures.canaries += len(canaries)
         before = diagnosis
     return figures
+
+
+BOOK = rulebook.load()
+_FIXED = frozenset(
+    {
+        *("schema", "kind", "level", "verdict", "severity", "role", "confidence", "id", "layer", "touches", "needs"),
+        *("outcome", "version", "verify", "passed", "explains", "fact", "subject", "short", "rules"),
+    }
+)
+"""Keys whose values are words of ours, which no document of ours has otherwise."""
+_NAMED = frozenset({"facts", "timings_ms", "env"})
+_LONGEST_LIST = 6
+_WHOLE = 20
+"""One of so many documents is planted whole."""
+
+
+@lru_cache(maxsize=1)
+def documents() -> list[str]:
+    """Diagnoses of generated machines, simulated ones, pages' cases, pasted reports, and fleets, as their JSON."""
+    found = [json.dumps(_brief(pipeline.diagnose(one, BOOK).to_json())) for one in _snapshots()]
+    hosts = [document(f"n{number:02}") for number in range(1, 4)]
+    return [*found, *([json.dumps(_brief(folded(hosts).to_json()))] * (len(found) // 20))]
+
+
+def _snapshots() -> Iterator[Snapshot]:
+    yield from (one.snapshot for one in islice(sound(11), 20))
+    yield from (one.snapshot for one in islice(broken(11, 1), 40))
+    texts = [*seeds().snapshots[::40], *seeds().snapshots[-3:], *seeds().reports[::40], *seeds().reports[-30::4]]
+    yield from (reading.snapshot_of(text) for text in texts)
+
+
+def _brief(raw: Any) -> Any:
+    """The same with the first few of every list: many alike prove no more."""
+    if isinstance(raw, dict):
+        return {key: _brief(value) for key, value in raw.items()}
+    return [_brief(value) for value in raw[:_LONGEST_LIST]] if isinstance(raw, list) else raw
+
+
+def planted(random: Random, canaries: list[Canary]) -> Diagnosis:
+    """One of the documents, each canary somewhere in it, most in several places."""
+    raw = json.loads(random.choice(documents()))
+    if random.randrange(_WHOLE):
+        raw = _sliver(raw, random)
+    slots = list(_slots(raw, ""))
+    random.shuffle(slots)
+    for number, (holder, key) in enumerate(slots[: 3 * len(canaries)]):
+        _put(holder, key, _worded(canaries[number % len(canaries)].text, random))
+    _put_beside(raw, canaries, random)
+    return from_json(raw)
+
+
+def _sliver(raw: Any, random: Random) -> Any:
+    """A few facts, findings and reasons of it: another few each time."""
+    facts = random.sample(sorted(raw["facts"]), min(24, len(raw["facts"])))
+    few = {key: random.sample(raw[key], min(3, len(raw[key]))) for key in ("findings", "unjudged", "passed")}
+    return {**raw, **few, "facts": {name: raw["facts"][name] for name in facts}}
+
+
+def _slots(raw: Any, under: str) -> Iterator[tuple[Any, Any]]:
+    """Every place that holds a text."""
+    entries = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    for key, value in entries:
+        about = key if isinstance(key, str) else under
+        if about in _FIXED and not _is_fact(value):
+            continue
+        if isinstance(value, str):
+            if value not in get_args(Outcome):
+                yield raw, key
+        else:
+            yield from _slots(value, about)
+
+
+def _is_fact(value: Any) -> bool:
+    return isinstance(value, (dict, list))
+
+
+def _put(holder: Any, key: Any, text: str) -> None:
+    """Behind what is there, so that what is judged stays; a list's text stands alone."""
+    holder[key] = f"{holder[key]} {text}" if isinstance(holder, dict) and holder[key] else text
+
+
+def _put_beside(raw: Any, canaries: list[Canary], random: Random) -> None:
+    """Where a document may hold a text, and this one does not: names of facts and probes, lines of a log, variables."""
+    texts = [canary.text for canary in canaries]
+    facts, pick = raw["facts"], iter(random.choices(texts, k=12))
+    raw["timings_ms"][f"probe.{next(pick)}"] = 1.0
+    facts[f"strange.{next(pick)}"] = {"value": True, "source": next(pick)}
+    facts["env.NOTE"] = {"value": next(pick), "source": "the environment"}
+    facts["strange.list"] = {"value": [next(pick), {next(pick): next(pick)}], "source": "x"}
+    facts["strange.gone"] = {"absent": next(pick)}
+    facts["strange.unread"] = {"unread": next(pick)}
+    lines = facts.get("text") if isinstance(facts.get("text"), list) else []
+    facts["text"] = [*lines, *({"line": {"value": text, "source": "line 1"}} for text in texts)]
+    facts["strange_group"] = [{next(pick).partition("\n")[0]: {"value": next(pick), "source": "x"}}]
+    raw["unjudged"].append({"id": "torch.cpu-build", "because": next(pick)})
+
+
+def _worded(text: str, random: Random) -> str:
+    """The canary as it is, or in one of the disguises that are seen through."""
+    way = random.randrange(12)
+    if way == 0 and "\\" not in text and "%" not in text:
+        return json.dumps({"said": text})
+    if way == 1:
+        place = random.randrange(len(text))
+        return f"{text[:place]}\x1b[1;31m{text[place:]}\x1b[0m"
+    if way == 2:
+        place = random.randrange(len(text))
+        return f"{text[:place]}\u200b{text[place:]}"
+    return text

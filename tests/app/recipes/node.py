@@ -7,6 +7,8 @@ folder: the wheel there has the pinned name and version, and its ``gpudoctor`` i
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -16,6 +18,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpudoctor.app import cli
 from gpudoctor.core.about import __version__
 from tests import needs
 from tests.sim import scenario
@@ -147,7 +150,6 @@ exec {enter} "$@\""""
 
 def recipe(name: str, folder: Path) -> Path:
     """A recipe as ``gpudoctor recipe write`` writes it into that folder."""
-    subprocess.run(
-        [sys.executable, "-m", "gpudoctor", "recipe", "write", name, str(folder)], check=True, capture_output=True
-    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert cli.run(["recipe", "write", name, str(folder)]) == 0
     return folder / name
