@@ -91,9 +91,11 @@ def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
         *words: str, stdin: str = "", timeout: float = 0, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Ran:
         from gpudoctor.app import cli
+        from gpudoctor.core import language
 
         if timeout or env or cwd:
             raise ValueError("these need a process")
+        monkeypatch.setattr(language, "_current", language.current())  # as it is again after the test
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         capsys.readouterr()
         try:

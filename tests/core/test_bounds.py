@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 import re
+from typing import Any
 
 import pytest
 
@@ -44,10 +45,6 @@ def test_a_message_is_heard_wherever_it_stands_in_a_long_line(before: int) -> No
     assert [item.index for item in heard.evidence] == [1]
 
 
-def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
-    assert _found(_sign("again\\nagain"), "again", "again") is not None
-
-
 def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
     sign = _sign(r"^Xid (?P<code>\d+)$")
     text = _text(sign, "first", "second\n\n \nXid 79\n" + "\n" * 5000 + "third")
@@ -55,6 +52,7 @@ def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
     assert heard is not None
     assert [item.index for item in heard.evidence] == [1]
     assert text.searched == "first\nsecond\nXid 79\nthird"
+    assert _found(_sign("again\\nagain"), "again", "again") is not None
 
 
 def _told(*match: str, words: str) -> Sign:
@@ -78,25 +76,17 @@ def test_words_on_every_line_are_tried_at_both_ends() -> None:
         assert [item.index for item in heard.evidence] == [place]
 
 
-def test_a_saved_snapshot_without_end_is_cut() -> None:
-    rows = [{"code": {"value": 13, "source": "log"}}] * (2 * MOST_OTHER_ROWS)
-    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"xid": rows}}
-    kept = read_text(json.dumps(raw)).rows("xid")
-    assert isinstance(kept, tuple)
-    assert len(kept) == MOST_OTHER_ROWS
-
-
-def test_a_paste_of_two_hundred_gpus_is_cut() -> None:
+def test_saved_snapshots_and_pastes_without_end_are_cut_or_refused() -> None:
+    raw: dict[str, Any] = {"schema": "gpudoctor/1", "target": {"name": "x"}}
+    many = {**raw, "facts": {"xid": [{"code": {"value": 13, "source": "log"}}] * (2 * MOST_OTHER_ROWS)}}
     device = "3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]"
-    rows = read_text("".join(f"{n:02x}:00.0 {device}\n" for n in range(200))).rows("pci")
-    assert isinstance(rows, tuple)
-    assert len(rows) == MOST_GPUS
-
-
-def test_a_snapshot_of_a_thousand_gpus_is_refused() -> None:
-    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"gpu": [{}] * 1000}}
+    bus = "".join(f"{n:02x}:00.0 {device}\n" for n in range(200))
+    for text, group, most in ((json.dumps(many), "xid", MOST_OTHER_ROWS), (bus, "pci", MOST_GPUS)):
+        rows = read_text(text).rows(group)
+        assert isinstance(rows, tuple)
+        assert len(rows) == most
     with pytest.raises(DocumentError, match="1000 GPUs"):
-        read_text(json.dumps(raw))
+        read_text(json.dumps({**raw, "facts": {"gpu": [{}] * 1000}}))
 
 
 def test_half_a_surrogate_pair_never_leaves() -> None:
@@ -126,7 +116,7 @@ def test_each_of_ours_compiles() -> None:
         assert isinstance(one.pattern, (str, bytes)), name
 
 
-def test_it_answers_as_the_compiled_one() -> None:
+def test_a_lazy_pattern_answers_as_the_compiled_one_and_a_broken_one_says_so() -> None:
     ours, theirs = pattern(r"(?P<a>x+)(y)?", re.IGNORECASE), re.compile(r"(?P<a>x+)(y)?", re.IGNORECASE)
     text = "aXXy bxb"
     assert ours.findall(text) == theirs.findall(text)
@@ -138,9 +128,6 @@ def test_it_answers_as_the_compiled_one() -> None:
     for name in ("pattern", "flags", "groups", "groupindex"):
         assert getattr(ours, name) == getattr(theirs, name)
     assert pattern(rb"\d").search(b"a1") is not None
-
-
-def test_a_broken_one_says_so_when_it_is_asked() -> None:
     broken = pattern("(")
     with pytest.raises(re.error, match="unterminated"):
         broken.search("x")

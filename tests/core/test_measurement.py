@@ -29,16 +29,17 @@ def test_without_a_table_the_siblings_are_the_measure() -> None:
     expected = found.expected(found.runs[1])
     assert expected == Expected(710, "siblings", words="the median of 3 GPUs of this name")
     assert states(found) == ["sound", "slow", "sound"]
+    found = of_values(MATMUL, 400, 400, 400)
+    slow = replace(found.runs[0], expected=Expected(720, "table", 989, 0.73))
+    assert found.state(slow) == "slow"
+    assert found.state(found.runs[1]) == "sound"
 
 
-def test_two_gpus_are_no_measure_of_each_other() -> None:
+def test_siblings_are_two_at_least_and_of_the_same_name() -> None:
     found = of_values(MATMUL, 710, 398, right=None)
     assert found.expected(found.runs[0]) is None
     assert states(found) == ["unjudged", "unjudged"]
     assert states(of_values(MATMUL, 710, 398)) == ["sound", "sound"]  # their answers were right, at least
-
-
-def test_gpus_of_another_name_are_no_siblings() -> None:
     found = of_values(MATMUL, 710, 712, 60)
     found = replace(found, devices=(*found.devices[:2], Device(2, "T400")))
     assert found.expected(found.runs[2]) is None
@@ -54,13 +55,6 @@ def test_siblings_may_differ_as_much_as_the_pages_allow() -> None:
     assert states(of_values(LAUNCH, 4.0, 4.0, 6.0)) == ["sound"] * 3  # on the processors of the other socket
     assert states(of_values(MATMUL, 700, 700, 546)) == ["sound"] * 3  # as far as sound GPUs of one name are apart
     assert states(of_values(MATMUL, 700, 700, 490)) == ["sound", "sound", "slow"]
-
-
-def test_the_tables_win_over_the_siblings() -> None:
-    found = of_values(MATMUL, 400, 400, 400)
-    slow = replace(found.runs[0], expected=Expected(720, "table", 989, 0.73))
-    assert found.state(slow) == "slow"
-    assert found.state(found.runs[1]) == "sound"
 
 
 @pytest.mark.parametrize(

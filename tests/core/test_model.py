@@ -1,8 +1,13 @@
-"""Snapshots, samples, diagnoses and checks of many hosts go to JSON and back, whatever they hold."""
+"""Snapshots, samples, diagnoses, fleets go to JSON and back; frozen classes behave as the standard ones."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields
+from functools import cached_property
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +21,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Host, Pairwise, Result, Suspect, from_json
+from gpudoctor.core.frozen import field, frozen, mutable, replace
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.sample import GPU, NUMBERS, Instance, Process, Sample, sample_of
 from gpudoctor.core.snapshot import Snapshot, Target
@@ -79,14 +85,10 @@ def test_what_nobody_can_count_is_no_version(text: str) -> None:
 
 def test_a_fact_is_read_by_one_typed_call() -> None:
     facts: dict[str, Fact] = {
-        "a.count": Known(3, "s"),
-        "a.flag": Known(True, "s"),
-        "a.far": Known(float("inf"), "s"),
-        "a.large": Known(10**400, "s"),
-        "a.names": Known(("x", 1), "s"),
-        "a.none": Absent("not there"),
+        "a.count": Known(3, "s"), "a.flag": Known(True, "s"), "a.far": Known(float("inf"), "s"),
+        "a.large": Known(10**400, "s"), "a.names": Known(("x", 1), "s"), "a.none": Absent("not there"),
         "a.dark": Unread("not looked"),
-    }
+    }  # fmt: skip
     snapshot = Snapshot(Target("local", "m"), facts)
     assert (snapshot.number("a.count"), snapshot.text("a.count")) == (3, "3")
     assert snapshot.known("a.count") == Known(3, "s")
@@ -124,19 +126,14 @@ FLEET = Fleet(
 )
 
 
-def test_what_no_result_speaks_of_was_not_judged() -> None:
+def test_what_no_result_speaks_of_was_not_judged_and_sound_is_who_answered() -> None:
     assert FLEET.result("node02", "nccl") == Result("unjudged", "not asked")
     assert FLEET.result("node03", "driver") == Result("unjudged", "timed out")
     assert FLEET.counts == {"ok": 2, "error": 0, "warning": 1, "info": 0, "unjudged": 3}
-
-
-def test_sound_is_who_answered_and_is_not_taken_out() -> None:
     assert FLEET.sound == ["node01"]
-
-
-def test_a_host_with_an_error_is_not_sound_though_nobody_drains_it() -> None:
     fleet = Fleet("", HOSTS[:1], CHECKS, {"node01": {"driver": Result("error")}}, "no-go")
     assert fleet.sound == []
+    assert from_json(json.loads(json.dumps(FLEET.to_json()))) == FLEET
 
 
 def test_a_pair_knows_its_share_and_its_words() -> None:
@@ -144,10 +141,6 @@ def test_a_pair_knows_its_share_and_its_words() -> None:
     assert pair.ratio == pytest.approx(0.4)
     assert (pair.wrong, pair.words) == (True, "2 of 4194304 bytes differ")
     assert PAIRS.pair("node01", "node01").ratio is None
-
-
-def test_the_document_loses_nothing() -> None:
-    assert from_json(json.loads(json.dumps(FLEET.to_json()))) == FLEET
 
 
 PAIR = {"unit": "GB/s", "expected": 48, "names": [], "measured": []}
@@ -272,3 +265,128 @@ def test_who_is_gone_from_all_gpus_is_forgotten() -> None:
     people.forget_ended(0, [])
     people.name_and_user(-5, lambda: name(-5))
     assert asked == [-5, -5]
+
+
+@frozen
+class Ours:
+    """A class with all that is used of dataclasses."""
+
+    name: str
+    size: int = 1
+    parts: list[int] = field(default_factory=list)
+    secret: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("a size is not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """The same by the standard decorator."""
+
+    name: str
+    size: int = 1
+    parts: list[int] = dataclasses.field(default_factory=list)
+    secret: str = dataclasses.field(default="", repr=False)
+
+
+@frozen
+class Alone:
+    """One field."""
+
+    name: str
+
+
+@frozen
+class Nothing:
+    """No field at all."""
+
+
+def test_it_is_made_told_and_taken_apart_as_the_standard_one() -> None:
+    made: list[tuple[Ours, Theirs]] = [
+        (Ours("a"), Theirs("a")),
+        (Ours("a", 2, parts=[3]), Theirs("a", 2, parts=[3])),
+        (Ours(secret="x", name="b"), Theirs(secret="x", name="b")),
+    ]
+    for ours, theirs in made:
+        assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
+        assert asdict(ours) == asdict(theirs)
+    assert [one.name for one in fields(Ours)] == [one.name for one in fields(Theirs)]
+    assert Ours.__match_args__ == Theirs.__match_args__
+    assert Ours("a").parts is not Ours("a").parts
+
+
+def test_equal_is_what_is_of_one_class_and_has_equal_values() -> None:
+    assert Ours("a", 2) == Ours("a", 2) != Ours("a", 3)
+    other: object = Theirs("a", 2)
+    assert Ours("a", 2) != other
+    assert len({Alone("a"), Alone("a"), Alone("b"), Nothing(), Nothing()}) == 3
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Ours("a"))
+
+
+def test_nothing_of_it_can_be_changed_and_a_copy_with_changes_is_checked() -> None:
+    one = Ours("a")
+    for name in ("name", "other"):
+        with pytest.raises(FrozenInstanceError, match=name):
+            setattr(one, name, "b")
+    with pytest.raises(FrozenInstanceError):
+        del one.name
+    assert not hasattr(one, "__dict__")
+    assert replace(Ours("a"), size=4) == Ours("a", 4)
+    with pytest.raises(ValueError, match="negative"):
+        replace(Ours("a"), size=-1)
+    with pytest.raises(TypeError):
+        Ours()  # type: ignore[call-arg]
+    one = Ours("a", 2, [3])
+    assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
+    assert copy.copy(Nothing()) == Nothing()
+
+
+@frozen(slots=False)
+class Open:
+    """What keeps what it has worked out."""
+
+    name: str
+    size: int = 3
+
+    @cached_property
+    def doubled(self) -> list[int]:
+        """Twice the size, made once."""
+        return [2 * self.size]
+
+
+@mutable
+class Filled:
+    """What is filled step by step."""
+
+    name: str
+    parts: list[int] = field(default_factory=list)
+
+
+def test_without_slots_it_keeps_what_was_worked_out() -> None:
+    one = Open("a")
+    assert one.doubled is one.doubled == [6]
+    assert replace(one, size=5).doubled == [10]
+    assert one == Open("a", 3)
+    with pytest.raises(FrozenInstanceError):
+        one.name = "b"  # type: ignore[misc]
+
+
+def test_a_mutable_one_is_filled_and_not_hashed() -> None:
+    one = Filled("a")
+    one.parts.append(1)
+    one.name = "b"
+    assert one == Filled("b", [1])
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    with pytest.raises(AttributeError):
+        one.other = 1  # type: ignore[attr-defined]
+
+
+def test_a_default_that_all_would_share_is_refused() -> None:
+    defaults: list[object] = [[], dataclasses.field(default_factory=list)]
+    for default in defaults:
+        with pytest.raises(TypeError, match=r"Wrong\.parts"):
+            frozen(type("Wrong", (), {"__annotations__": {"parts": "list[int]"}, "parts": default}))

@@ -1,9 +1,10 @@
-"""Plans and runs as values, and the plan that is made of a diagnosis."""
+"""Plans, runs, wishes and stacks as values, and the plan that is made of a diagnosis."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,14 +12,18 @@ from hypothesis import strategies as st
 
 from gpudoctor.core import plan as plans
 from gpudoctor.core import run as runs
+from gpudoctor.core import stack as models
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fact import Fact, Known
+from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.core.plan import Change, Plan, PlanStep, Way
 from gpudoctor.core.rule import Fix, Severity, Step
 from gpudoctor.core.run import MOST_LINES, Began, Ended, Judged, Output, Printed, Run
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.core.stack import GPU, Remedy, Stack, Wishes, wishes_from_snapshot
 from gpudoctor.fixes import plan as remedy
+from gpudoctor.fixes.solver.environment import Environment
+from gpudoctor.fixes.solver.stacks import stack as answer
 
 PLAN = Plan(
     "torch.x",
@@ -46,20 +51,14 @@ def test_a_plan_goes_to_json_and_back() -> None:
     assert plans.from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
 
 
-def test_a_step_of_another_way_takes_the_place_of_the_first_one() -> None:
+def test_a_way_is_chosen_whole_and_a_step_of_another_takes_the_place_of_the_first() -> None:
     other = PLAN.toggled("4")
     assert ids(other) == ["1", "4", "5"]
     assert ids(other.toggled("2")) == ["1", "2", "5"]
     assert ids(PLAN.toggled("3")) == ["1", "2", "5"]
-
-
-def test_a_way_is_chosen_whole() -> None:
     assert ids(PLAN.toggled("2").by_way(PLAN.ways[0])) == ["1", "2", "3", "5"]
     assert ids(PLAN.by_way(PLAN.ways[1])) == ["1", "4", "5"]
     assert PLAN.by_way(PLAN.ways[1]).chosen_way("torch.x") == 2
-
-
-def test_what_comes_after_a_reboot_waits_for_another_plan() -> None:
     other = PLAN.by_way(PLAN.ways[1])
     assert ids(other.until_reboot) == ["1", "4"]
     assert other.grave
@@ -122,32 +121,25 @@ def test_each_end_has_its_outcome() -> None:
     assert done.changed == ("torch a → b",)
 
 
-def test_a_run_that_made_it_worse_says_so_and_why() -> None:
+def test_a_run_that_ended_says_why_and_what_is_left_of_it() -> None:
     run = under_way().after(Ended("2", "done", 1.0, 0)).ended("worse than before: torch.y", ("torch.y",))
     assert run.outcome == "stopped"
     back = runs.from_json(json.loads(json.dumps(run.to_json())))
     assert (back.why, back.worse, back.over) == ("worse than before: torch.y", ("torch.y",), True)
-
-
-def test_the_rest_of_a_run_leaves_out_what_was_done_and_judges_again() -> None:
     run = under_way().after(Ended("2", "failed", 1.0, 1)).ended()
     assert ids(run.rest) == ["2", "3", "5"]
 
 
+UNDER_WAY: Any = under_way().to_json()
+ODD = {**UNDER_WAY, "steps": [{**step, "state": "fine"} for step in UNDER_WAY["steps"]]}
+
+
 @pytest.mark.parametrize(
-    "spoilt",
-    [None, {}, {**under_way().to_json(), "steps": []}, {**under_way().to_json(), "plan": {}}, {"schema": "other"}],
+    "spoilt", [None, {}, {**UNDER_WAY, "steps": []}, {**UNDER_WAY, "plan": {}}, {"schema": "other"}, ODD]
 )
 def test_what_is_no_record_of_a_run_is_refused(spoilt: object) -> None:
     with pytest.raises(DocumentError):
         runs.from_json(spoilt)
-
-
-def test_a_state_that_there_is_not_is_refused() -> None:
-    document = json.loads(json.dumps(under_way().to_json()))
-    document["steps"][0]["state"] = "fine"
-    with pytest.raises(DocumentError, match="fine"):
-        runs.from_json(document)
 
 
 def test_progress_gives_way_and_lines_are_bounded() -> None:
@@ -205,7 +197,7 @@ def test_first_cure_of_each_cause_in_their_order_with_a_look_after_each() -> Non
     assert not remedy.plan_for(found, root=True).hindered
 
 
-def test_a_command_that_two_causes_want_is_run_once() -> None:
+def test_a_command_or_cause_that_is_wanted_twice_is_run_once() -> None:
     found = diagnosis(
         finding("a.x", Fix("install", (INSTALL,))), finding("b.y", Fix("driver", (DRIVER,)), Fix("same", (INSTALL,)))
     )
@@ -213,9 +205,6 @@ def test_a_command_that_two_causes_want_is_run_once() -> None:
     assert [step.argv for step in plan.commands].count(INSTALL.argv) == 1
     assert not any(step.argv == DRIVER.argv for step in plan.commands), "the cure that is brought about anyway is taken"
     assert plan.verifies == ("a.x", "b.y")
-
-
-def test_the_same_cause_of_two_gpus_is_cured_once() -> None:
     fixes = [Fix("reset", (Step(("nvidia-smi", "-i", name, "-r"), "", ("root",), "hardware"),)) for name in "01"]
     plan = remedy.plan_for(diagnosis(*(finding("gpu.x", fix) for fix in fixes)))
     assert [step.argv[2] for step in plan.commands] == ["0", "1"]
@@ -235,3 +224,103 @@ def test_what_cannot_be_run_from_here_says_why() -> None:
     assert [step.hindrance for step in plan.steps] == [filled, hand, "", ""]
     report = remedy.plan_for(diagnosis(finding("a.x", Fix("do", (INSTALL,))), kind="report"), root=True)
     assert {step.hindrance for step in report.steps} == {"not from here: node17 is another machine"}
+
+
+H100 = Wishes((GPU("NVIDIA H100 80GB HBM3", "9.0", 8),), "535.183.06", "3.11.9", "linux", "x86_64")
+
+
+def test_wishes_are_read_from_the_facts_that_there_are() -> None:
+    rows = tuple(
+        {"name": Known(name, "nvml"), "compute_capability": Known(capability, "nvml")}
+        for name, capability in (("H100", "9.0"), ("H100", "9.0"), ("RTX 4090", "8.9"))
+    )
+    facts: dict[str, Fact] = {
+        "driver.version": Known("535.1", "x"),
+        "python.version": Unread("?"),
+        "python.installer": Known("uv", "x"),
+    }
+    wishes = wishes_from_snapshot(Snapshot(Target("local", "n"), facts, {"gpu": (*rows, {"name": Unread("lost")})}))
+    assert wishes.gpus == (GPU("H100", "9.0", 2), GPU("RTX 4090", "8.9", 1))
+    assert (wishes.driver, wishes.python, wishes.tool) == ("535.1", "", "uv")
+    assert not wishes.elsewhere
+    assert wishes_from_snapshot(Snapshot(Target("local", "n"), {})) == Wishes()
+
+
+@pytest.mark.parametrize(("count", "driver"), [(1, "535.309.01"), (0, "")])
+def test_a_driver_that_is_not_loaded_counts_where_there_is_a_gpu_for_it(count: int, driver: str) -> None:
+    facts: dict[str, Fact] = {
+        "driver.version": Absent("the nvidia module is not loaded"),
+        "driver.library_version": Known("535.309.01", "x"),
+        "pci.nvidia_count": Known(count, "x"),
+    }
+    assert wishes_from_snapshot(Snapshot(Target("local", "n"), facts)).driver == driver
+
+
+def test_what_the_user_says_is_kept_apart_from_what_was_read() -> None:
+    wishes = H100.with_wish("torch", "2.9")
+    assert not wishes.elsewhere
+    assert wishes.with_wish("driver", "570").elsewhere
+    assert not wishes.alike(H100)
+    assert H100.alike(replace(H100, tool="uv", emit="dockerfile", set_by_user=frozenset({"tool"})))
+
+
+def test_a_stack_is_a_plan_and_each_form_has_its_text() -> None:
+    stack = answer(H100, Environment(python="/venv/bin/python"))
+    plan = stack.plan("pip", "node17", "/venv")
+    assert [step.argv for step in plan.steps] == list(stack.commands["pip"])
+    assert plan.title == "torch 2.14.1+cu126"
+    assert not plan.hindered
+    assert stack.plan("pixi", "node17", "/venv").steps == ()
+    assert dict(plan.steps[-1].makes)["torch.version"] == "2.14.1+cu126"
+    assert stack.plan("uv", "node17", "/venv", "not from here").hindered
+    stack = answer(H100)
+    assert stack.written("pip", "command").startswith("python -m pip install torch==2.14.1+cu126")
+    assert "torch==2.14.1+cu126" in stack.written("pip", "requirements")
+    assert stack.written("conda", "command").startswith("conda create --yes --name torch ")
+    assert stack.written("pip", "environment.yml") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "wants"),
+    [
+        ("torch>=2.6 torchvision  flash-attn", ("torch>=2.6", "torchvision", "flash-attn")),
+        ("torch >= 2.6,<2.9; vllm", ("torch >= 2.6,<2.9", "vllm")),
+        ("  ", ()),
+    ],
+)
+def test_requirements_are_told_apart(text: str, wants: tuple[str, ...]) -> None:
+    assert models.parse_requirements(text) == wants
+
+
+def test_a_change_is_made_with_all_that_it_takes() -> None:
+    wishes = Wishes(
+        (GPU("RTX 5090"), GPU("H100"), GPU("T4")),
+        driver="550",
+        torch="",
+        extras=("flash-attn", "torchvision"),
+        wants=("torch==2.5.*", "flash_attn>=2.7", "numpy"),
+    )
+    assert wishes.remedied(Remedy("driver", "580", "", least="570")).driver == "580"
+    assert wishes.remedied(Remedy("gpus", "RTX 5090+T4", "")).gpus == (GPU("RTX 5090"), GPU("T4"))
+    without = wishes.remedied(Remedy("wants", "flash-attn", ""))
+    assert (without.extras, without.wants) == (("torchvision",), ("torch==2.5.*", "numpy"))
+    other = wishes.remedied(Remedy("torch", "2.9", "", also=(Remedy("python", "3.12", ""),)))
+    assert (other.torch, other.wants, other.python) == ("2.9", ("flash_attn>=2.7", "numpy"), "3.12")
+    assert {"torch", "python"} <= other.set_by_user
+
+
+def test_another_machine_or_want_is_another_stack() -> None:
+    wishes = Wishes(python="3.13t", libc="musl", distribution="debian 12", wants=("torch>=2.6",))
+    assert not wishes.alike(replace(wishes, wants=()))
+    assert not wishes.alike(replace(wishes, libc="glibc 2.36"))
+
+
+def test_the_document_has_what_was_wished_and_the_smallest_changes() -> None:
+    python = Remedy("python", "3.12", "Python 3.12", "3.12")
+    stack = Stack(H100.with_wish("os", "wsl"), "", smallest=(Remedy("driver", "580", "driver 580", "570", (python,)),))
+    document = json.loads(json.dumps(models.to_json(stack)))
+    assert document["wishes"]["said"] == ["os"]
+    assert document["wishes"]["gpus"] == [{"name": H100.gpus[0].name, "compute_capability": "9.0", "count": 8}]
+    assert document["smallest"][0]["also"] == [
+        {"field": "python", "value": "3.12", "text": "Python 3.12", "least": "3.12", "also": []}
+    ]

@@ -1,10 +1,14 @@
-"""Files that we wrote, and what is left of them after a bad disk, a bad copy or a bad neighbour."""
+"""Files that we wrote after a bad disk or copy, streams that are full or closed, and commands that a shell takes."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shlex
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,10 +21,12 @@ from hypothesis import strategies as st
 from gpudoctor.app import pipeline, reading
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.system import is_of_windows, program_name, shell_line, signal_name
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
 from gpudoctor.readers import read_file
 from gpudoctor.views import diff, document, text
+from tests.needs import REPOSITORY
 
 _BOOK = rulebook.load()
 GOOD: dict[str, Any] = {
@@ -120,21 +126,9 @@ _ENTRIES = st.recursive(
     max_leaves=6,
 )
 _PLACES = [
-    "facts/gpu/0/name",
-    "facts/gpu/0/index",
-    "facts/gpu/0",
-    "facts/gpu",
-    "facts/text",
-    "facts/gpu.count",
-    "facts/driver.version",
-    "facts/torch.archs",
-    "facts",
-    "target",
-    "target/name",
-    "timings_ms",
-    "schema",
-    "tool",
-]
+    "facts/gpu/0/name", "facts/gpu/0/index", "facts/gpu/0", "facts/gpu", "facts/text", "facts/gpu.count",
+    "facts/driver.version", "facts/torch.archs", "facts", "target", "target/name", "timings_ms", "schema", "tool",
+]  # fmt: skip
 
 
 @settings(max_examples=50)
@@ -186,3 +180,97 @@ def test_a_pipe_that_nobody_writes_into_is_empty(tmp_path: Path, monkeypatch: py
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DocumentError, match="empty"):
         read_file(str(tmp_path / "pipe"))
+
+
+_PROGRAM = (sys.executable, "-m", "gpudoctor")
+_BEHIND = """
+import atexit, socket, sys, threading
+from gpudoctor.core import system
+atexit.register(print, "children ended")
+here, there = socket.socketpair()
+threading.Thread(target=here.recv, args=(1,), daemon=True).start()
+print("said")
+sys.exit(system.finish_process(7))
+"""
+
+
+def _run(words: tuple[str, ...], unbuffered: str, **streams: object) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    return subprocess.run(words, check=False, text=True, env=environ, cwd=REPOSITORY, **streams)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_in_a_line(unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = _run((*_PROGRAM, "schema"), unbuffered, stdout=full, stderr=subprocess.PIPE)
+    assert ended.returncode == 2
+    said = (
+        "gpudoctor: the answer could not be written whole: No space left on device; make room, or write it elsewhere\n"
+    )
+    assert ended.stderr == said
+
+
+def test_what_is_cut_short_is_told(tmp_path: Path) -> None:
+    """A write that finds room for a part says so: the rest is tried, and fails."""
+    words = ("sh", "-c", f"ulimit -f 4; exec {' '.join(_PROGRAM)} schema > {tmp_path}/schema.json")
+    ended = _run(words, "1", stderr=subprocess.PIPE)
+    assert ended.returncode == 2
+    assert "the answer could not be written whole: File too large" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "unbuffered"), [(">&-", ""), (">&-", "1"), ("2>&-", ""), ("<&-", ""), ("<&- >&- 2>&-", "1")]
+)
+def test_closed_streams_leave_the_exit_code(closed: str, unbuffered: str) -> None:
+    words = ("sh", "-c", f"exec {' '.join(_PROGRAM)} rules list {closed}")
+    ended = _run(words, unbuffered, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ("torch.cpu-build" in ended.stdout) is (">&- 2" not in closed and closed != ">&-")
+
+
+def test_beside_a_thread_that_was_given_up_the_process_ends_whole() -> None:
+    ended = _run((sys.executable, "-c", _BEHIND), "", capture_output=True, timeout=600)
+    assert (ended.returncode, ended.stdout) == (7, "said\nchildren ended\n")
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=8), min_size=1, max_size=4))
+def test_a_posix_shell_takes_the_same_words(argv: list[str]) -> None:
+    line = shell_line(argv)
+    assert is_of_windows(argv) or shlex.split(line) == argv
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["C:\\venv\\Scripts\\python.exe", "-m", "pip"], "C:\\venv\\Scripts\\python.exe -m pip"),
+        (["C:\\a b\\python.exe", "-m", "pip"], '& "C:\\a b\\python.exe" -m pip'),
+        (["uv", "pip", "install", "--python", "D:/x", "torch>=2"], 'uv pip install --python D:/x "torch>=2"'),
+        (["D:\\py.exe", "-c", 'print("$HOME,`")'], 'D:\\py.exe -c "print(`"`$HOME,```")"'),
+        (["D:\\py.exe", "a,b", ""], 'D:\\py.exe "a,b" ""'),
+        (["D:\\O'Neil 模型\\x.exe", "100%", "^", "“"], '& "D:\\O\'Neil 模型\\x.exe" 100% "^" "`“"'),
+        (["winget", "install", "--id", "A.B+.x64", "a b"], 'winget install --id A.B+.x64 "a b"'),
+        ([".venv\\Scripts\\python.exe", "-m", "pip"], ".venv\\Scripts\\python.exe -m pip"),
+    ],
+)
+def test_powershell_takes_paths_of_a_drive(argv: list[str], line: str) -> None:
+    assert shell_line(argv) == line
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("/usr/bin/python3.12", "python3.12"),
+        ("uv", "uv"),
+        ("C:\\Program Files\\Python\\Python.exe", "python"),
+        ("D:/miniconda3/condabin/conda.bat", "conda"),
+        ("/srv/odd\\pip", "odd\\pip"),
+    ],
+)
+def test_a_program_is_known_by_its_name(word: str, name: str) -> None:
+    assert program_name(word) == name
+
+
+def test_signals_have_the_names_that_they_have_here() -> None:
+    numbered = {number: signal.Signals(number).name for number in range(1, 32)}
+    assert {number: signal_name(number) for number in numbered} == numbered
+    assert (signal_name(0), signal_name(40)) == ("signal 0", "signal 40")

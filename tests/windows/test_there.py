@@ -12,7 +12,6 @@ ROOMS = (
     "windows/there",
     "core/test_model.py",
     "core/test_plan_model.py",
-    "core/test_stack_model.py",
     "diagnosis/test_expression.py",
     "diagnosis/test_judge.py",
     "diagnosis/test_knowledge_drivers.py",

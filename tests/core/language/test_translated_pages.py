@@ -96,11 +96,11 @@ def _title(site: Path) -> str:
     return rule.title
 
 
-def test_a_page_that_has_changed_is_english_until_its_translation_follows(site: Path, gpudoctor: Program) -> None:
+def test_a_page_that_has_changed_is_english_until_its_translation_follows(site: Path, called: Program) -> None:
     assert _title(site) == "没有安装 NVIDIA 驱动"
     _edit(site / "driver/driver.gone.toml", "The GPU is there, and nothing speaks to it.", "Nothing speaks to the GPU.")
     assert _title(site) == "No NVIDIA driver installed"
-    tested = gpudoctor("rules", "test", str(site))
+    tested = called("rules", "test", str(site))
     assert tested.code == 0
     digest = re.search(r'zh/driver/driver.gone.toml: its page has changed.*with of = "(\w+)"', tested.out)
     assert digest
@@ -121,7 +121,7 @@ def test_a_page_that_has_changed_is_english_until_its_translation_follows(site: 
     ],
 )
 def test_a_translation_that_says_more_or_less_than_its_page_is_refused(
-    site: Path, old: str, new: str, says: str, gpudoctor: Program
+    site: Path, old: str, new: str, says: str, called: Program
 ) -> None:
     translation = site / "zh/driver/driver.gone.toml"
     if old.startswith("of = "):
@@ -129,7 +129,7 @@ def test_a_translation_that_says_more_or_less_than_its_page_is_refused(
     _edit(translation, old, new)
     with pytest.raises(RuleError, match=re.escape(says)):
         _title(site)
-    refused = gpudoctor("rules", "test", str(site))
+    refused = called("rules", "test", str(site))
     assert (refused.code, says in refused.err) == (2, True)
 
 

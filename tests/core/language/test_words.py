@@ -1,20 +1,29 @@
-"""The program's own words: each that is said has its Chinese, each Chinese is of a sentence that is said."""
+"""The program's own words and their Chinese; how Chinese is folded; which language a run speaks."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
+import textwrap
+import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpudoctor
+from gpudoctor.app import cli
+from gpudoctor.app.arguments import parse
 from gpudoctor.core import language
-from gpudoctor.core.language import words
+from gpudoctor.core.language import choose_language, words
 from gpudoctor.core.rule import CONFIDENCES
 from gpudoctor.views import _report, _terminal, html
+from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
+from tests.conftest import Program
 from tests.corpus import speaking
 
 PACKAGE = Path(gpudoctor.__file__).parent
@@ -67,19 +76,143 @@ def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None
     assert set(WORDS) - constants == set()
 
 
-def test_english_is_said_as_it_stands_and_loads_no_words() -> None:
+def test_english_is_said_as_it_stands_and_what_has_no_translation_stays_english() -> None:
     words.cache_clear()
     assert language.say("To undo: {how}", how="reboot {now}") == "To undo: reboot {now}"
     assert words.cache_info().currsize == 0
-
-
-def test_what_has_no_translation_stays_english_and_values_are_never_templates() -> None:
     with speaking("zh"):
         assert language.say("nobody has translated this") == "nobody has translated this"
         assert language.say("To undo: {how}", how="reboot {now}") == "撤销：reboot {now}"
     assert language.current() == "en"
-
-
-def test_a_language_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="no language 'fr'; available: en, zh"):
         language.use("fr")
+
+
+MIXED = st.lists(st.text("驱动内核模块，。、；：）（“”gpu-3_./", max_size=12).map("中".__add__), min_size=1).map(
+    " ".join
+)
+
+
+def _columns(text: str) -> int:
+    """By the standard alone: what a terminal advances."""
+    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def test_a_chinese_character_takes_two_columns_and_a_latin_one_takes_one() -> None:
+    assert [width(text) for text in ("驱动", "gpu", "GPU 没有了。")] == [4, 3, 12]
+    assert has_wide("GPU 没有了")
+    assert not has_wide("a “quoted” word … and a café × 8")
+
+
+def test_a_line_ends_behind_any_character_but_not_before_what_closes() -> None:
+    assert fold_wide("没有驱动，也没有模块。", 9, "", "") == ["没有驱", "动，也没", "有模块。"]
+    assert fold_wide("（需要 root）（会改动系统）", 12, "", "") == ["（需要", "root）（会改", "动系统）"]
+    assert fold_wide("运行 nvidia-smi --query-gpu=name，看结果", 20, "", "") == [
+        "运行 nvidia-smi",
+        "--query-gpu=name，看",
+        "结果",
+    ]
+    assert fold_wide("错误  没有驱动", 20, "", "") == ["错误  没有驱动"]
+
+
+@given(MIXED)
+def test_every_line_holds_in_a_terminal_and_nothing_is_lost(text: str) -> None:
+    lines = wrapped(f"中 {text}", 2, 4)
+    assert "".join("".join(lines).split()) == "中" + "".join(text.split())
+    for line in lines:
+        assert line[:2] == "  "
+        assert line.lstrip()[0] not in "，。、；：）”"
+        assert _columns(line) <= WIDTH or not any(map(str.isspace, line.strip()))
+
+
+@given(st.text("abc ,.-('…×é ", max_size=300))
+def test_text_without_wide_characters_is_wrapped_as_ever(text: str) -> None:
+    told = [line for line in wrapped(text) if line]
+    expected = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    assert told == expected
+
+
+PASTE = "PyTorch version: 2.13.0+cpu\nGPU 0: NVIDIA GeForce RTX 5090\nTorch not compiled with CUDA enabled\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, "en"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "C.UTF-8"}, "en"),
+        ({"LANG": "de_DE.UTF-8"}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.GB18030"}, "zh"),
+        ({"LANG": "zh_SG.UTF-8"}, "zh"),
+        ({"LANG": "zh"}, "zh"),
+        ({"LANG": "zh-Hans-CN"}, "zh"),
+        ({"LANG": "zh_TW.UTF-8"}, "en"),
+        ({"LANG": "zh_HK"}, "en"),
+        ({"LANG": "zh-Hant"}, "en"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": ""}, "en"),
+        ({"LANG": "en_US.UTF-8", "GPUDOCTOR_LANG": "zh"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "GPUDOCTOR_LANG": "en"}, "en"),
+    ],
+)
+def test_the_locale_chooses_and_our_own_variable_goes_before_it(environ: dict[str, str], expected: str) -> None:
+    assert choose_language(None, False, environ, "utf-8") == expected
+
+
+def test_what_is_typed_goes_before_all_else() -> None:
+    assert choose_language("en", False, {"LANG": "zh_CN.UTF-8"}, "utf-8") == "en"
+    assert choose_language("zh", False, {"GPUDOCTOR_LANG": "en"}, "utf-8") == "zh"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "no-such-encoding"])
+def test_what_a_stream_cannot_print_is_not_sent_there(encoding: str) -> None:
+    assert choose_language(None, False, {"LANG": "zh_CN"}, encoding) == "en"
+    assert choose_language("zh", False, {}, encoding) == "en"
+    assert choose_language("zh", True, {}, encoding) == "zh"
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("text", "zh"), ("markdown", "zh"), ("html", "zh"), ("json", "en"), ("junit", "en"), ("prometheus", "en")],
+)
+def test_what_people_read_is_in_their_language(form: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPUDOCTOR_LANG", "LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert cli._language_of(parse(["read", "-", "--format", form])) == expected
+
+
+def test_a_document_is_english_unless_it_is_asked_for_otherwise(
+    called: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    monkeypatch.setenv("GPUDOCTOR_LANG", "")
+    titles = [
+        called("read", "-", "--json", *words, stdin=PASTE).document["findings"][0]["title"]
+        for words in ([], ["--lang", "zh"])
+    ]
+    assert titles == [
+        "torch 2.13.0+cpu is a CPU-only build, and this machine has an NVIDIA GPU",
+        "torch 2.13.0+cpu 是 CPU 版，而这台机器有 NVIDIA GPU",
+    ]
+
+
+def test_a_document_has_the_same_keys_ids_and_facts_in_every_language(called: Program) -> None:
+    english, chinese = (called("read", "-", "--json", "--lang", it, stdin=PASTE).document for it in ("en", "zh"))
+    for document in (english, chinese):
+        document.pop("timings_ms")
+        for finding in document["findings"]:
+            for worded in ("title", "why"):
+                finding.pop(worded)
+            finding["fixes"] = [[step["argv"] for step in fix["steps"]] for fix in finding["fixes"]]
+    assert json.dumps(english, sort_keys=True) == json.dumps(chinese, sort_keys=True)
+
+
+@pytest.mark.parametrize("surroundings", [{"LC_ALL": "C"}, {"LC_ALL": "zh_CN.UTF-8", "PYTHONIOENCODING": "latin-1"}])
+def test_a_terminal_that_has_no_chinese_gets_english(gpudoctor: Program, surroundings: dict[str, str]) -> None:
+    told = gpudoctor("read", "-", stdin=PASTE, env={"GPUDOCTOR_LANG": "", **surroundings})
+    assert told.code == 1
+    assert told.out.isascii()
+    assert "is a CPU-only build" in told.out
