@@ -153,11 +153,16 @@ def test_as_its_owner_it_has_that_users_rights_and_home(
     assert mine[0] == [os.getuid()] * 3, "our own children stay as we are"
 
 
-def test_trusted_it_runs_as_root(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trusted_it_runs_as_root_and_whoever_is_not_root_runs_what_it_finds(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     give(venv.parent.parent)
     monkeypatch.setattr(rights, "consent", "trust")
     target = Local("quick", str(venv))
     assert target.run([str(venv), "-c", "import os; print(os.getuid())"]).out == "0\n"
+    monkeypatch.setattr(os, "geteuid", lambda: STRANGER + 1)
+    assert rights.refusal(str(venv)) == ""
+    assert rights.owner(str(venv)) is None
 
 
 def test_both_ways_by_the_command_line(venv: Path) -> None:
@@ -189,13 +194,6 @@ def test_a_python_that_was_only_found_is_not_run_and_its_facts_say_why(
         assert isinstance(said, Unread)
         assert f"belongs to user {NAME}, and it would run as root: --as-owner" in said.why
     assert not mark.exists()
-
-
-def test_whoever_is_not_root_runs_what_it_finds(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    give(venv.parent.parent)
-    monkeypatch.setattr(os, "geteuid", lambda: STRANGER + 1)
-    assert rights.refusal(str(venv)) == ""
-    assert rights.owner(str(venv)) is None
 
 
 # ------------------------------------------------------------------------------------------------------- PATH, cwd

@@ -17,7 +17,7 @@ from gpudoctor.diagnosis import expect, pages, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
 from gpudoctor.fixes.site import journals_folder
 from tests.diagnosis.history.test_shelf import diagnosis
-from tests.diagnosis.test_rules_new import fill
+from tests.diagnosis.test_rules_errors import fill
 from tests.guard.strangers import NAME, give, open_folder, program, stranger
 
 __all__ = ["open_folder"]
@@ -64,27 +64,27 @@ def test_what_is_ours_or_root_s_is_sound_without_a_word(tmp_path: Path) -> None:
         assert files.doubt(place) is None
 
 
-def test_a_folder_that_all_can_write_to_is_doubted_also_far_above(open_folder: Path) -> None:
+def test_a_folder_that_all_can_write_to_is_doubted_also_far_above_unless_it_is_sticky(open_folder: Path) -> None:
     (open_folder / "a").mkdir()
     (open_folder / "a/file").write_text("x")
     found = files.doubt(open_folder / "a/file")
     assert str(found) == f"{open_folder} can be written to by every user"
     assert found
     assert found.cure == f"chmod go-w {open_folder}"
-
-
-def test_under_a_sticky_folder_what_is_ours_is_sound(open_folder: Path) -> None:
     open_folder.chmod(0o1777)
     (open_folder / "mine").write_text("x")
     assert files.doubt(open_folder / "mine") is None
     assert files.doubt(open_folder), "but what is read from the folder itself could be anybody's"
 
 
-def test_what_belongs_to_another_user_is_doubted(tmp_path: Path) -> None:
+def test_what_belongs_to_another_user_is_doubted_and_a_link_of_theirs_even_to_our_own_file(tmp_path: Path) -> None:
     stranger()
     file = tmp_path / "file"
     file.write_text("x")
     assert str(files.doubt(give(file))) == f"{file} belongs to user {NAME}"
+    (tmp_path / "sound").write_text("x")
+    (tmp_path / "link").symlink_to("sound")
+    assert str(files.doubt(give(tmp_path / "link"))) == f"{tmp_path / 'link'} belongs to user {NAME}"
 
 
 def test_a_link_counts_where_it_leads(tmp_path: Path, open_folder: Path) -> None:
@@ -96,13 +96,6 @@ def test_a_link_counts_where_it_leads(tmp_path: Path, open_folder: Path) -> None
     assert str(files.doubt(tmp_path / "link")) == f"{open_folder} can be written to by every user"
     assert files.doubt(tmp_path / "other") is None
     assert files.doubt(tmp_path / "loop") is None  # who opens it is told
-
-
-def test_a_link_of_another_user_is_not_followed_even_to_our_own_file(tmp_path: Path) -> None:
-    stranger()
-    (tmp_path / "sound").write_text("x")
-    (tmp_path / "link").symlink_to("sound")
-    assert str(files.doubt(give(tmp_path / "link"))) == f"{tmp_path / 'link'} belongs to user {NAME}"
 
 
 def test_the_group_that_a_user_has_alone_may_write_and_others_may_not(tmp_path: Path) -> None:
@@ -177,20 +170,16 @@ def test_a_checkout_s_copies_are_for_this_user_alone_and_named_by_content(checko
     assert pages.compiled(None, "made", lambda _: {"a": 3}) == {"a": 3}, "same size, same time, other content"
 
 
-def test_a_copy_of_another_user_is_parsed_anew_and_not_believed(checkout: Path) -> None:
-    stranger()
+@pytest.mark.parametrize("whose", ["another user's", "in a folder that all can write to"])
+def test_a_copy_that_others_could_have_written_is_parsed_anew_and_not_believed(checkout: Path, whose: str) -> None:
     pages.compiled(None, "made", lambda _: {"sound": True})
     (copy,) = checkout.iterdir()
     copy.write_text('{"planted": true}')
-    give(copy)
-    assert pages.compiled(None, "made", lambda _: {"sound": True}) == {"sound": True}
-
-
-def test_a_cache_folder_that_all_can_write_to_is_not_read(checkout: Path) -> None:
-    pages.compiled(None, "made", lambda _: {"sound": True})
-    (copy,) = checkout.iterdir()
-    copy.write_text('{"planted": true}')
-    checkout.chmod(0o777)
+    if whose == "another user's":
+        stranger()
+        give(copy)
+    else:
+        checkout.chmod(0o777)
     assert pages.compiled(None, "made", lambda _: {"sound": True}) == {"sound": True}
 
 
@@ -262,25 +251,21 @@ def test_journals_in_a_folder_of_another_user_are_refused(tmp_path: Path) -> Non
 # ---------------------------------------------------------------------------------------- pages, profiles, TMPDIR
 
 
-def test_a_page_that_all_can_write_to_is_refused(site: Path) -> None:
-    page = site / "driver/driver.beta.toml"
+@pytest.mark.parametrize(
+    ("name", "mode", "group", "says"),
+    [
+        ("driver/driver.beta.toml", 0o666, 0, "{at} can be written to by every user.*: chmod go-w {at}"),
+        ("driver", 0o1777, 0, "--rules {site}: {at} can be written to by every user"),
+        ("", 0o775, 1, "can be written to by group daemon"),
+    ],
+)
+def test_pages_that_others_can_write_to_are_refused(site: Path, name: str, mode: int, group: int, says: str) -> None:
+    if group:
+        stranger()
     assert rulebook.load([site]).find("driver.beta")
-    page.chmod(0o666)
-    with pytest.raises(UsageError, match=f"{page} can be written to by every user.*: chmod go-w {page}"):
-        rulebook.load([site])
-
-
-def test_a_folder_of_pages_that_all_can_write_to_is_refused(site: Path) -> None:
-    (site / "driver").chmod(0o1777)
-    with pytest.raises(UsageError, match=f"--rules {site}: {site}/driver can be written to by every user"):
-        rulebook.load([site])
-
-
-def test_a_page_that_a_group_can_write_to_is_refused_to_root(site: Path) -> None:
-    stranger()
-    os.chown(site, 0, 1)
-    site.chmod(0o775)
-    with pytest.raises(UsageError, match="can be written to by group daemon"):
+    os.chown(site / name, 0, group)
+    (site / name).chmod(mode)
+    with pytest.raises(UsageError, match=says.format(at=site / name, site=site)):
         rulebook.load([site])
 
 
@@ -305,18 +290,13 @@ def test_a_page_by_a_link_to_another_user_s_file_is_said(site: Path, capsys: pyt
     assert f"{theirs} belongs to user {NAME}" in capsys.readouterr().err
 
 
-def test_a_profile_that_all_can_write_to_is_refused(profile: Path) -> None:
-    assert expect.load(str(profile)).name == "ours"
+def test_a_profile_that_all_can_write_to_is_refused_and_one_that_extends_it(profile: Path) -> None:
+    mine = profile.with_name("mine.toml")
+    mine.write_text('profile = "mine"\nextends = "ours.toml"\n', "utf-8")
+    assert [expect.load(str(one)).name for one in (profile, mine)] == ["ours", "mine"]
     profile.chmod(0o666)
     with pytest.raises(UsageError, match=f"--expect {profile}: {profile} can be written to by every user"):
         expect.load(str(profile))
-
-
-def test_a_profile_that_one_extends_is_held_to_the_same(profile: Path) -> None:
-    mine = profile.with_name("mine.toml")
-    mine.write_text('profile = "mine"\nextends = "ours.toml"\n', "utf-8")
-    assert expect.load(str(mine)).name == "mine"
-    profile.chmod(0o666)
     with pytest.raises(UsageError, match=r"ours\.toml can be written to by every user"):
         expect.load(str(mine))
 
