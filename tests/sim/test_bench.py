@@ -90,7 +90,7 @@ _HELD = {
 }
 
 
-def test_a_gpu_in_use_is_left_alone_and_said(tmp_path: Path) -> None:
+def test_a_gpu_in_use_is_left_alone_unless_it_is_named(tmp_path: Path) -> None:
     ran = bench(profile("rtx3090-bridge", **_HELD), tmp_path, "--kernel", "driver.add")
     assert ran.code == 0
     assert [device.get("held") for device in ran.document["devices"]] == [None, "pid 4711, python3"]
@@ -98,21 +98,15 @@ def test_a_gpu_in_use_is_left_alone_and_said(tmp_path: Path) -> None:
         (0, "ran", None),
         (1, "not-run", "in use by pid 4711, python3"),
     ]
-
-
-def test_a_gpu_in_use_is_measured_by_whoever_names_it(tmp_path: Path) -> None:
-    ran = bench(profile("rtx3090-bridge", **_HELD), tmp_path, "--kernel", "driver.add", "--device", "cuda:1")
+    ran = bench(profile("rtx3090-bridge", **_HELD), tmp_path / "named", "--kernel", "driver.add", "--device", "cuda:1")
     assert [(run["gpu"], run["status"]) for run in ran.document["runs"]] == [(1, "ran")]
 
 
-def test_where_cuda_lists_no_gpu_the_cause_is_named(tmp_path: Path) -> None:
+def test_without_a_gpu_that_cuda_lists_the_cause_is_named(tmp_path: Path) -> None:
     ran = bench(scenario.load(scenario.SICK / "cuda-library-missing.json"), tmp_path)
     assert (ran.code, ran.document["runs"]) == (3, [])
     assert "gpudoctor explain " in ran.document["because"]
-
-
-def test_a_machine_without_a_gpu_says_so(tmp_path: Path) -> None:
-    ran = Machine(scenario.load(scenario.SICK / "cloud-vm-without-gpu.json"), tmp_path).gpudoctor("bench")
+    ran = Machine(scenario.load(scenario.SICK / "cloud-vm-without-gpu.json"), tmp_path / "none").gpudoctor("bench")
     assert ran.code == 3
     assert ran.out.startswith("Nothing was measured: no GPU that CUDA lists")
     assert ran.out.rstrip().endswith("gpudoctor bench --device cpu")
