@@ -71,7 +71,7 @@ def spot_of(page: Spot, number: int, name: str) -> Spot:
 
 def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None:
     """Raises `RuleError` for the first thing wrong with the setup page at `path`."""
-    known, spot = _setup_catalog(), Spot(path)
+    known, spot = Catalog([*catalog().specs.values(), *FACTS]), Spot(path)
     check_expressions(expressions_of(page.fixes), known, "", spot)
     _check_fixes(page.fixes, known, spot)
     for number, case in enumerate(cases):
@@ -81,11 +81,6 @@ def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None
             raise where.key("offers").broken(f"no fix is called {case.offers!r}")
     if unproven := next((fix for fix in page.fixes if fix.title not in [case.offers for case in cases]), None):
         raise spot.text(unproven.title).broken(f"no case offers {unproven.title!r}")
-
-
-def _setup_catalog() -> Catalog:
-    """The catalog with the facts ``setup.*``, which setup pages alone may read."""
-    return Catalog([*catalog().specs.values(), *FACTS])
 
 
 def _known_setups() -> tuple[str, ...]:
