@@ -152,6 +152,14 @@ _ELASTIC = "TORCHELASTIC_RUN_ID"
 """torchrun's: often the same for all its jobs, whose processes have one parent."""
 
 
+def listening_process(target: Target, port: int) -> str:
+    """The process that listens on the TCP port, ``python (pid 4711)``; empty where it cannot be told."""
+    tables = (text(target, path, _TABLE_LIMIT) for path in _TABLES)
+    sockets = (found for table in tables if isinstance(table, str) for found in _listening_sockets(table, port))
+    owner = next((pid for inode, _ in sockets if (pid := _socket_owner(target, inode))), "")
+    return f"{_process_name(target, owner)} (pid {owner})" if owner else ""
+
+
 def _listener(target: Target, port: int) -> Fact:
     """Who listens on the TCP port: ``python (pid 4711)``, or the user if the process is another's; absent if free.
 

@@ -13,8 +13,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from gpudoctor.cluster.links import tcp
@@ -22,6 +21,8 @@ from gpudoctor.cluster.links.lines import ForgedError, SealedEnd
 from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.core.errors import UsageError
+from gpudoctor.probes.rendezvous import listening_process
+from gpudoctor.target.local import Local
 from gpudoctor.target.network import is_address, resolve
 
 _MOST, _MOST_UNPROVEN = 8 << 20, 4096
@@ -237,50 +238,6 @@ def _bound_socket(port: int, address: str = "") -> socket.socket:
     return sock
 
 
-# ---- Who listens on a port of this machine ----
-# From /proc, which tells the process only to its owner and to root.
-
-_LISTEN = "0A"
-
-
 def port_holder(port: int) -> str:
     """The process that listens on a local TCP port, ``python (pid 4711)``; ``another program`` if it cannot be read."""
-    inodes = set(_listening_inodes(port))
-    for pid in _pids():
-        for target in _open_file_targets(pid):
-            if target.startswith("socket:[") and target[8:-1] in inodes:
-                return f"{_process_name(pid)} (pid {pid})"
-    return "another program"
-
-
-def _listening_inodes(port: int) -> Iterator[str]:
-    """Inodes of sockets that listen on the TCP port, from /proc/net/tcp and tcp6."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
-                    yield columns[9]
-
-
-def _pids() -> list[str]:
-    """Ids of all processes, as text, from /proc; empty if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return [folder.name for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-    return []
-
-
-def _open_file_targets(pid: str) -> Iterator[str]:
-    """Link targets of a process's open files (``socket:[123]``); unreadable ones are left out."""
-    with contextlib.suppress(OSError):
-        for file in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                yield str(file.readlink())
-
-
-def _process_name(pid: str) -> str:
-    """Command name of a process from /proc; ``a program`` if it cannot be read."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "a program"
+    return listening_process(Local("quick"), port) or "another program"
