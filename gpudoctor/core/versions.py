@@ -27,3 +27,16 @@ def parse(text: str) -> Version | None:
 def normal(name: str) -> str:
     """The name as PEP 503 compares it: ``nvidia_cudnn_cu12`` is ``nvidia-cudnn-cu12``."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def numbered(number: int, wide: int) -> str:
+    """The version that a library gives as one number: 22705 is 2.27.5, 8902 is 8.9.2.
+
+    From the number `wide` on the major counts in ten thousands, below in thousands.
+    """
+    major, rest = divmod(number, 10000 if number >= wide else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+CUDNN_WIDE, NCCL_WIDE = 90000, 10000
+"""From these numbers on: cuDNN 9.0, NCCL 2.9."""

@@ -121,7 +121,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields what `probe` does, from that log."""
-    own_gpus = _own_gpus(target)
+    # In a container the log is the whole host's: of its GPUs only those count that were handed over.
+    own_gpus = set(names_in(target, "/proc/driver/nvidia/gpus")) if known(container(target)) else None
     xids = _log.xids(_driver_lines_today(log), own_gpus)
     yield "xid", xids
     yield from _other_events(target, log.without_xids, own_gpus, xids)
@@ -193,13 +194,6 @@ def _module_refused(log: Log) -> Fact:
     """The last message in which the kernel refuses a module for its signature; absent if there is none."""
     lines = [line for line in log.lines_with("is rejected", "unsigned module loading") if _REFUSED.search(line)]
     return Known(log.without_stamp(lines[-1]), log.source) if lines else Absent(f"{log.source} has no such line")
-
-
-def _own_gpus(target: Target) -> set[str] | None:
-    """In a container, PCI addresses of the GPUs that it was given, as the log is the whole host's; None outside."""
-    if not known(container(target)):
-        return None
-    return set(names_in(target, "/proc/driver/nvidia/gpus"))
 
 
 class _Ports:

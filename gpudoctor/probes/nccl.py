@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.core.versions import NCCL_WIDE, numbered
 from gpudoctor.probes._loader import library_copies
 from gpudoctor.probes._reading import as_unread
 from gpudoctor.probes._site import Site, site_of
@@ -126,5 +127,4 @@ def _version(number: object, state: str, path: str) -> Fact:
     """The version number as text: 22705 is 2.27.5; up to 2.8 with one digit less (2804 is 2.8.4)."""
     if not isinstance(number, int) or number <= 0:
         return Unread(f"libnccl is {state}")
-    major = 10000 if number >= 10000 else 1000
-    return Known(f"{number // major}.{number % major // 100}.{number % 100}", path)
+    return Known(numbered(number, NCCL_WIDE), path)

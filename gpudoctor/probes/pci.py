@@ -127,7 +127,7 @@ def _summary_facts(
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
     """The row of one device; link and state columns are unread while it sleeps, as reading them would wake it."""
     folder = f"{_BUS}/{address}"
-    sleeping = unread_if_asleep(target, folder)
+    sleeping, node = unread_if_asleep(target, folder), number(target, f"{folder}/numa_node")
     return {
         "address": Known(address, _BUS),
         "vendor": Known(_VENDORS.get(vendor, "other"), f"{folder}/vendor"),
@@ -142,7 +142,7 @@ def _row(target: Target, address: str, vendor: str, device: str, known: dict[tup
         **_slot(target, folder),
         **uplink(target, folder),
         **_bar_columns(target, f"{folder}/resource"),
-        "numa_node": _numa_node(target, folder),
+        "numa_node": Absent(f"{folder}/numa_node says -1") if value_of(node) == -1 else node,
         "iommu": line(target, f"{folder}/iommu_group/type"),
         "power_state": line(target, f"{folder}/power_state"),
     }
@@ -192,14 +192,6 @@ def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
         "bars_unassigned": Known(tuple(i for i, (first, last) in enumerate(bars) if last and not first), path),
         "bar1_mib": Known((end - start + 1) >> 20, path) if end else Absent(f"{path}: no region 1"),
     }
-
-
-def _numa_node(target: Target, folder: str) -> Fact:
-    """The device's NUMA node; absent for -1."""
-    node = number(target, f"{folder}/numa_node")
-    if value_of(node) == -1:
-        return Absent(f"{folder}/numa_node says -1")
-    return node
 
 
 def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, known
+from gpudoctor.core.versions import CUDNN_WIDE, NCCL_WIDE, numbered
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import STILL, WAKING, Waiting, answers, gpus_on_bus, patience, printable, text_rows
@@ -186,7 +187,7 @@ class _LiveAnswers:
             yield f"live.{name}", self._answer_fact(name)
         yield "live.arch_list", self._answer_fact("arch_list")
         yield "live.cuda_error", self._cuda_error()
-        yield "live.cudnn", self._version_fact("cudnn", _cudnn_version)
+        yield "live.cudnn", self._version_fact("cudnn", lambda number: numbered(number, CUDNN_WIDE))
         yield "live.nccl", self._version_fact("nccl", _nccl_version)
         yield "live_gpu", self._gpus()
 
@@ -319,15 +320,8 @@ def _text(raw: object) -> str:
     return printable(raw, 600)
 
 
-def _cudnn_version(number: Any) -> str:
-    """cuDNN's version number as text: 90100 is 9.1.0 and 8902 is 8.9.2 (ten thousands since version 9)."""
-    major, rest = divmod(int(number), 10000 if int(number) >= 90000 else 1000)
-    return f"{major}.{rest // 100}.{rest % 100}"
-
-
 def _nccl_version(raw: Any) -> str:
     """NCCL's version as text: ``(2, 21, 5)`` is 2.21.5; torch before 1.9 gives a number, 2708 for 2.7.8."""
     if isinstance(raw, tuple):
         return ".".join(str(part) for part in raw)
-    major, rest = divmod(int(raw), 10000 if int(raw) >= 20000 else 1000)
-    return f"{major}.{rest // 100}.{rest % 100}"
+    return numbered(raw, NCCL_WIDE)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gpudoctor.core.fact import Absent, Fact, Unread, Value
+from gpudoctor.core.versions import CUDNN_WIDE, numbered
 from gpudoctor.readers._pattern import Pattern, phrases, words
 
 _RELEASE = Pattern(r"(?<![\d.])v?(\d+\.\d+)", re.IGNORECASE)
@@ -224,17 +225,10 @@ def _parse_driver(text: str) -> str | None:
     return None if _PROSE.search(text) else driver_version(text) or (branch if branch and len(branch) == 3 else None)
 
 
-def cudnn_version(number: int) -> str:
-    """cuDNN's version from its number: 8902 is 8.9.2, 90100 is 9.1.0."""
-    if number >= 90000:
-        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
-
-
 def _parse_cudnn(text: str) -> str | None:
     """cuDNN's version, from a version or from its number of 4 to 6 digits; None for neither."""
     number = text.strip(" ()'\"").split(" ")[0]
-    return cudnn_version(int(number)) if number.isdecimal() and 4 <= len(number) <= 6 else _parse_version(text)
+    return numbered(int(number), CUDNN_WIDE) if number.isdecimal() and 4 <= len(number) <= 6 else _parse_version(text)
 
 
 FORMS: Mapping[str, Callable[[str], Value]] = {

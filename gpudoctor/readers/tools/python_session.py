@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.core.versions import CUDNN_WIDE, numbered
 from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import cudnn_version, major_minor, yes_or_no
+from gpudoctor.readers._values import major_minor, yes_or_no
 
 EXACT = 9
 
@@ -122,7 +123,7 @@ def facts_of_answer(question: str, answer: str, source: str) -> Iterator[tuple[s
     elif question == "torch._C._cuda_getDriverVersion()" and answer.isdecimal() and int(answer) >= 1000:
         yield "cuda_driver.version", Known(f"{int(answer) // 1000}.{int(answer) % 1000 // 10}", source)
     elif question == "torch.backends.cudnn.version()" and answer.isdecimal():
-        yield "live.cudnn", Known(cudnn_version(int(answer)), source)
+        yield "live.cudnn", Known(numbered(int(answer), CUDNN_WIDE), source)
     elif question.startswith("torch.cuda.get_device_name") and len(answer) < 80 and "rror" not in answer:
         index = "".join(filter(str.isdecimal, question)) or "0"
         yield "gpu", ({"index": Known(int(index), source), "name": Known(answer, source)},)
