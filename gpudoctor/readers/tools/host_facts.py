@@ -228,6 +228,8 @@ _TOOL = Pattern(
 _GO = Pattern(
     rf"\b(?:write|open|mkdir|mkdirat|symlink|copy_file_range:? \S{{0,90}}) (?P<path>/[^\s:]{{1,400}}): {_WHY}\s*$"
 )
+_GOES_ON = Pattern(r"\b(?:ignor(?:e|ing) (?:the |this )?error|continu(?:e|ing) without)\b", 2)
+"""``Will ignore error and continue``, as huggingface_hub says of a cache that it cannot write."""
 _SIZE = r"[\d.,]+[KMGTPi]*\s+"
 _DF = Pattern(rf"\s*\S+\s+(?:\S{{1,20}}\s+)?{_SIZE}{_SIZE}{_SIZE}(?P<used>\d{{1,3}})%\s+(?P<mount>/\S*)\s*$")
 _MEMORY = re.compile(r"/(?:dev/|proc/|sys/|(?:torch|psm|sem|pymp|mp)[-_.][^/]*$)")
@@ -238,6 +240,8 @@ def _write_errors(paste: Paste) -> Iterator[tuple[str, Rows]]:
     """Rows of ``write_error``, each path once."""
     rows: dict[str, dict[str, Fact]] = {}
     for index, line in paste.having("no space left on device", "read-only file system", "disk quota exceeded"):
+        if _GOES_ON.search(line):
+            continue
         match = _PYTHON.search(line) or _TOOL.match(line) or _GO.search(line)
         if match and not _MEMORY.match(match["path"]) and len(rows) < _MOST_WRITE_ERRORS:
             source = paste.use(index)

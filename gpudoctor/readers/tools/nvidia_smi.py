@@ -19,7 +19,8 @@ FACTS = (
     column("gpu_process.memory_mib", "int", "GPU memory it holds", "MiB"),
 )
 
-_VERSION = r"(\d+(?:\.\d+)*)"
+_VERSION = r"(\d+(?:\.\d+)*)(?!\w|\.[a-z])"
+"""Not ``5xx.xx``, as examples of documents have it."""
 _SMI = Pattern(r"NVIDIA-SMI(?: version\s*:)?\s+" + _VERSION)
 _DRIVER = Pattern(r"(?:Driver|KMD|DRIVER) [Vv]ersion\s*:\s*" + _VERSION)
 _CUDA = Pattern(r"CUDA (?:UMD )?[Vv]ersion\s*:\s*" + _VERSION)
