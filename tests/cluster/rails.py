@@ -55,7 +55,7 @@ def blamed(rails: Rails) -> tuple[int, list[Suspect]]:
     tried: dict[RailPort, list[tuple[str, str]]] = {}
     for port, other in plan.crossings(suspects):
         tried.setdefault(port, []).append((other[0], rails.reach(port, other)))
-    return took + bool(tried), conclude(suspects, tried, names)
+    return took + bool(tried), conclude(suspects, tried, plan)
 
 
 def one_of_each(random: Random, count: int, rails: int) -> Rails:

@@ -220,9 +220,12 @@ NAMES = ["n0", "n1", "n2", "n3"]
 HOSTS = {f"mlx5_{at}": NAMES for at in range(8)}
 
 
-def said(bad: dict[tuple[str, str], Direction], hosts: dict[str, list[str]], reached: dict[str, str]) -> list[Suspect]:
+def said(
+    bad: dict[tuple[str, str], Direction], hosts: dict[str, list[str]], reached: dict[str, str], cards: bool = False
+) -> list[Suspect]:
     """Suspects where a port sends as `bad` says; `reached`: by rail, the rail that its bad ports reach instead."""
     plan = RailPlan(hosts, {}, dict.fromkeys(hosts, 400.0), {rail: [] for rail in hosts})
+    plan.cards = frozenset(hosts if cards else ())
     for number in range(1, 5):
         for rail, pairs in plan.round(number).items():
             for a, b in pairs:
@@ -233,7 +236,7 @@ def said(bad: dict[tuple[str, str], Direction], hosts: dict[str, list[str]], rea
     for (rail, host), (other, _) in plan.crossings(suspects):
         outcome = reached.get(f"{rail} {host}") or (CONNECTED if reached.get(rail) == other else "filtered")
         tried.setdefault((rail, host), []).append((other, outcome))
-    return conclude(suspects, tried, hosts)
+    return conclude(suspects, tried, plan)
 
 
 def _between(bad: dict[tuple[str, str], Direction], rail: str, source: str, target: str) -> Direction:
@@ -261,8 +264,10 @@ def test_a_rail_that_is_slow_for_all_is_named_as_a_whole() -> None:
 
 def test_a_host_whose_ports_are_all_dead_is_one_host() -> None:
     (dead,) = said({(rail, "n1"): DEAD for rail in HOSTS}, HOSTS, {})
-    assert (dead.rail, dead.names, dead.measure) == ("", ("n1",), "reach")
-    assert dead.words.startswith("n1 neither reaches nor is reached by hosts that reach each other (")
+    assert (dead.rail, dead.names, dead.measure) == ("each of 8 ports", ("n1",), "reach")
+    assert dead.words.startswith(
+        "each of 8 ports on n1 neither reaches nor is reached by hosts that reach each other ("
+    )
 
 
 def test_exchanged_cables_of_two_hosts_are_seen_by_what_each_port_reaches() -> None:
@@ -273,6 +278,22 @@ def test_exchanged_cables_of_two_hosts_are_seen_by_what_each_port_reaches() -> N
         "by mlx5_1 between n0 and n1 no connection comes about, and mlx5_1 of n0 reaches mlx5_2 of n1",
         "by mlx5_2 between n0 and n1 no connection comes about, and mlx5_2 of n0 reaches mlx5_1 of n1",
     ]
+
+
+def test_rdma_ports_at_which_a_firewall_turns_tcp_away_are_not_judged() -> None:
+    bad = {("mlx5_1", "n1"): DEAD}
+    turned_away = {"mlx5_1 n1": "refused"}
+    assert said(bad, HOSTS, turned_away, cards=True) == []
+    (of_sockets,) = said(bad, HOSTS, turned_away)
+    (silent,) = said(bad, HOSTS, {}, cards=True)
+    assert of_sockets == silent
+
+
+def test_an_rdma_network_that_keeps_machines_apart_is_not_judged() -> None:
+    apart = {("mlx5_1", host): DEAD for host in NAMES}
+    assert said(apart, HOSTS, {}, cards=True) == []
+    (of_sockets,) = said(apart, HOSTS, {})
+    assert of_sockets.words.startswith("by mlx5_1 between any two of 4 hosts no connection comes about (")
 
 
 def test_a_port_that_reaches_its_rail_again_or_is_gone_is_not_blamed() -> None:

@@ -268,10 +268,11 @@ def connect_to_peers(message: Mapping[str, Any]) -> Message:
 
 
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
-    """Outcome of connecting to one peer: `outcome`, explaining `words`, and `ms` taken."""
+    """Outcome of connecting to one peer: `outcome`, explaining `words`, `ms` taken, and whether other ports answer."""
     address = str(peer["address"])
     found = _unless_our_own(address, connect(address, int(peer["port"]), REACH, str(peer.get("source", ""))))
-    return {"outcome": found.outcome, "words": found.words, "ms": round(found.seconds * 1e3, 3)}
+    ms = round(found.seconds * 1e3, 3)
+    return {"outcome": found.outcome, "words": found.words, "ms": ms, "answers": found.answers}
 
 
 def _unless_our_own(address: str, attempt: Reached) -> Reached:

@@ -125,7 +125,8 @@ def _link_before_attempt(source: str, target: str, ear: Mapping[str, Any]) -> Li
 def _with_outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
     """The link with the outcome, words and time of the attempt."""
     words = str(reply.get("words", "it did not say"))
-    return replace(link, outcome=str(reply.get("outcome", "failed")), words=words, ms=reply.get("ms"))
+    outcome = str(reply.get("outcome", "failed"))
+    return replace(link, outcome=outcome, words=words, ms=reply.get("ms"), answers=reply.get("answers"))
 
 
 # ---- Rounds of disjoint pairs ----

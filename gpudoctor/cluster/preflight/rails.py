@@ -45,6 +45,8 @@ class RailPlan:
     """By rail, its ports' own rate and whether it is measured by RDMA: rails alike in both are compared."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     """By rail, all that was measured."""
+    cards: frozenset[str] = frozenset()
+    """Rails of RDMA ports: by TCP they are only looked at."""
 
     def round(self, number: int) -> dict[str, rounds.Pairs]:
         """Pairs of hosts of that round (from 1) by rail; rails of which nothing is in doubt are left out."""
@@ -93,29 +95,52 @@ def _is_unreachable(suspect: Suspect) -> bool:
 
 
 Crossings = Mapping[RailPort, Sequence[tuple[str, str]]]
-"""By port that was tried once more: each rail that it tried to reach, and what became of it."""
+"""By port that was tried once more: each rail that it tried to reach, and what became of it: ``connected``, ``refused``
+(the other host answers, but not to us), ``failed`` (its own machine could not even try) or another outcome.
+"""
 
 
-def conclude(blamed: Iterable[Suspect], crossings: Crossings, hosts: Mapping[str, Sequence[str]]) -> list[Suspect]:
-    """The suspects, knowing what ports that reach nobody of their rail reach elsewhere; `hosts` by rail.
-    Left out are ports that reach their rail now, and those that are gone: their machine could not even try.
+def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> list[Suspect]:
+    """The suspects, knowing what ports that reach nobody of their rail reach elsewhere.
+    Left out are ports that reach their rail now, and those of which nothing can be said.
     """
+    unknown = unjudged(blamed, crossings, plan)
     out: list[Suspect] = []
     for suspect in blamed:
-        ends = [(suspect.rail, host) for host in suspect.names] if _is_unreachable(suspect) else []
+        ends = [(suspect.rail, host) for host in suspect.names] if suspect.measure == "reach" else []
         tried = [crossings.get(end, ()) for end in ends]
-        if any(is_gone(outcomes) or suspect.rail in _reached(outcomes) for outcomes in tried):
+        if any(end in unknown for end in ends) or any(suspect.rail in _reached(outcomes) for outcomes in tried):
             continue
-        elsewhere = [(end[1], *_reached(outcomes)) for end, outcomes in zip(ends, tried, strict=True)]
-        host, network = next((one for one in elsewhere if len(one) == 2), ("", ""))
+        host, network = _other_network(ends, crossings)
         names = tuple(sorted(suspect.names, key=lambda name: name != host)) if network else suspect.names
         out.append(replace(suspect, names=names, network=network))
-    return [replace(one, words=sentence(one)) for one in _merged(out, hosts)]
+    return [replace(one, words=sentence(one)) for one in _merged(out, plan.hosts)]
 
 
-def is_gone(tried: Sequence[tuple[str, str]]) -> bool:
-    """True if no attempt could even be made from the port."""
-    return bool(tried) and all(outcome == "failed" for _, outcome in tried)
+def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> dict[RailPort, str]:
+    """Ports that reach nobody, and of which nothing can be said, with why: they are gone, or are RDMA ports of which a
+    firewall turns TCP away, which RDMA passes by, or that nobody's peers reach: networks that keep machines apart.
+    """
+    why: dict[RailPort, str] = {}
+    for suspect in blamed:
+        rail = suspect.rail
+        ends = [(rail, host) for host in suspect.names] if suspect.measure == "reach" else []
+        if rail in plan.cards and len(suspect.names) > 2:
+            why |= dict.fromkeys(ends, f"no two of {len(ends)} machines reach each other by {rail}")
+        for end in ends if _is_unreachable(suspect) else ():
+            tried = crossings.get(end, ())
+            if tried and all(outcome == "failed" for _, outcome in tried):
+                why[end] = f"{rail} of {end[1]} went away while it was measured"
+            elif rail in plan.cards and (rail, "refused") in tried and not _other_network([end], crossings)[1]:
+                why[end] = f"{rail} on {end[1]}: packets pass, but a firewall turns TCP away, and not RDMA"
+    return why
+
+
+def _other_network(ends: Sequence[RailPort], crossings: Crossings) -> tuple[str, str]:
+    """(host, the one rail that its port reaches, not its own); empty if none of the ports reaches exactly one."""
+    elsewhere = [(host, *_reached(crossings.get((rail, host), ()))) for rail, host in ends]
+    host, network = next((one for one in elsewhere if len(one) == 2), ("", ""))
+    return host, network
 
 
 def _reached(tried: Sequence[tuple[str, str]]) -> set[str]:
@@ -124,7 +149,7 @@ def _reached(tried: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def _merged(blamed: Iterable[Suspect], hosts: Mapping[str, Sequence[str]]) -> list[Suspect]:
-    """The suspects; a host of which all ports are to blame alike is one, of no rail."""
+    """The suspects; a host of which all ports are to blame alike is one: ``each of 8 ports``."""
     alike: dict[tuple[object, ...], list[Suspect]] = {}
     for one in blamed:
         alone = one.rail if one.kind != "host" or one.network else ""
@@ -138,7 +163,7 @@ def _of_one_host(same: list[Suspect], hosts: Mapping[str, Sequence[str]]) -> lis
     if len(same) == 1 or len(same) < ports:
         return same
     best = max(same, key=lambda one: one.value or 0.0)
-    return [replace(best, rail="", pairs=sum(one.pairs for one in same))]
+    return [replace(best, rail=f"each of {ports} ports", pairs=sum(one.pairs for one in same))]
 
 
 # ---- The hub's stage ----
@@ -215,6 +240,7 @@ class _Stage:
                     found.rails.unmeasured[rail, host] = f"{rail} on {host}: {why}"
         several = {rail: names for rail, names in hosts.items() if len(names) > 1}
         self.plan = RailPlan(several, found.switches, {rail: self._kind(rail) for rail in several})
+        self.plan.cards = frozenset(rail for rail in several if any(port.number for port in self._ports[rail].values()))
         self._links: list[LinkSeen] = []
         self._counted, self._began = self._counters(), time.monotonic()
         self._measuring: dict[str, Measuring] = {}
@@ -258,17 +284,16 @@ class _Stage:
         result.gains = dict(self._gains(time.monotonic() - self._began))
         blamed = [replace(one, rdma=one.rail in self._rdma) for one in self.plan.suspects()]
         crossings = self._cross(self.plan.crossings(blamed))
-        result.suspects = tuple(conclude(blamed, crossings, self.plan.hosts))
+        result.suspects = tuple(conclude(blamed, crossings, self.plan))
         self._found.suspects += result.suspects
         result.rdma = frozenset(self._rdma)
         result.usual = {rail: usual.gbps for rail, usual in self.plan.usual().items() if usual.gbps}
         result.pairs = [pair for measured in self.plan.pairs.values() for pair in measured]
         known = {(pair.rail, host) for pair in result.pairs for host in _answered(pair)}
+        result.unmeasured |= unjudged(blamed, crossings, self.plan)
         begun = {rail for rail, _ in known}
         for rail, host in ((rail, host) for rail, hosts in self.plan.hosts.items() for host in hosts):
-            if is_gone(crossings.get((rail, host), ())):
-                result.unmeasured[rail, host] = f"{rail} of {host} went away while it was measured"
-            elif (rail, host) not in known | result.unmeasured.keys():
+            if (rail, host) not in known | result.unmeasured.keys():
                 where = f" on {host}" if rail in begun else ""
                 result.unmeasured[rail, host] = f"no measurement of {rail}{where} came to an end in time"
 
@@ -302,7 +327,8 @@ class _Stage:
         rail_of = {(host, port.place): rail for rail, of in self._ports.items() for host, port in of.items()}
         outcomes: dict[RailPort, list[tuple[str, str]]] = {}
         for link in connect_all(self._meeting, links, self._limits.connect):
-            outcomes.setdefault((rail_of[link.source, link.by], link.source), []).append((link.used_by, link.outcome))
+            outcome = "refused" if link.answers else link.outcome
+            outcomes.setdefault((rail_of[link.source, link.by], link.source), []).append((link.used_by, outcome))
         return outcomes
 
 

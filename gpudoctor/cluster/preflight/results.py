@@ -48,6 +48,8 @@ class LinkSeen:
     port: int = 0
     interface: str = ""
     ms: float | None = None
+    answers: bool | None = None
+    """Where nothing listens, or nobody answered there: whether the target answers on other ports."""
     by: str = ""
     """The port of the source by which alone it was tried, as `Port.place`; empty: any."""
 
