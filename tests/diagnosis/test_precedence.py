@@ -199,6 +199,15 @@ def test_a_container_is_not_judged_by_the_bus_of_its_host() -> None:
     assert complete(snapshot).groups["gpu"] == Unread("NVML did not start")
 
 
+def test_an_illegal_access_is_the_programs_only_where_no_hardware_failed() -> None:
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    row = "NVRM: Xid (PCI:0000:c3:00): 48, pid=812, name=python3, DBE (double bit error) Error on GPC 0"
+    for lines, first in (((error,), "workload.assert"), ((row, error), "gpu.ecc")):
+        text: Rows = tuple({"line": Known(line, "report")} for line in lines)
+        finding = diagnose(Snapshot(Target("report", "case"), {}, {"text": text}), BOOK).findings[0]
+        assert (finding.id, finding.confidence == "possible") == (first, False)
+
+
 DEVICES = frozenset([
     "aer", "barrier", "collective", "cuda_device", "gpu", "gpu_pair", "gpu_path", "gpu_process", "interface",
     "link", "live_gpu", "machine", "measured", "mig", "nvlink", "outlier", "p2p", "pci", "rank", "rate", "rdma",
