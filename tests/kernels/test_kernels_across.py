@@ -42,10 +42,15 @@ def _known(answers: Sequence[Across]) -> list[dict[str, Any]]:
     return [{name: state.value for name, state in row.items() if isinstance(state, Known)} for row in rows]
 
 
-def test_bandwidth_is_nccl_tests_of_the_slowest_rank() -> None:
+def test_bandwidth_is_nccl_tests_of_the_slowest_rank_and_group() -> None:
     (row,) = _known([_rank(rank, _found(seconds=0.5 if rank else 1.0)) for rank in range(4)])
     assert (row["algbw"], row["busbw"], row["ranks"], row["groups"]) == (1.0, 1.5, 4, 1)
     assert (row["leg"], row["backend"], row["operation"], row["bytes"]) == ("all", "nccl", "all_reduce", GB)
+    # One call that took long by chance, in a group that is fast, names nobody.
+    answers = [_rank(rank, _found("node", rank // 2 * 2, 2, seconds=2.0 if rank < 2 else 1.0)) for rank in range(6)]
+    hiccup = replace(answers[5], found=(replace(answers[5].found[0], alone=9.0),))
+    (row,) = _known([*answers[:5], hiccup])
+    assert (row["host"], row["busbw"]) == ("host0", 0.5)
 
 
 def test_the_slow_host_of_a_leg_is_named_beside_the_usual_rate() -> None:
@@ -56,14 +61,6 @@ def test_the_slow_host_of_a_leg_is_named_beside_the_usual_rate() -> None:
     (row,) = _known(answers)
     assert (row["groups"], row["busbw"], row["usual"]) == (4, 0.25, 1.0)
     assert (row["slowest"], row["host"], row["ratio"]) == (2, "host1", 4.0)
-
-
-def test_the_slowest_rank_is_one_of_the_slowest_group() -> None:
-    """One call that took long by chance, in a group that is fast, names nobody."""
-    answers = [_rank(rank, _found("node", rank // 2 * 2, 2, seconds=2.0 if rank < 2 else 1.0)) for rank in range(6)]
-    hiccup = replace(answers[5], found=(replace(answers[5].found[0], alone=9.0),))
-    (row,) = _known([*answers[:5], hiccup])
-    assert (row["host"], row["busbw"]) == ("host0", 0.5)
 
 
 def test_wrong_values_name_their_ranks() -> None:
@@ -96,15 +93,12 @@ def test_a_leg_that_failed_names_who_crashed_before_those_that_waited() -> None:
     assert failed["advice"]
 
 
-def test_what_nccl_warned_of_comes_first() -> None:
+def test_what_nccl_warned_of_comes_first_and_where_all_waited_all_are_named() -> None:
     ended = Ended("all", "nccl", "", "DistBackendError: NCCL error", False)
     warned = "Call to ibv_reg_mr failed with error Cannot allocate memory"
     (row,) = _known([_rank(0, ended=(ended,), warned=warned)])
     assert row["words"].startswith(f"NCCL: {warned}; rank 0 failed")
     assert "ulimit -l" in row["advice"]
-
-
-def test_where_all_waited_in_vain_all_are_named() -> None:
     ended = Ended("network", "gloo", "", "RuntimeError: Gloo connectFullMesh failed with Connect timeout [none]", False)
     (row,) = _known([_rank(rank, ended=(ended,)) for rank in range(4)])
     assert (row["culprits"], row["hosts"]) == ((0, 1, 2, 3), ("host0", "host1"))
@@ -112,15 +106,16 @@ def test_where_all_waited_in_vain_all_are_named() -> None:
     assert "advice" not in row
 
 
-def test_what_cannot_be_measured_is_no_failure_and_told_once() -> None:
+def test_what_cannot_be_measured_is_no_failure() -> None:
     ended = Ended("all", "gloo", "reduce_scatter", "RuntimeError: Gloo does not support it", True)
     (row,) = _known([_rank(rank, ended=(ended,)) for rank in range(4)])
     assert (row["state"], row["operation"]) == ("not-measured", "reduce_scatter")
     assert row["words"] == "RuntimeError: Gloo does not support it"
-
-
-def test_a_rank_that_could_not_take_part_fails_no_leg() -> None:
     assert collective_rows([_rank(0, why="rank 1 did not come", cannot=True, leg="all", backend="gloo")]) == ()
+    zero = _found(size=0)
+    assert collective_rows([_rank(0, zero, _found(operation="gossip"), _found(ranks=0))]) == ()
+    (row,) = _known([_rank(0, _found(ranks=1, seconds=0.0, alone=0.0))])
+    assert row["right"]
 
 
 def test_how_the_data_went_is_gathered_from_all_ranks_by_leg() -> None:
@@ -143,13 +138,6 @@ def test_how_the_data_went_is_gathered_from_all_ranks_by_leg() -> None:
 def test_an_answer_of_another_shape_is_read_for_what_it_is(raw: dict[str, Any]) -> None:
     assert Across.from_json(raw) == Across(-1, "", -1)
     assert collective_rows([Across.from_json(raw)]) == ()
-
-
-def test_figures_that_cannot_be_are_left_out() -> None:
-    zero = _found(size=0)
-    assert collective_rows([_rank(0, zero, _found(operation="gossip"), _found(ranks=0))]) == ()
-    (row,) = _known([_rank(0, _found(ranks=1, seconds=0.0, alone=0.0))])
-    assert row["right"]
 
 
 GIB = 1 << 30
@@ -232,12 +220,9 @@ def test_sizes_end_where_a_gpu_or_the_share_of_a_host_has_no_room(gpu: int, memo
     assert [max(leg.sizes) for leg in plan] == [largest]
 
 
-def test_groups_that_are_given_replace_the_usual_ones() -> None:
+def test_given_groups_replace_the_usual_ones_and_the_plan_survives_the_store() -> None:
     (leg,) = _plan(_places({"a": 2, "b": 2}), legs={"left": [[0, 1]]})
     assert (leg.name, leg.groups, group_of(leg, 1), group_of(leg, 2)) == ("left", [[0, 1]], (0, 1), ())
-
-
-def test_the_plan_is_the_same_after_its_way_through_the_store() -> None:
     plan = _plan(_places({"a": 2, "b": 2}))
     assert json.dumps(plan_from_json(json.loads(json.dumps(plan)))) == json.dumps(plan)
     assert {type(leg) for leg in plan_from_json(json.loads(json.dumps(plan)))} == {Leg}

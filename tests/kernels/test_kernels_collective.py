@@ -48,6 +48,12 @@ def test_bus_bandwidth_is_nccl_tests(name: str, ranks: int, busbw: float) -> Non
         ("Call to posix_fallocate failed: No space left on device", "/dev/shm"),
         ("Cuda failure 217 'peer access is not supported between these two devices'", "NCCL_P2P_DISABLE=1"),
         ("Something new", "NCCL_DEBUG=INFO"),
+        # between hosts
+        ("NET/IB : Got completion from peer 10.0.0.2<5555> with status=12 opcode=0", "NCCL_IB_DISABLE=1"),
+        ("Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1", "NCCL_IB_GID_INDEX"),
+        ("Call to ibv_reg_mr failed with error Cannot allocate memory", "ulimit -l"),
+        ("socketPollConnect: connect to 10.0.0.2<43215> returned Connection refused", "open all TCP ports"),
+        ("Call to connect to 10.0.0.2<43215> failed : No route to host", "NCCL_SOCKET_IFNAME"),
     ],
 )
 def test_the_first_warning_is_the_message_and_has_its_advice(said: str, advice: str) -> None:
@@ -56,14 +62,12 @@ def test_the_first_warning_is_the_message_and_has_its_advice(said: str, advice: 
     assert advice in _nccl.advice(said)
 
 
-def test_a_warning_that_is_given_where_all_is_well_explains_nothing() -> None:
-    idle = 'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'
-    assert _nccl.warning(f"{LINE}{idle}\n{LINE}no room\n") == "no room"
-
-
 def test_ranks_that_hang_or_crash_have_advice_without_any_warning() -> None:
     assert "NCCL_P2P_DISABLE=1" in _nccl.advice('rank 0 did not come to an end at "all-reduce of 64 KiB"')
     assert "/dev/shm" in _nccl.advice('rank 3 was killed by SIGBUS at "the first collective"')
+    hung = 'rank 0 did not come to an end at "all_reduce 64 MiB, nccl, network"'
+    assert "NCCL_P2P_DISABLE=1" in _nccl.advice(hung)
+    assert "NCCL_IB_DISABLE=1" in _nccl.advice(hung, between_hosts=True)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +111,16 @@ def test_who_waited_in_vain_is_named_after_whom_it_waited_for() -> None:
     assert [end.rank for end in faults([late, reset, hung, died])] == [3, 2, 0, 1]
 
 
-def test_no_memory_says_nothing_against_the_links() -> None:
+def test_what_says_nothing_against_the_links() -> None:
     ends = [_end(0, "no memory is free for it", 0, cannot=True), _end(1, "failed: connection reset", 0, order=1)]
     assert isinstance(exchange.why(ends, "all_reduce"), CannotRun)
-
-
-def test_one_gpu_tests_no_link_and_says_so() -> None:
     outcome = exchange.outcome("all_reduce", [_end(0).notes["all_reduce"]], {"nccl": "2.29.7"})
     assert (outcome.right, outcome.value) == (True, None)
     assert outcome.words == "one GPU: NCCL starts and reduces, and no link was tested"
     assert outcome.details
     assert outcome.details["nccl"] == "2.29.7"
+    idle = 'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'
+    assert _nccl.warning(f"{LINE}{idle}\n{LINE}no room\n") == "no room"
 
 
 RDMA = f"""
@@ -147,66 +150,35 @@ node001:175945:177561 [0] NCCL INFO Channel 00 : 1[0] -> 0[0] [receive] via NET/
 """
 
 
-def test_rdma_and_nvlink_are_told_by_leg() -> None:
-    assert read_log(RDMA) == {
-        "network": "IB",
-        "devices": ["mlx5_0 RoCE", "mlx5_3 RoCE"],
-        "via": [
-            {"backend": "nccl", "leg": "node", "ways": ["P2P/CUMEM/read", "SHM/direct/direct"]},
-            {"backend": "nccl", "leg": "network", "ways": ["NET/IB/GDRDMA", "NET/IB/GDRDMA/Shared"]},
-        ],
-    }
-
-
-def test_sockets_are_told_of_an_old_nccl_too() -> None:
-    assert read_log(SOCKETS) == {
-        "network": "Socket",
-        "via": [{"backend": "nccl", "leg": "network", "ways": ["NET/Socket"]}],
-    }
+def _via(way: str) -> str:
+    return f"{MARKER}nccl all\nh:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {way}\n"
 
 
 @pytest.mark.parametrize(
-    ("line", "key", "told"),
+    ("log", "network", "devices", "via"),
     [
-        ("Using network AWS Libfabric", "network", "AWS Libfabric"),
-        ("Assigned NET plugin AWS Libfabric to comm", "network", "AWS Libfabric"),
+        (
+            RDMA,
+            "IB",
+            ["mlx5_0 RoCE", "mlx5_3 RoCE"],
+            {"node": ["P2P/CUMEM/read", "SHM/direct/direct"], "network": ["NET/IB/GDRDMA", "NET/IB/GDRDMA/Shared"]},
+        ),
+        (SOCKETS, "Socket", None, {"network": ["NET/Socket"]}),
+        ("h:1:1 [0] NCCL INFO Using network AWS Libfabric\n", "AWS Libfabric", None, {}),
+        ("h:1:1 [0] NCCL INFO Assigned NET plugin AWS Libfabric to comm\n", "AWS Libfabric", None, {}),
+        (_via("P2P/direct pointer"), None, None, {"all": ["P2P/direct pointer"]}),
+        (_via("NET/AWS Libfabric/3/GDRDMA"), None, None, {"all": ["NET/AWS Libfabric/GDRDMA"]}),
+        ("NCCL version 2.29.7+cuda13.0\n@gpudoctor leg gloo all\n", None, None, {}),
+        ("", None, None, {}),
     ],
 )
-def test_names_with_colons_and_blanks_are_whole(line: str, key: str, told: object) -> None:
-    assert read_log(f"h:1:1 [0] NCCL INFO {line}\n")[key] == told
-
-
-@pytest.mark.parametrize(
-    ("way", "told"),
-    [("P2P/direct pointer", "P2P/direct pointer"), ("NET/AWS Libfabric/3/GDRDMA", "NET/AWS Libfabric/GDRDMA")],
-)
-def test_ways_are_told_without_the_number_of_the_device(way: str, told: str) -> None:
-    found = read_log(f"{MARKER}nccl all\nh:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {way}\n")
-    assert found == {"via": [{"backend": "nccl", "leg": "all", "ways": [told]}]}
-
-
-def test_a_log_that_says_nothing_is_empty() -> None:
-    assert read_log("") == read_log("NCCL version 2.29.7+cuda13.0\n@gpudoctor leg gloo all\n") == {}
-
-
-@pytest.mark.parametrize(
-    ("said", "advice"),
-    [
-        ("NET/IB : Got completion from peer 10.0.0.2<5555> with status=12 opcode=0", "NCCL_IB_DISABLE=1"),
-        ("Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1", "NCCL_IB_GID_INDEX"),
-        ("Call to ibv_reg_mr failed with error Cannot allocate memory", "ulimit -l"),
-        ("socketPollConnect: connect to 10.0.0.2<43215> returned Connection refused", "open all TCP ports"),
-        ("Call to connect to 10.0.0.2<43215> failed : No route to host", "NCCL_SOCKET_IFNAME"),
-    ],
-)
-def test_what_nccl_says_between_hosts_has_its_advice(said: str, advice: str) -> None:
-    assert advice in _nccl.advice(said)
-
-
-def test_a_leg_that_hangs_has_the_advice_of_its_own_links() -> None:
-    hung = 'rank 0 did not come to an end at "all_reduce 64 MiB, nccl, network"'
-    assert "NCCL_P2P_DISABLE=1" in _nccl.advice(hung)
-    assert "NCCL_IB_DISABLE=1" in _nccl.advice(hung, between_hosts=True)
+def test_network_devices_and_ways_are_told_by_leg(
+    log: str, network: str | None, devices: list[str] | None, via: dict[str, list[str]]
+) -> None:
+    """Of sockets in the words of an old NCCL; ways without the number of their device."""
+    legs = [{"backend": "nccl", "leg": leg, "ways": ways} for leg, ways in via.items()]
+    told = {"network": network, "devices": devices, "via": legs}
+    assert read_log(log) == {name: value for name, value in told.items() if value}
 
 
 HERE = {"PYTHONPATH": str(Path(__file__).parent)}

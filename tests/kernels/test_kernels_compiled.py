@@ -54,21 +54,10 @@ def test_each_cause_is_told_with_its_remedy(text: str, what: str, advice: str) -
     assert advice in found[1]
 
 
-def test_a_compiler_that_fails_without_headers_lacks_them() -> None:
-    found = compiled.known_cause(CC, SOUND._replace(headers=False))
-    assert found == (
-        "Python.h is missing: Triton builds its launcher as an extension of Python 3.11",
-        "install python3.11-dev (Debian, Ubuntu) or python3.11-devel (Fedora, RHEL)",
-    )
-
-
-def test_what_is_not_known_stays_as_it_is() -> None:
+def test_causes_are_found_behind_what_wraps_them_and_the_unknown_stays_as_it_is() -> None:
     error = ValueError("something else")
     assert compiled.known_cause("ValueError: something else", SOUND) is None
     assert compiled.classify_error(error, on_cpu=False) is error
-
-
-def test_the_cause_is_found_behind_what_wraps_it() -> None:
     try:
         try:
             raise RuntimeError("Failed to find C compiler.")
@@ -78,6 +67,11 @@ def test_the_cause_is_found_behind_what_wraps_it() -> None:
         told = compiled.classify_error(outer, on_cpu=False)
     assert isinstance(told, Broken)
     assert told.advice.startswith("install gcc")
+    found = compiled.known_cause(CC, SOUND._replace(headers=False))
+    assert found == (
+        "Python.h is missing: Triton builds its launcher as an extension of Python 3.11",
+        "install python3.11-dev (Debian, Ubuntu) or python3.11-devel (Fedora, RHEL)",
+    )
 
 
 @pytest.mark.parametrize(

@@ -115,26 +115,24 @@ def test_a_kernel_that_does_nothing_is_not_taken_for_one_that_is_right(module: o
     assert outcome.differ == outcome.compared
 
 
-def test_without_its_barrier_the_sum_is_wrong() -> None:
-    """So the interpreter's threads are as independent as a GPU's: the program needs what it has."""
-    program = _ptx.text("reduction").replace("bar.sync 0;", "")
+class Careless(Interpreter):
+    """Runs another program than it is given."""
 
-    class Careless(Interpreter):
-        def load(self, _: str) -> object:  # type: ignore[override]
-            return super().load(program)
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
 
-    assert reduction.run(context(Careless()), reduction.KERNELS[0]).right is False
+    def load(self, _: str) -> object:  # type: ignore[override]
+        return super().load(self._program)
 
 
-def test_a_program_that_reaches_past_its_arrays_ends_with_an_error() -> None:
-    program = _ptx.text("add").replace("@%outside ret;", "")
-
-    class Careless(Interpreter):
-        def load(self, _: str) -> object:  # type: ignore[override]
-            return super().load(program)
-
+def test_the_interpreters_threads_and_addresses_are_those_of_a_gpu() -> None:
+    """The programs need what they have: without its barrier the sum is wrong, past its arrays an addition ends."""
+    unordered = Careless(_ptx.text("reduction").replace("bar.sync 0;", ""))
+    assert reduction.run(context(unordered), reduction.KERNELS[0]).right is False
+    beyond = Careless(_ptx.text("add").replace("@%outside ret;", ""))
     with pytest.raises(IllegalAddressError, match="illegal memory access"):
-        add.run(context(Careless()), add.KERNELS[0])
+        add.run(context(beyond), add.KERNELS[0])
 
 
 def test_the_patterns_reckoned_here_are_those_that_the_program_writes() -> None:

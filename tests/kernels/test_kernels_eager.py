@@ -89,40 +89,35 @@ def test_what_is_wrong_each_time_is_told_from_noise(places: list[set[int]], word
     assert recurrence([Judged(len(one), 16, (), frozenset(one)) for one in places]) == words
 
 
-def test_a_judgement_is_told_in_one_line() -> None:
+def test_judgements_are_told_in_one_line_and_two_parts_are_judged_as_one() -> None:
     assert Judged(0, 16).words == ""
     assert Judged(1, 16, (3, 1)).words == "1 of 16 values is wrong, the first at [3, 1]"
     assert Judged(9, 16, (3, 1), more=True).words == "at least 9 of 16 values are wrong, the first at [3, 1]"
+    assert merge_verdicts(Judged(0, 10), Judged(1, 10, (3,))) == Judged(1, 20, (3,))
 
 
 NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx(..., CUDA_R_16BF, ...)`"
 
 
 @pytest.mark.parametrize(
-    "because",
+    ("because", "lacks"),
     [
-        "MemoryError",
-        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-        "RuntimeError: CUDA error: out of memory CUDA kernel errors might be asynchronously reported",
-        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory",
+        ("MemoryError", True),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB", True),
+        ("RuntimeError: CUDA error: out of memory CUDA kernel errors might be asynchronously reported", True),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
+        (
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory",
+            True,
+        ),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", False),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", False),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", False),
     ],
 )
-def test_lack_of_memory_says_nothing_against_the_device(because: str) -> None:
-    assert _lacking(because) == f"no memory is free for it: {because}"
-
-
-@pytest.mark.parametrize(
-    "because",
-    [
-        "RuntimeError: CUDA error: an illegal memory access was encountered",
-        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
-    ],
-)
-def test_any_other_error_is_one(because: str) -> None:
-    assert _lacking(because) == ""
+def test_lack_of_memory_says_nothing_against_the_device(because: str, lacks: bool) -> None:
+    assert _lacking(because) == (f"no memory is free for it: {because}" if lacks else "")
 
 
 @pytest.mark.parametrize(
@@ -151,13 +146,10 @@ def lost(device: Any) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def test_an_error_that_outlives_its_kernel_ends_the_process() -> None:
+def test_an_error_that_outlives_its_kernel_ends_the_process_and_who_asks_makes_no_context() -> None:
     assert Context(torch_of(lost), "cuda:3", 1).spent
     assert Context(torch_of(lost), "cuda:0", 1, devices=(0, 1)).spent
     assert not Context(torch_of(lost), "cuda:0", 1, devices=(0,)).spent
-
-
-def test_who_asks_for_it_makes_no_context() -> None:
     assert not Context(torch_of(lost, initialized=False), "cuda:3", 1).spent
     assert not Context(torch_of(lost), "cpu", 1).spent
 
@@ -203,10 +195,6 @@ def test_the_slowest_way_is_told_and_the_way_on_which_words_change() -> None:
     assert told.differ == 2
     assert told.words == "2 of 200 values are wrong, the first at [7]; wrong on the way 1 to 0"
     assert told.details == {"rates": {"0-1": 48.2, "1-0": 21.4}, "direct": ["0-1", "1-0"], "wrong": ["1-0"]}
-
-
-def test_two_parts_are_judged_as_one() -> None:
-    assert merge_verdicts(Judged(0, 10), Judged(1, 10, (3,))) == Judged(1, 20, (3,))
 
 
 def test_every_kernel_that_the_table_names_is_one() -> None:

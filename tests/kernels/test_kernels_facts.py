@@ -34,15 +34,9 @@ def known(*values: bool) -> list[Fact]:
     return [Known(value, facts.SOURCE) for value in values]
 
 
-def test_a_gpu_whose_result_is_not_that_of_its_siblings_is_seen() -> None:
+def test_digests_are_compared_with_those_of_siblings() -> None:
     assert of_digests("a", "a", "b", "a") == known(True, True, False, True)
-
-
-def test_of_two_that_differ_neither_is_most() -> None:
     assert of_digests("a", "b", devices=FOUR[:2]) == known(False, False)
-
-
-def test_gpus_of_another_name_and_those_without_a_digest_are_no_siblings() -> None:
     mixed = (*FOUR[:2], Device(2, "L40S"), Device(3, "H100"))
     assert of_digests("a", "a", "b", "", devices=mixed) == [*known(True, True), Absent("none"), Absent("none")]
 
@@ -53,7 +47,7 @@ def rungs(*runs: Run) -> list[tuple[object, Fact, Fact]]:
     return [(getattr(row["name"], "value", None), row["held"], row["message"]) for row in rows]
 
 
-def test_a_rung_holds_as_long_as_nothing_on_it_fails() -> None:
+def test_a_rung_holds_as_long_as_nothing_on_it_fails_and_untried_it_is_unread() -> None:
     ran = Run("a", 0, "ran", ladder=(Step("driver", True), Step("torch", True)))
     bad = Run("b", 0, "failed", ladder=(Step("driver", True), Step("torch", False, "b: no image")))
     late = Run("c", 0, "failed", ladder=(Step("torch", False, "c: hangs"),))
@@ -65,9 +59,6 @@ def test_a_rung_holds_as_long_as_nothing_on_it_fails() -> None:
         (Known("torch", facts.SOURCE), Known(False, facts.SOURCE), Known("b: no image", facts.SOURCE)),
         (Known("driver", facts.SOURCE), *driver[1:]),
     ]
-
-
-def test_a_rung_that_was_not_tried_is_unread() -> None:
     run = Run(MATMUL.id, 0, "not-run", ladder=(Step("driver", False, "cuInit: 999"), Step("torch", None, "not tried")))
     assert rungs(run) == [
         ("driver", Known(False, facts.SOURCE), Known("cuInit: 999", facts.SOURCE)),
@@ -90,9 +81,9 @@ def through_a_file(found: Measurements) -> Measurements:
 def test_a_snapshot_gives_the_measurements_back() -> None:
     """Of kernels of ours all of it but what the tables say; of a device its name."""
     seen = Meanwhile(1110, 1980, 412, 700, 88, ("hw_slowdown",), 5, 16)
-    ladder = (Step("driver", True), Step("torch", False, "matmul.fp32: 3 of 4096 values are wrong"))
+    steps = (Step("driver", True), Step("torch", False, "matmul.fp32: 3 of 4096 values are wrong"))
     run = Run(
-        MATMUL.id, 0, "ran", 710.5, 0.004, None, False, 3, 4096, "3 of 4096 values are wrong", "", ladder, seen,
+        MATMUL.id, 0, "ran", 710.5, 0.004, None, False, 3, 4096, "3 of 4096 values are wrong", "", steps, seen,
         "take it out", {"digest": "f00", "repeats": 5, "rates": [1.0, 2.0]},
     )  # fmt: skip
     held = Run(MATMUL.id, 1, "not-run", because="in use by pid 7, train.py")
@@ -100,14 +91,8 @@ def test_a_snapshot_gives_the_measurements_back() -> None:
     devices = (Device(0, "H100"), Device(1, "H100", "pid 7, train.py"))
     found = Measurements("node05", (MATMUL,), devices, (run, held, together))
     assert through_a_file(found) == found
-
-
-def test_nothing_measured_is_nothing() -> None:
     assert ladder.measurements(NOTHING) is None
     assert ladder.measurements(replace(NOTHING, groups={"measured": Unread("asked at level deep")})) is None
-
-
-def test_measurements_of_other_versions_are_read() -> None:
     for found in (node(), too_old()):
         again = through_a_file(found)
         assert [(run.kernel, run.gpu, run.status, run.value) for run in again.runs] == [

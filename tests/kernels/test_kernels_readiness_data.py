@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,27 +16,18 @@ from gpudoctor.kernels.child.training.headroom import BatchResult
 from gpudoctor.kernels.child.training.memory import MemoryUse
 
 
-def test_a_model_that_loses_most_of_the_link_is_to_be_built_on_the_device() -> None:
+def test_what_a_model_loses_is_advised_on_by_what_it_gains() -> None:
     assert "on the device" in transfers.advice(model=4e9, block=25e9)
     assert transfers.advice(model=20e9, block=25e9) == "Nothing to do."
-
-
-def test_segments_that_grow_are_advised_where_they_kept_less() -> None:
     fixed, grown = MemoryUse(6_000, 10_000, 3_000), MemoryUse(6_000, 6_500, 0)
     assert fixed.lost_share == pytest.approx(0.4)
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in memory.advice(fixed, grown, "")
     assert memory.advice(fixed, fixed, "").startswith("Nothing to do")
     assert memory.advice(fixed, None, "").startswith("Nothing to do")
     assert "already" in memory.advice(fixed, grown, "expandable_segments:True,max_split_size_mb:128")
-
-
-def test_pinning_is_advised_by_what_it_gains() -> None:
     assert "2.5 times as long" in pinned.advice(gain=1.8, pinned=2.5, blocking="")
     assert "CUDA_LAUNCH_BLOCKING=1" in pinned.advice(gain=1.0, pinned=2.5, blocking="1")
     assert "wait for kernels" in pinned.advice(gain=1.02, pinned=2.5, blocking="0")
-
-
-def test_what_no_grad_saves_is_room_for_larger_batches() -> None:
     assert "10.0 times as large" in no_grad.advice(0.9)
     assert "keeps activations alive" in no_grad.advice(0.01)
 
@@ -61,7 +53,7 @@ def test_the_largest_batch_is_found_and_no_step_ever_takes_more_than_is_free(eac
     assert most == headroom._MOST_BATCH or headroom._MARGIN * (fixed + each * most * 1.25) > free
 
 
-def test_a_step_that_did_not_fit_after_all_is_not_tried_again() -> None:
+def test_a_step_that_did_not_fit_is_not_tried_again_and_time_ends_the_search() -> None:
     sizes: list[int] = []
 
     def attempt(batch: int) -> BatchResult | None:
@@ -72,9 +64,6 @@ def test_a_step_that_did_not_fit_after_all_is_not_tried_again() -> None:
     assert tried[-1].batch in {20, 21}
     assert len(sizes) == len(set(sizes))
     assert headroom.grow_batches(lambda _: None, 1000, lambda: 1e9) == []
-
-
-def test_time_ends_the_search_with_what_was_found() -> None:
     tried = headroom.grow_batches(lambda batch: BatchResult(batch, batch, 1.0, 1.0), 1000, lambda: 0.0)
     assert [one.batch for one in tried] == [1]
 
@@ -87,7 +76,7 @@ def test_memory_that_buys_no_speed_is_for_longer_sequences() -> None:
     assert "checkpoint" in headroom.advice(rising)
 
 
-def test_nsys_is_found_beside_path_and_the_newest_is_taken(tmp_path: Path) -> None:
+def test_nsys_is_found_beside_path_and_without_it_torch_has_a_profiler(tmp_path: Path) -> None:
     for version in ("2023.4.1", "2024.10.2", "2024.6.2"):
         folder = tmp_path / "nsight-systems" / version / "bin"
         folder.mkdir(parents=True)
@@ -100,12 +89,9 @@ def test_nsys_is_found_beside_path_and_the_newest_is_taken(tmp_path: Path) -> No
     assert nsight.advice(path).endswith(f"{path} profile {nsight.COMMAND}")
     first = tmp_path / "nsight-systems/2023.4.1/bin"
     assert nsight.find_nsys(str(first), (f"{tmp_path}/nsight-systems*/*/bin/nsys",)) == f"{first}/nsys"
-
-
-def test_without_nsys_torch_has_a_profiler(tmp_path: Path) -> None:
-    assert nsight.find_nsys(str(tmp_path), ()) is None
+    assert nsight.find_nsys(str(tmp_path / "none"), ()) is None
     assert "torch.profiler" in nsight.advice(None)
-    assert nsight.version_of(str(tmp_path / "nsys")) is None
+    assert nsight.version_of(str(tmp_path / "none" / "nsys")) is None
 
 
 @pytest.mark.parametrize(
@@ -191,50 +177,39 @@ def test_the_best_setting_is_the_cheapest_of_those_that_are_as_fast() -> None:
     assert best_result(swept({0: 40, 1: 20, 2: 39}), HOST).workers == 0
     longer = LoaderResult("fork", 2, prefetch=4, rate=60.0)
     assert best_result([*swept({0: 10, 2: 40}), longer], HOST) is longer
-
-
-def test_another_start_method_is_best_only_where_no_forked_worker_lives() -> None:
     spawned = LoaderResult("spawn", 1, rate=60.0)
     assert best_result([*swept({0: 10, 2: 40}), spawned], HOST).workers == 2
     assert best_result([*swept({0: 10, 1: 0}, error="re-initialize CUDA"), spawned], HOST) is spawned
 
 
-def test_no_more_workers_than_want_all_the_cores_are_best_though_they_take_time_from_other_programs() -> None:
+def test_cores_that_a_quota_withholds_are_named_and_used_no_more_than_there_are() -> None:
     contended = swept({0: 10, 1: 10, 2: 15, 4: 25}, cores=1.0)
     assert best_result(contended, HOST._replace(affinity=1)).workers == 0
     assert best_result(contended[1:], HOST._replace(affinity=1)).workers == 1
     assert best_result(contended, HOST._replace(quota=1.5)).workers == 2
     assert best_result(contended, HOST).workers == 4
-
-
-def test_cores_that_a_quota_withholds_are_named_with_both_limits() -> None:
     said = advice(swept({0: 10, 1: 10, 2: 10.5, 4: 10}, cores=1.0), HOST._replace(affinity=4, quota=2.0))
     assert said.startswith("Use num_workers=0.")
     assert "of 8 cores its affinity allows 4 and its cgroup's CPU quota pays for 2." in said
 
 
-def test_cores_that_are_all_busy_call_for_less_work() -> None:
-    said = advice(swept({0: 10, 1: 10, 2: 20, 4: 40, 8: 78}, cores=0.99), HOST)
-    assert said.startswith("Use num_workers=8, prefetch_factor=2, persistent_workers=True")
-    assert "all 8 cores are busy" in said
-
-
-def test_items_that_wait_call_for_more_workers_than_cores() -> None:
-    assert "try 16" in advice(swept({0: 10, 1: 10, 2: 20, 4: 40, 8: 80}), HOST)
-
-
-def test_a_main_process_that_cannot_take_more_is_named() -> None:
-    assert "main process is the limit" in advice(swept({0: 10, 1: 10, 2: 20, 4: 21, 8: 20}), HOST)
-
-
-def test_workers_may_win_nothing() -> None:
-    assert advice(swept({0: 500, 1: 300, 2: 320}), HOST) == (
-        "Use num_workers=0. Workers win nothing with these items on this machine."
-    )
-
-
-def test_other_programs_that_work_meanwhile_are_named() -> None:
-    assert "Other programs kept up to 3.0 of 8 cores busy" in advice(swept({0: 500, 1: 300}, others=3.0), HOST)
+@pytest.mark.parametrize(
+    ("tried", "more", "says"),
+    [
+        (
+            {0: 10, 1: 10, 2: 20, 4: 40, 8: 78},
+            {"cores": 0.99},
+            "Use num_workers=8, prefetch_factor=2, persistent_workers=True",
+        ),
+        ({0: 10, 1: 10, 2: 20, 4: 40, 8: 78}, {"cores": 0.99}, "all 8 cores are busy"),
+        ({0: 10, 1: 10, 2: 20, 4: 40, 8: 80}, {}, "try 16"),
+        ({0: 10, 1: 10, 2: 20, 4: 21, 8: 20}, {}, "main process is the limit"),
+        ({0: 500, 1: 300, 2: 320}, {}, "Use num_workers=0. Workers win nothing with these items on this machine."),
+        ({0: 500, 1: 300}, {"others": 3.0}, "Other programs kept up to 3.0 of 8 cores busy"),
+    ],
+)
+def test_rates_and_busy_cores_say_what_to_do(tried: dict[int, float], more: dict[str, Any], says: str) -> None:
+    assert says in advice(swept(tried, **more), HOST)
 
 
 DEATHS = [

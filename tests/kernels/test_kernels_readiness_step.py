@@ -143,14 +143,11 @@ def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() ->
         _model.fit_samples(_model.TIMED, 100 << 20)
 
 
-def test_accumulation_says_what_is_saved_and_what_is_wrong() -> None:
+def test_ways_to_train_say_what_they_save_cost_or_damage() -> None:
     assert "(apart by 1.0e-07 in float32) and need 75 % less memory" in accumulation.summary(75, {"float32": 1e-7}, [])
     assert "not those of the large one: 3 of 9 values are" in accumulation.summary(75, {}, ["3 of 9 values are wrong"])
     assert "no_sync" in accumulation.advice(75)
     assert "buys no larger batch" in accumulation.advice(4)
-
-
-def test_clipping_says_what_it_costs_and_what_is_wrong() -> None:
     assert clipping.summary(120e-6, 9e-4, 48, []).endswith(
         "It costs 120 µs a step for 48 tensors, one after another 900 µs."
     )
@@ -159,9 +156,6 @@ def test_clipping_says_what_it_costs_and_what_is_wrong() -> None:
     assert clipping.advice(120e-6, 9e-4, on_cpu=False) == "Nothing to do."
     assert "torch 2.0" in clipping.advice(9e-4, None, on_cpu=False)
     assert "memory traffic" in clipping.advice(9e-4, 9e-4, on_cpu=False)
-
-
-def test_a_split_model_says_what_is_left_of_the_speed_and_what_is_damaged() -> None:
     assert "It trains 90 samples/s, on one device 100" in split.summary(100, 90, 2, [])
     assert "pipelining" in split.advice(90, [])
     assert split.advice(40, []).startswith("The link costs much of the speed.")

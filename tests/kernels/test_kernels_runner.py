@@ -1,19 +1,21 @@
-"""One rung on one device: whatever a kernel does to its process, it costs itself, and what it did is said."""
+"""One rung on one device: what a kernel does to its process costs itself; and what old Pythons are given to run."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import gpudoctor.kernels.child
 from gpudoctor.kernels import runner
 from gpudoctor.kernels.child import _scratch
 from gpudoctor.kernels.runner import Question, RungResult, run_from_outcome
@@ -226,17 +228,14 @@ def test_it_goes_with_its_process(tmp_path: Path, by: signal.Signals) -> None:
     assert until(lambda: not list(tmp_path.iterdir()))
 
 
-def test_it_goes_when_the_child_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_it_goes_at_the_end_of_with_and_when_the_child_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    with _scratch.Folder(str(tmp_path)) as folder:
+        (Path(folder) / "store").touch()
+    assert list(tmp_path.iterdir()) == []
     code = CODE.replace("{where!r}", repr(str(tmp_path)))
     env = {**os.environ, MARK: "scratch"}
     run_child([sys.executable, "-c", code], 30.0, env, watch=lambda line: line != "made")
     assert until(lambda: not list(tmp_path.iterdir()))
-
-
-def test_it_goes_at_the_end_of_with(tmp_path: Path) -> None:
-    with _scratch.Folder(str(tmp_path)) as folder:
-        (Path(folder) / "store").touch()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_libraries_may_be_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,3 +263,28 @@ def test_it_goes_though_a_compiler_still_writes(tmp_path: Path) -> None:
         assert child.stdout.readline() == b"made\n"
         child.send_signal(signal.SIGKILL)
     assert until(lambda: not list(tmp_path.iterdir()))
+
+
+CHILD = Path(gpudoctor.kernels.child.__file__).parent
+FILES = sorted(CHILD.rglob("*.py"))
+LATE = {"compiled/_kernels.py": {"triton"}}
+"""Imported only by a kernel that runs, once what it needs is known to be there."""
+ASKED_ABOUT = {"torch", "triton", "jax", "tensorflow", "nccl", "numpy", "cuda"}
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The packages that are imported as soon as the file is; relative imports are its own."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module).partition(".")[0]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CHILD)))
+def test_python_3_8_reads_it_and_it_needs_nothing_to_be_imported(file: Path) -> None:
+    tree = ast.parse(file.read_text("utf-8"), feature_version=(3, 8))
+    late = LATE.get(str(file.relative_to(CHILD)), set())
+    assert set(imported(tree)) - late <= set(sys.stdlib_module_names)
+    assert file.stem not in ASKED_ABOUT
+    assert "from __future__ import annotations" in file.read_text("utf-8") or len(tree.body) == 1

@@ -82,7 +82,7 @@ def test_an_h100_by_its_own_facts() -> None:
     assert all(one.source and one.words and one.how == "table" for one in (bf16, memory, link))
 
 
-def test_at_its_power_limit_a_gpu_is_held_to_the_clock_it_ran_at() -> None:
+def test_at_its_power_limit_a_gpu_is_held_to_the_clock_it_ran_at_and_heat_is_no_excuse() -> None:
     whole = rates.expected("matmul.bf16", H100, AT_WORK)
     capped = rates.expected("matmul.bf16", H100, replace(AT_WORK, sm_clock_mhz=990, reasons=("sw_power_cap",)))
     near = rates.expected("matmul.bf16", H100, replace(AT_WORK, sm_clock_mhz=990, power_w=690))
@@ -91,9 +91,6 @@ def test_at_its_power_limit_a_gpu_is_held_to_the_clock_it_ran_at() -> None:
     assert capped
     assert capped.value == pytest.approx(whole.value / 2)
     assert "990 MHz" in capped.words
-
-
-def test_heat_is_no_excuse() -> None:
     hot = replace(AT_WORK, sm_clock_mhz=990, reasons=("sw_power_cap", "hw_thermal_slowdown"))
     assert rates.expected("matmul.bf16", H100, hot) == rates.expected("matmul.bf16", H100, AT_WORK)
 
@@ -119,9 +116,10 @@ def test_nothing_is_expected_where_a_limit_is_not_known(kernel: str, device: Dev
     assert rates.expected(kernel, device, AT_WORK) is None
 
 
-def test_without_a_word_on_the_clock_no_product_is_judged() -> None:
-    assert rates.expected("matmul.bf16", H100) is None
-    assert rates.expected("matmul.bf16", H100, replace(AT_WORK, sm_clock_mhz=None)) is None
+def test_without_a_word_on_the_clock_or_at_rest_no_product_is_judged() -> None:
+    resting = Meanwhile(sm_clock_mhz=210, power_w=30, power_limit_w=350, utilization=3)
+    for seen in (None, replace(AT_WORK, sm_clock_mhz=None), resting):
+        assert rates.expected("matmul.bf16", H100, seen) is None
 
 
 def test_geforce_cards_do_products_with_fp32_sums_at_half_rate() -> None:
@@ -372,11 +370,6 @@ def test_small_cards_at_their_power_limit_are_not_called_slow(name: str, clock: 
             assert rate > SLOW * told.value, (product, told.value)
 
 
-def test_a_clock_at_rest_says_nothing() -> None:
-    resting = Meanwhile(sm_clock_mhz=210, power_w=30, power_limit_w=350, utilization=3)
-    assert rates.expected("matmul.bf16", card("NVIDIA H100 PCIe"), resting, 8192) is None
-
-
 @pytest.mark.parametrize(
     ("name", "product", "rate"),
     [("NVIDIA H100 80GB HBM3", "bf16", 400.0), ("NVIDIA A100-SXM4-80GB", "fp16", 130.0),
@@ -391,29 +384,22 @@ def test_half_of_what_is_published_is_slow(name: str, product: str, rate: float)
 
 
 COPIES = [
-    ("Tesla P100-PCIE-16GB", 443.8),  # mpicbg-scicomp/gearshifft pull 82, bandwidthTest, 2017-03
-    ("NVIDIA H20-3e", 2200.0),  # NVIDIA/nvbandwidth issue 48, read and write, 2025-09
+    ("copy.device", card("Tesla P100-PCIE-16GB"), 443.8),  # mpicbg-scicomp/gearshifft pull 82, bandwidthTest, 2017-03
+    ("copy.device", card("NVIDIA H20-3e"), 2200.0),  # NVIDIA/nvbandwidth issue 48, read and write, 2025-09
+    ("copy.to", Device(0, generation=3, lanes=16), 12.15),  # P100: mpicbg-scicomp/gearshifft pull 82, 2017-03
+    ("copy.to", Device(0, generation=3, lanes=16), 10.2),  # V100 on Azure: rapidsai/rmm issue 451, 2020-07
+    (
+        "copy.to",
+        Device(0, generation=4, lanes=16),
+        19.6,
+    ),  # A10, two Xeon 6438Y+: drkennetz/cuda_examples pull 1, 2024-08
+    ("copy.to", Device(0, generation=5, lanes=16), 52.77),  # H100: NVIDIA/nvbandwidth issue 24, 2024-09
 ]
 
 
-@pytest.mark.parametrize(("name", "rate"), COPIES)
-def test_published_copies_in_memory_are_not_called_slow(name: str, rate: float) -> None:
-    told = rates.expected("copy.device", card(name))
-    assert told
-    assert rate > SLOW * told.value
-
-
-LINKS = [
-    (3, 16, 12.15),  # P100: mpicbg-scicomp/gearshifft pull 82, 2017-03
-    (3, 16, 10.2),  # V100 on Azure: rapidsai/rmm issue 451, 2020-07
-    (4, 16, 19.6),  # A10, two sockets of Xeon 6438Y+: drkennetz/cuda_examples pull 1, 2024-08
-    (5, 16, 52.77),  # H100: NVIDIA/nvbandwidth issue 24, 2024-09
-]
-
-
-@pytest.mark.parametrize(("generation", "lanes", "rate"), LINKS)
-def test_published_copies_to_the_host_are_not_called_slow(generation: int, lanes: int, rate: float) -> None:
-    told = rates.expected("copy.to", Device(0, generation=generation, lanes=lanes))
+@pytest.mark.parametrize(("kernel", "device", "rate"), COPIES)
+def test_published_copies_are_not_called_slow(kernel: str, device: Device, rate: float) -> None:
+    told = rates.expected(kernel, device)
     assert told
     assert rate > SLOW * told.value
 

@@ -1,4 +1,4 @@
-"""Compile every Triton kernel of ours for one GPU architecture: ``python compiled_ahead.py 90``; prints JSON.
+"""Compile every Triton kernel of ours for GPU architectures: ``python compiled_ahead.py 90 100``; prints JSON.
 
 As the launcher would: pointers, and the sizes that 16 divides, are known to be so. Each kernel gives its cubin's first
 bytes and size, the target that its PTX names, its shared memory, and how many matrix instructions there are in it.
@@ -50,7 +50,7 @@ def compiled(function: Any, types: list[str], constants: dict[str, Any], warps: 
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps})
 
 
-def main(capability: int) -> None:
+def main(capability: int) -> dict[str, Any]:
     """All of them."""
     told = {}
     for name, function, types, constants, warps in kernels(inject.package()):
@@ -63,8 +63,8 @@ def main(capability: int) -> None:
             "shared": made.metadata.shared,
             "matrix": len(re.findall(r"\b(?:wmma|mma\.sync|wgmma\.mma|tcgen05\.mma)", ptx)),
         }
-    print(json.dumps(told))  # noqa: T201 - its answer
+    return told
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    print(json.dumps({one: main(int(one)) for one in sys.argv[1:]}))  # noqa: T201 - its answer

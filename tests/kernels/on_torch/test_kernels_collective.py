@@ -16,8 +16,6 @@ from tests import needs
 
 HERE = Path(__file__).parent
 CHILD = Path(runner.program()).parent
-NAMES = [one.spec.id for one in specs.select_kernels(["collective"])]
-
 SICK = f"""
 import importlib.util, json, sys
 spec = importlib.util.spec_from_file_location("main", {str(CHILD / "__main__.py")!r})
@@ -44,25 +42,6 @@ for spec in exchange.KERNELS:
         told[spec.id] = {{"error": type(error).__name__, "words": str(error)}}
 print(json.dumps(told))
 """
-
-
-@pytest.fixture(scope="module")
-def heard(python: str) -> runner.RungResult:
-    target = Local("deep", python)
-    return runner.ask(
-        target, runner.Question("collective", "cpu", specs.select_kernels(["collective"])), lambda *_: None, str
-    )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", NAMES)
-def test_every_value_is_right_on_both_ranks(heard: runner.RungResult, name: str) -> None:
-    outcome = heard.outcomes[name]
-    assert (outcome["status"], outcome["right"], outcome["differ"]) == ("ran", True, 0), outcome
-    assert outcome["compared"] >= 2 * (256 << 10) // 4 // 2
-    details = outcome["details"]
-    assert details["bytes"] == [4096, 256 << 10]
-    assert outcome["value"] == pytest.approx(details["busbw_gb_s"][-1], abs=0.001)
 
 
 def _sick(python: str, rank: int, what: str, when: str, seconds: float = 40.0) -> dict[str, Any]:

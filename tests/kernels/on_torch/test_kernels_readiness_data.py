@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,10 @@ from typing import Any
 import pytest
 
 from gpudoctor.kernels import runner, specs
-from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.specs import program
 from gpudoctor.target.local import Local
 from tests import needs
-from tests.processes import left, marked
+from tests.processes import command_line, left, marked, until
 
 pytestmark = pytest.mark.full
 
@@ -74,25 +74,6 @@ class Child:
 @pytest.fixture
 def child(tmp_path_factory: pytest.TempPathFactory) -> Child:
     return Child(tmp_path_factory.mktemp("tmp"))
-
-
-@pytest.mark.parametrize("name", ["transfers", "memory", "pinned", "no_grad", "headroom", "nsight", "dataloader"])
-def test_each_measurement_runs_is_right_and_says_what_it_means(child: Child, name: str) -> None:
-    (spec,) = [one.spec for one in specs.all_kernels() if one.spec.id == f"readiness.{name}"]
-    outcome = child.run(spec.id)[spec.id]
-    assert outcome["status"] == "ran", outcome
-    assert outcome["right"] is True
-    assert outcome["differ"] == 0 < outcome["compared"]
-    assert outcome["words"]
-    assert _has_figure(spec, outcome)
-    assert child.left() == []
-
-
-def _has_figure(spec: Spec, outcome: Mapping[str, Any]) -> bool:
-    """A CPU has no copy to run beside its compute, and no figure says which profiler there is."""
-    if spec.id in {"readiness.pinned", "readiness.nsight"}:
-        return "value" not in outcome
-    return bool(outcome["value"] > 0 and outcome["advice"] and spec.unit)
 
 
 def test_waiting_items_want_more_workers(child: Child) -> None:
@@ -210,3 +191,85 @@ def test_a_planted_fault_is_called_wrong(fault: str) -> None:
     assert found["right"] is False
     assert found["differ"] > 0
     assert "wrong" in found["words"] or "not finite" in found["words"]
+
+
+WHOLE = 2 * (256 * 256 + 256)
+"""Gradients of the network of whole numbers."""
+WAIT = 120
+
+
+@pytest.fixture(scope="module")
+def plant_fault(python: str) -> Callable[[str], Any]:
+    """What becomes of a thing that is plant_fault."""
+
+    def plant(name: str) -> Any:
+        argv = [python, str(Path(__file__).with_name("training_faults.py")), program(), name]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WAIT)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return plant
+
+
+def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(plant_fault: Callable[[str], Any]) -> None:
+    found = plant_fault("flips")
+    assert found["clean"] == 0
+    assert found["seen"] == found["flipped"] >= 90
+
+
+def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(plant_fault: Callable[[str], Any]) -> None:
+    """The terms of each taken as positive, so whatever their order is."""
+    assert plant_fault("sums")["most"] < 2**24 / 50
+
+
+def test_what_limits_a_loop_is_named(plant_fault: Callable[[str], Any]) -> None:
+    assert plant_fault("limits") == {name: [name, ""] for name in ("data", "transfer", "launch", "compute")}
+
+
+def test_without_a_profiler_the_clock_names_it(plant_fault: Callable[[str], Any]) -> None:
+    why = "torch.profiler: RuntimeError: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+    assert plant_fault("blind") == {name: [name, why] for name in ("data", "transfer", "compute")}
+
+
+def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(plant_fault: Callable[[str], Any]) -> None:
+    found = plant_fault("outcomes")
+    assert {name: right for name, (right, _) in found.items()} == dict.fromkeys(found, False)
+    assert "gradients by norm 2, as called: 5266 of 5266 values are wrong" in found["clipping"][1]
+    assert f"of {WHOLE} values are wrong" in found["accumulation"][1]
+    assert "gradients are 1 of their norm from float64's" in found["amp"][1]
+
+
+def test_ranks_that_exchange_nothing_are_found(plant_fault: Callable[[str], Any]) -> None:
+    for answer in plant_fault("no exchange")["answers"]:
+        assert answer["ddp_differ"] > WHOLE * 0.99
+
+
+def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(plant_fault: Callable[[str], Any]) -> None:
+    first, second = plant_fault("a death")["faults"]
+    assert first == 'rank 1 was killed by SIGKILL at "init_process_group"'
+    assert second.startswith("rank 0 ")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_end(python: str, tmp_path: Path, sign: signal.Signals) -> None:
+    """By Ctrl-C, or killed, while ranks train: no process and no file is left. The path must suit a socket."""
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "GPUDOCTOR_TEST_STEP": str(tmp_path)}
+    mark = f"GPUDOCTOR_TEST_STEP={tmp_path}"
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "gpudoctor",
+            "bench",
+            *f"--device cpu --python {python} --kernel readiness.parallel".split(),
+        ],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert until(lambda: len([pid for pid in marked(mark) if '"rank": 1' in command_line(pid)]) == 1)
+    parent.send_signal(sign)
+    parent.wait(10)
+    assert left(lambda: marked(mark)) == []
+    assert left(tmp_path.iterdir) == []
