@@ -1,16 +1,20 @@
-"""A Windows machine is diagnosed: by SetupAPI, the registry, NVML and nvcuda, over a simulated driver."""
+"""A Windows machine is diagnosed over a simulated driver, told what to install, and how it would be mended."""
 
 from __future__ import annotations
 
 import shutil
+from importlib.metadata import files, version
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpudoctor.probes import _binaries
+from tests import needs
 from tests.processes import Ran
 from tests.sim import scenario
 from tests.windows.machines import RTX_4090, Card, registry
-from tests.windows.rig import Windows
+from tests.windows.rig import Windows, wheel
 
 pytestmark = pytest.mark.full
 
@@ -65,26 +69,6 @@ def test_a_sound_machine(level: str, windows: Windows) -> None:
     assert not [why for why in reasons if "/proc" in why or "/sys" in why or " died: " in why]
 
 
-@pytest.mark.parametrize(
-    ("cards", "finding"),
-    [((), "host.no-gpu"), ((Card("Intel(R) UHD Graphics 770", "8086", "4680", "31.0.101.4502"),), "host.other-vendor")],
-)
-def test_no_nvidia_gpu(cards: tuple[Card, ...], finding: str, windows: Windows) -> None:
-    windows.registry(registry(*cards))
-    windows.driver(None, None)
-    ran = checked(windows, "standard")
-    assert ran.document["findings"][0]["id"] == finding
-    assert value(ran, "nvml.state") == value(ran, "cuda_driver.state") == "library not found"
-
-
-def test_a_gpu_without_a_driver(windows: Windows) -> None:
-    windows.registry(registry(Card("3D Video Controller", driver="", problem=28)))
-    windows.driver(None, None)
-    ran = checked(windows)
-    assert ran.document["findings"][0]["id"] == "driver.missing"
-    assert "driver.device-problem" not in ran.ids
-
-
 def test_the_driver_is_too_old_for_the_gpu(windows: Windows) -> None:
     windows.registry(registry(Card("NVIDIA GeForce RTX 5090", device="2B85", driver="31.0.15.3758")))
     answers = nvml("537.58")
@@ -95,21 +79,6 @@ def test_the_driver_is_too_old_for_the_gpu(windows: Windows) -> None:
     steps = [step for fix in ran.document["findings"][0]["fixes"] for step in fix["steps"]]
     assert any("NVIDIA App" in step["text"] for step in steps)
     assert not any("apt" in word for step in steps for word in step["argv"])
-
-
-@pytest.mark.parametrize("code", [43, 31, 12])
-def test_a_problem_code(code: int, windows: Windows) -> None:
-    windows.registry(registry(Card(problem=code)))
-    windows.driver(nvml(gpus=0), cuda(gpus=0))
-    ran = checked(windows)
-    assert ran.document["findings"][0]["id"] == "driver.device-problem"
-    assert f"code {code} in the device manager" in ran.titles("driver.device-problem")[0]
-
-
-def test_the_other_cards_problem_is_none_of_ours(windows: Windows) -> None:
-    windows.registry(registry(RTX_4090, Card("AMD Radeon(TM) Graphics", "1002", "164E", "31.0.2.6", 43)))
-    windows.driver(nvml(), cuda())
-    assert checked(windows).ids == set()
 
 
 @pytest.mark.parametrize(("deed", "state"), [("crash", "crashed"), ("hang", "hung")])
@@ -125,14 +94,6 @@ def test_nvml_that_does_not_answer(deed: str, state: str, windows: Windows) -> N
     else:
         assert "did not return within" in facts["nvml.unanswered"]["value"]
     assert value(ran, "driver.version") == "581.29", "the registry knows it all the same"
-
-
-def test_a_crash_in_cuinit(windows: Windows) -> None:
-    windows.registry(registry(RTX_4090))
-    windows.driver(nvml(), {**cuda(), "faults": [{"call": "cuInit", "do": "crash"}]})
-    ran = checked(windows, "standard")
-    assert value(ran, "cuda_driver.state") == "crashed"
-    assert "driver.cuda-failed" in ran.ids
 
 
 def test_torch_for_the_cpu(windows: Windows) -> None:
@@ -165,3 +126,60 @@ def test_a_toolkit_of_nvidias_installer(windows: Windows) -> None:
     assert (toolkit["path"]["value"], toolkit["version"]["value"], toolkit["nvcc"]["value"]) == (place, "12.8", True)
     assert (value(ran, "cuda.toolkit_version"), value(ran, "cuda.home_has_nvcc")) == ("12.8", True)
     assert "absent" in ran.document["facts"]["cuda.host_compiler"], "there is neither cl.exe nor a Visual Studio"
+
+
+@pytest.fixture
+def machine(windows: Windows) -> Windows:
+    """An RTX 4090 and, for its Python, torch's build for the CPU."""
+    windows.registry(registry(RTX_4090))
+    windows.driver(nvml(), cuda())
+    windows.with_torch()
+    return windows
+
+
+def test_the_stack_for_this_machine(machine: Windows) -> None:
+    ran = machine.gpudoctor("setup", "torch", "--python", "D:\\patient\\python.exe")
+    assert ran.code == 0
+    assert "for NVIDIA GeForce RTX 4090, driver 581.29, Python 3.11.9, windows x86_64" in ran.out
+    assert "$ D:\\patient\\python.exe -m pip install torch==" in ran.out
+    assert "NCCL" not in ran.out, "which torch for Windows does not have"
+
+
+def test_a_dry_run_installs_the_build_for_cuda(machine: Windows) -> None:
+    before = sorted(path.name for path in (machine.folder / "patient/Lib/site-packages").iterdir())
+    ran = machine.gpudoctor("fix", "--dry-run", "--python", "D:\\patient\\python.exe", env={"KMP_AFFINITY": "disabled"})
+    assert ran.code == 0
+    assert "$ D:\\patient\\python.exe -m pip install torch==2.9.0+cu" in ran.out
+    assert "no longer found: torch.cpu-build" in ran.out
+    assert "nvidia-" not in ran.out, "the wheel for Windows has CUDA's libraries in it"
+    assert before == sorted(path.name for path in (machine.folder / "patient/Lib/site-packages").iterdir())
+
+
+def test_a_kernel_on_the_processor(machine: Windows) -> None:
+    """By the real torch for Windows."""
+    words = ["bench", "--device", "cpu", "--kernel", "elementwise", "--python", "D:\\patient\\python.exe"]
+    ran = machine.gpudoctor(*words, env={"KMP_AFFINITY": "disabled"})
+    assert ran.code == 0, ran.out + ran.err
+    assert "1 right, 0 wrong, 0 failed, 0 not run" in ran.out
+
+
+NVJPEG = "nvidia-nvjpeg-cu12"
+
+
+def test_a_dll_holds_what_its_library_for_linux_holds(tmp_path: Path) -> None:
+    linux = [file for file in files(NVJPEG) or () if file.name.startswith("libnvjpeg.so")]
+    if not linux:
+        needs.missing(NVJPEG)
+    wheel(f"{NVJPEG}=={version(NVJPEG)}", tmp_path)
+    with _binaries.opened_pe(next(tmp_path.rglob("nvjpeg64_12.dll"))) as library:
+        found = _binaries.architectures_in(library, library.sections())
+    assert found == _binaries.architectures(Path(str(linux[0].locate())))
+    assert found.containers > 5
+
+
+@pytest.mark.parametrize("head", [b"", b"MZ", b"MZ" + bytes(58) + b"\xff\xff\xff\x7f", b"MZ" + bytes(62)])
+def test_what_is_no_pe_file_is_refused(head: bytes, tmp_path: Path) -> None:
+    place = tmp_path / "torch_cuda.dll"
+    place.write_bytes(head)
+    with _binaries.opened_pe(place) as library, pytest.raises(_binaries.MalformedError):
+        library.sections()

@@ -5,34 +5,41 @@ Registry, driver and event log of each are laid out, then one process of gpudoct
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.processes import left
+from gpudoctor.core.document import parse_toml
+from tests import needs
+from tests.processes import Ran, left
 from tests.sim import scenario
-from tests.windows.doctor import Doctor, event
 from tests.windows.machines import RTX_4090, Card, patient, registry
-from tests.windows.rig import Windows
+from tests.windows.rig import COMPILER, NATIVE, Windows
 from tests.windows.rig import windows as rig
-
-pytestmark = pytest.mark.full
 
 _CONTROL = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Control"
 _LXSS = r"HKEY_CURRENT_USER\Software\Microsoft\Windows\CurrentVersion\Lxss"
 _STORE = "C:\\users\\tester\\AppData\\Local\\Microsoft\\WindowsApps"
-WDDM, TCC, MCDM = 0, 1, 2
-CUDA, CPU, OLD_CUDA = "2.9.0+cu128", "2.9.0+cpu", "2.9.0+cu126"
-RTX_5090 = Card("NVIDIA GeForce RTX 5090", device="2B85")
-GTX_1080 = Card("NVIDIA GeForce GTX 1080 Ti", device="1B06")
-LAPTOP = Card("NVIDIA GeForce RTX 4070 Laptop GPU", device="2860")
-T4 = Card("Tesla T4", device="1EB8")
-INTEL = Card("Intel(R) UHD Graphics 770", "8086", "4680", "31.0.101.4502")
-AMD = Card("AMD Radeon(TM) Graphics", "1002", "164E", "31.0.21029.1006")
-PROFILES = {RTX_4090: "rtx4090", RTX_5090: "rtx5090", GTX_1080: "gtx1080ti", LAPTOP: "laptop-4070", T4: "t4"}
+WDDM = 0
+CARDS = {
+    "RTX 4090": RTX_4090,
+    "RTX 5090": Card("NVIDIA GeForce RTX 5090", device="2B85"),
+    "GTX 1080 Ti": Card("NVIDIA GeForce GTX 1080 Ti", device="1B06"),
+    "RTX 4070 Laptop": Card("NVIDIA GeForce RTX 4070 Laptop GPU", device="2860"),
+    "T4": Card("Tesla T4", device="1EB8"),
+    "Intel": Card("Intel(R) UHD Graphics 770", "8086", "4680", "31.0.101.4502"),
+    "AMD": Card("AMD Radeon(TM) Graphics", "1002", "164E", "31.0.21029.1006"),
+}
+_RECORDS = ("rtx4090", "rtx5090", "gtx1080ti", "laptop-4070", "t4")
+PROFILES = dict(zip(CARDS.values(), _RECORDS, strict=False))
+"""Of NVIDIA's cards."""
 
 _RELEASES = {"581.29": 13000, "537.58": 12020, "516.94": 11070}
 """The CUDA that each driver serves, as NVML and CUDA count it."""
@@ -71,91 +78,36 @@ def _wsl(version: int) -> dict[str, str]:
     return {_LXSS: f'"DefaultDistribution"="{name}"', f"{_LXSS}\\{name}": f'"Version"=dword:0000000{version}'}
 
 
-RESET = event(153, r"\Device\Video3", "Restarting TDR occurred on GPUID:100")
-_PROBLEM = "driver.device-problem"
-MACHINES: dict[str, Machine] = {
-    "a sound desktop": Machine(),
-    "sound, with torch for CUDA": Machine(python={"torch": CUDA}),
-    "sound, at level standard": Machine(level="standard"),
-    "a sound laptop with two GPUs": Machine(cards=(INTEL, LAPTOP)),
-    "a sound desktop with AMD's graphics beside it": Machine(cards=(RTX_4090, AMD)),
-    "two sound GPUs": Machine(cards=(RTX_4090, RTX_4090)),
-    "no GPU": Machine(("host.no-gpu",), cards=(), libraries=()),
-    "Intel's graphics alone": Machine(("host.other-vendor",), cards=(INTEL,), libraries=()),
-    "AMD's graphics alone": Machine(("host.other-vendor",), cards=(AMD,), libraries=()),
-    "no driver": Machine(
-        ("driver.missing",), cards=(Card("3D Video Controller", driver="", problem=28),), libraries=()
-    ),
-    "Windows' basic display driver": Machine(
-        ("driver.missing",),
-        cards=(Card("Microsoft Basic Display Adapter", driver="10.0.22621.1", service="BasicDisplay"),),
-        libraries=(),
-        says="Windows",
-    ),
-    **{
-        f"code {code}": Machine((_PROBLEM,), cards=(RTX_4090._replace(problem=code),), says=f"code {code}")
-        for code in (10, 12, 22, 31, 37, 43, 52)
-    },
-    "code 43 on one of two": Machine((_PROBLEM,), cards=(RTX_4090, RTX_4090._replace(problem=43))),
-    "a laptop's GPU disabled": Machine((_PROBLEM,), cards=(INTEL, LAPTOP._replace(problem=22)), says="is disabled"),
-    "code 43 on AMD's": Machine(cards=(RTX_4090, AMD._replace(problem=43))),
-    "a driver too old for the GPU": Machine(
-        ("driver.too-old-for-gpu",), cards=(RTX_5090._replace(driver="31.0.15.3758"),), driver="537.58"
-    ),
-    "the same GPU, a driver that knows it": Machine(cards=(RTX_5090,)),
-    "a driver too old for torch": Machine(
-        ("torch.driver-too-old",),
-        cards=(GTX_1080._replace(driver="31.0.15.1694"),),
-        driver="516.94",
-        python={"torch": OLD_CUDA},
-    ),
-    "torch for the CPU": Machine(("torch.cpu-build",), python={"torch": CPU}),
-    "torch for the CPU where there is no GPU": Machine(("host.no-gpu",), cards=(), libraries=(), python={"torch": CPU}),
-    "torch without kernels for a new GPU": Machine(
-        ("torch.arch-too-new",), cards=(RTX_5090,), python={"torch": OLD_CUDA}
-    ),
-    "torch with kernels for it": Machine(cards=(RTX_5090,), python={"torch": CUDA}),
-    "torch without kernels for an old GPU": Machine(("torch.arch-dropped",), cards=(GTX_1080,), python={"torch": CUDA}),
-    "torch with kernels for an old GPU": Machine(cards=(GTX_1080,), python={"torch": OLD_CUDA}),
-    "torchvision of another torch": Machine(
-        ("torch.companion-mismatch",), python={"torch": CUDA, "torchvision": "0.20.1+cu124 torch==2.5.1"}
-    ),
-    "torchvision that goes with it": Machine(python={"torch": CUDA, "torchvision": "0.24.0+cu128 torch==2.9.0"}),
-    "a user whose name is not ASCII": Machine(
-        ("torch.cpu-build",), python={"torch": CPU}, python_name="Jürgen Müller 模型"
-    ),
-    "a GPU that computes alone (TCC)": Machine(cards=(T4,), models=(TCC, TCC)),
-    "a GPU that computes alone (MCDM)": Machine(cards=(T4,), models=(MCDM, MCDM)),
-    "TCC from the next restart on": Machine(("driver.model-pending",), models=(WDDM, TCC), says="set to be in TCC"),
-    "TCC beside WSL": Machine(cards=(T4,), models=(TCC, TCC), keys=_wsl(2), says="in which WSL does not see it"),
-    "WSL 2": Machine(keys=_wsl(2)),
-    "WSL 1": Machine(keys=_wsl(1), says="runs in WSL 1"),
-    "NVML that crashes": Machine(("nvml.failed",), faults=({"call": "nvmlInit", "do": "crash"},)),
-    "no nvml.dll": Machine(("nvml.failed",), libraries=("nvcuda",)),
-    "cuInit that crashes": Machine(
-        ("driver.cuda-failed",), cuda_faults=({"call": "cuInit", "do": "crash"},), level="standard"
-    ),
-    "no nvcuda.dll": Machine(("driver.cuda-failed",), libraries=("nvml",), level="standard"),
-    "a GPU that Windows reset": Machine(("gpu.reset-by-windows",), events=(RESET,), says="within 8 s"),
-    "a GPU that Windows reset, by its own event": Machine(
-        ("gpu.reset-by-windows",), events=("<no event", event(4101, "nvlddmkm", provider="Display"))
-    ),
-    "another event of the driver": Machine(events=(event(14, r"\Device\Video3", "a state of its own"),)),
-    "AMD's driver was restarted": Machine(events=(event(4101, "amdwddmg", provider="Display"),)),
-    "a log that may not be read": Machine(events=("refused",), unjudged="gpu.reset-by-windows"),
-    "the Store's alias and no Python": Machine(("env.store-python",), store=("python.exe",)),
-    "a Python of the Store": Machine(store=("python.exe", "PythonSoftwareFoundation.Python.3.12_qbz5n2kfra8p0")),
-    "no Visual C++ run-time": Machine(("env.vc-runtime",), python={"torch": CUDA}, without=("msvcp140.dll",)),
-    "no Visual C++ run-time, and nothing that needs it": Machine(without=("msvcp140.dll",)),
-    "no GPU shown to CUDA": Machine(("env.visible-devices",), environ={"CUDA_VISIBLE_DEVICES": "-1"}),
-    "one GPU shown to CUDA": Machine(environ={"CUDA_VISIBLE_DEVICES": "0"}),
-    "drives and servers on PATH that are not there": Machine(
-        environ={"PATH": "Q:\\nothing;\\\\127.0.0.1\\nothing\\bin;C:\\windows;C:\\windows\\system32"}
-    ),
-    "a time limit that is switched off": Machine(
-        keys={f"{_CONTROL}\\GraphicsDrivers": '"TdrLevel"=dword:00000000'}, events=()
-    ),
-}
+def event(number: int, texts: Sequence[str], provider: str = "nvlddmkm") -> str:
+    """An event of the system's log as Windows renders one, logged five minutes ago."""
+    logged = datetime.now(timezone.utc) - timedelta(minutes=5)
+    data = "".join(f"<Data>{text}</Data>" for text in texts)
+    return (
+        "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"
+        f"<Provider Name='{provider}'/><EventID Qualifiers='49322'>{number}</EventID><Level>2</Level>"
+        f"<TimeCreated SystemTime='{logged:%Y-%m-%dT%H:%M:%S}.1234567Z'/><EventRecordID>4711</EventRecordID>"
+        f"<Channel>System</Channel><Computer>BOX</Computer><Security/></System><EventData>{data}"
+        "<Binary>0000000002003000</Binary></EventData></Event>"
+    )
+
+
+def _card(raw: str | dict[str, Any]) -> Card:
+    """That card, or one ``of`` it in which something differs."""
+    return CARDS[raw] if isinstance(raw, str) else CARDS[raw.pop("of", "RTX 4090")]._replace(**raw)
+
+
+def _machine(raw: dict[str, Any]) -> Machine:
+    """A table of ``machines.toml``."""
+    if "cards" in raw:
+        raw["cards"] = [_card(card) for card in raw["cards"]]
+    events = (one if isinstance(one, str) else event(**one) for one in raw.get("events", ()))
+    keys = {"keys": _wsl(raw.pop("wsl"))} if "wsl" in raw else {}
+    lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()}
+    return Machine(**{**lists, **keys, "events": tuple(events)})
+
+
+_TABLE = parse_toml(Path(__file__).with_name("machines.toml").read_text("utf-8"))
+MACHINES = {name: _machine(raw) for name, raw in _TABLE.items()}
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +184,7 @@ def _files(windows: Windows, machine: Machine) -> Iterator[None]:
             path.with_suffix(".away").rename(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_machine_is_judged_right(name: str, doctor: tuple[Windows, Doctor]) -> None:
     windows, process = doctor
@@ -259,3 +212,64 @@ def test_a_machine_is_judged_right(name: str, doctor: tuple[Windows, Doctor]) ->
     assert machine.says in " ".join(titles)
     assert machine.unjudged in {"", *(page["id"] for page in document["unjudged"])}
     assert left(process.left) == []
+
+
+_OVERRIDES = "mscoree=d;mshtml=d;winedbg.exe=d;wevtapi=n,b"
+
+
+class Doctor:
+    """gpudoctor in one process of that machine, told by standard input what to do."""
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        library = windows.folder / "dll/wevtapi.dll"
+        source = NATIVE / "wevtapi.c"
+        if not library.is_file() or library.stat().st_mtime < source.stat().st_mtime:
+            argv = [COMPILER, "-Wall", "-Wextra", "-Werror", "-shared", "-o", str(library), str(source)]
+            subprocess.run(argv, check=True)
+        shutil.copyfile(library, windows.system / "wevtapi.dll")
+        self._process = subprocess.Popen(
+            [needs.program("wine"), "D:\\py\\python.exe", "-m", "tests.windows.there.diagnose"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**windows._environ(), "WINEDLLOVERRIDES": _OVERRIDES, "PYTHONUTF8": "1"},
+            cwd=windows.folder,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def events(self, events: Sequence[str]) -> None:
+        """Have the log hold these events; ``refused`` for one that may not be read."""
+        (self._windows.system / "events.xml").write_text("\n".join(events), "utf-8")
+
+    def check(self, words: Sequence[str], environ: Mapping[str, str]) -> Ran:
+        """What ``gpudoctor check`` says."""
+        assert self._process.stdin
+        assert self._process.stdout
+        asked = {"words": ["check", "--json", *words], "environ": dict(environ)}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Ran(*json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End the process, and leave the log as Wine has it."""
+        self._process.communicate(timeout=600)
+        (self._windows.system / "events.xml").unlink(missing_ok=True)
+
+    def left(self) -> list[str]:
+        """The command lines of children that still run."""
+        return [line for line in _command_lines(self._windows.folder) if "ask_" in line or "nvidia-smi" in line]
+
+
+def _command_lines(folder: Path) -> list[str]:
+    """The command lines of processes that run in that folder's Wine."""
+    lines: list[Any] = []
+    mark = f"WINEPREFIX={folder}/prefix".encode()
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (place / "environ").read_bytes().split(b"\0"):
+                lines.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return lines

@@ -1,4 +1,4 @@
-"""What touches no machine says on Windows what it says here, to the byte."""
+"""What touches no machine says on Windows what it says here; and Windows' own Python runs tests of rooms."""
 
 from __future__ import annotations
 
@@ -27,25 +27,12 @@ Nvidia driver version: 470.57.02
 Working directory: /home/jürgen/模型
 """
 COMMANDS = (
-    "read -",
-    "read - --json",
-    "read - --lang zh",
-    "read - --format html",
-    "read - --format markdown --share",
-    "explain driver.too-old-for-gpu",
-    "explain gpu.name",
-    "rules list",
-    "rules test",
-    "schema",
-    "recipe list",
-    "expect list",
-    "expect show hgx-h100",
-    "recipe show slurm-prolog.sh",
+    *("read -", "read - --json", "read - --lang zh", "read - --format html", "read - --format markdown --share"),
+    *("explain driver.too-old-for-gpu", "explain gpu.name", "rules list", "rules test", "schema", "recipe list"),
+    *("expect list", "expect show hgx-h100", "recipe show slurm-prolog.sh"),
     "setup torch --for gpu=RTX_5090,driver=570,python=3.12",
     "setup torch --for gpu=RTX_5090,driver=580,python=3.12,os=windows --json",
-    "setup torch --for gpu=K80,driver=470,python=3.12",
-    "read nothing-there.txt",
-    "nonsense",
+    *("setup torch --for gpu=K80,driver=470,python=3.12", "read nothing-there.txt", "nonsense"),
 )
 
 
@@ -146,3 +133,21 @@ def test_what_needs_root_says_so(windows: Windows) -> None:
     ran = windows.gpudoctor("fix", "--only", "user")
     assert (ran.code, ran.out) == (2, "")
     assert "no user of Windows is root" in ran.err
+
+
+ROOMS = (
+    *("windows/there", "core/test_model.py", "core/test_plan_model.py"),
+    *("diagnosis/test_expression.py", "diagnosis/test_judge.py", "diagnosis/test_knowledge_drivers.py"),
+    *("readers/test_reader_collect_env.py", "readers/test_reader_nvidia_smi.py"),
+)
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_its_tests_pass(place: str, windows: Windows) -> None:
+    windows.with_tests()
+    windows.with_environment()
+    own = "E:\\tests\\" + place.replace("/", "\\")
+    options = ["-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-q", "-m"]
+    ran = windows.python("-m", "pytest", *options, "not gpu and not full", own, env={"CI": ""})
+    assert ran.code == 0, ran.out[-6000:] + ran.err[-2000:]
+    assert " passed" in ran.out

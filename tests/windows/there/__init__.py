@@ -1,1 +1,1 @@
-"""Tests that Windows' Python runs: `tests/windows/test_there.py` has it do so."""
+"""Tests that Windows' Python runs: `tests/windows/test_same.py` has it do so."""
