@@ -255,11 +255,16 @@ def figures(machine: Machine, contenders: list[Installed], runs: int) -> dict[st
         modules, millis = imports(machine, one.argv)
         rows.append(
             {
-                "name": one.contender.name, "seconds": round(statistics.median(cost["seconds"]), 3),
-                "mib": round(cost["mib"], 1), "mb": round(one.mb, 1), "modules": modules, "import_ms": round(millis),
-                "judges": one.contender.judges, "says": one.contender.said(cost["said"], cost["code"]),
+                "name": one.contender.name,
+                "seconds": round(statistics.median(cost["seconds"]), 3),
+                "mib": round(cost["mib"], 1),
+                "mb": round(one.mb, 1),
+                "modules": modules,
+                "import_ms": round(millis),
+                "judges": one.contender.judges,
+                "says": one.contender.said(cost["said"], cost["code"]),
             }
-        )  # fmt: skip
+        )
     home = Path(contenders[0].argv[0]).parent.parent
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -14,10 +14,32 @@ import pytest
 from gpudoctor.app.arguments import COMMANDS, parser
 
 HEAVY = {
-    "asyncio", "concurrent.futures", "ctypes", "decimal", "email", "http", "importlib.metadata",
-    "importlib.resources", "multiprocessing", "mcp", "pkg_resources", "pygments", "pynvml", "rich", "ruamel",
-    "sqlite3", "ssl", "statistics", "textual", "tomllib", "torch", "unittest", "urllib.request", "xml", "yaml",
-}  # fmt: skip
+    "asyncio",
+    "concurrent.futures",
+    "ctypes",
+    "decimal",
+    "email",
+    "http",
+    "importlib.metadata",
+    "importlib.resources",
+    "multiprocessing",
+    "mcp",
+    "pkg_resources",
+    "pygments",
+    "pynvml",
+    "rich",
+    "ruamel",
+    "sqlite3",
+    "ssl",
+    "statistics",
+    "textual",
+    "tomllib",
+    "torch",
+    "unittest",
+    "urllib.request",
+    "xml",
+    "yaml",
+}
 """Not one of them is needed to read a machine and judge it."""
 
 

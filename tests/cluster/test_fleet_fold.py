@@ -49,8 +49,11 @@ def test_a_finding_is_told_once_with_whom_it_concerns() -> None:
     assert lost.subject == {"hosts": ["n1", "n7", "n9"], "count": 3}
     assert [one["host"] for one in lost.subjects[1:]] == ["n1", "n7", "n9"]
     assert {one["address"] for one in lost.subjects[1:]} == {"0000:3a:00.0"}
-    assert any(item.fact == "kernel_log.fallen_off" and item.state.source == "n1: /dev/kmsg"
-               for item in lost.evidence if isinstance(item.state, Known))  # fmt: skip
+    assert any(
+        item.fact == "kernel_log.fallen_off" and item.state.source == "n1: /dev/kmsg"
+        for item in lost.evidence
+        if isinstance(item.state, Known)
+    )
     assert lost.fixes
     assert diagnosis.verdict == "broken"
 

@@ -85,10 +85,14 @@ def test_what_nobody_can_count_is_no_version(text: str) -> None:
 
 def test_a_fact_is_read_by_one_typed_call() -> None:
     facts: dict[str, Fact] = {
-        "a.count": Known(3, "s"), "a.flag": Known(True, "s"), "a.far": Known(float("inf"), "s"),
-        "a.large": Known(10**400, "s"), "a.names": Known(("x", 1), "s"), "a.none": Absent("not there"),
+        "a.count": Known(3, "s"),
+        "a.flag": Known(True, "s"),
+        "a.far": Known(float("inf"), "s"),
+        "a.large": Known(10**400, "s"),
+        "a.names": Known(("x", 1), "s"),
+        "a.none": Absent("not there"),
         "a.dark": Unread("not looked"),
-    }  # fmt: skip
+    }
     snapshot = Snapshot(Target("local", "m"), facts)
     assert (snapshot.number("a.count"), snapshot.text("a.count")) == (3, "3")
     assert snapshot.known("a.count") == Known(3, "s")

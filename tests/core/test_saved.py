@@ -126,9 +126,21 @@ _ENTRIES = st.recursive(
     max_leaves=6,
 )
 _PLACES = [
-    "facts/gpu/0/name", "facts/gpu/0/index", "facts/gpu/0", "facts/gpu", "facts/text", "facts/gpu.count",
-    "facts/driver.version", "facts/torch.archs", "facts", "target", "target/name", "timings_ms", "schema", "tool",
-]  # fmt: skip
+    "facts/gpu/0/name",
+    "facts/gpu/0/index",
+    "facts/gpu/0",
+    "facts/gpu",
+    "facts/text",
+    "facts/gpu.count",
+    "facts/driver.version",
+    "facts/torch.archs",
+    "facts",
+    "target",
+    "target/name",
+    "timings_ms",
+    "schema",
+    "tool",
+]
 
 
 @settings(max_examples=50)

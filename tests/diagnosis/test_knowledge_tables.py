@@ -61,9 +61,15 @@ COLUMNS = {
         "glibc": "glibc distributions",
     },
     "companions": {
-        "xformers": "version", "vllm": "version torch", "tensorflow": "version cuda cudnn", "jax": "version cuda_major",
-        "bitsandbytes": "first last cuda", "flash_attn": "version torch wheel pythons abis archs",
-        "source_builds": "name versions torch cuda", "sdists": "name source", "support": "name cc systems source",
+        "xformers": "version",
+        "vllm": "version torch",
+        "tensorflow": "version cuda cudnn",
+        "jax": "version cuda_major",
+        "bitsandbytes": "first last cuda",
+        "flash_attn": "version torch wheel pythons abis archs",
+        "source_builds": "name versions torch cuda",
+        "sdists": "name source",
+        "support": "name cc systems source",
     },
     "images": {
         "distribution": "image* release* tags python glibc",
@@ -89,7 +95,7 @@ COLUMNS = {
         "nvlink": "version* rate",
     },
     "symbols": {"symbol": "match* says"},
-}  # fmt: skip
+}
 """Columns that each row must have; no two rows have the same in those with an asterisk."""
 VERSIONS = re.compile(
     r"cuda|linux|windows|branch|cc|version|torch|torchvision|torchaudio|triton|cudnn|nccl|floor|ceiling|first|last|glibc"

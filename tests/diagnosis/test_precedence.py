@@ -208,11 +208,38 @@ def test_an_illegal_access_is_the_programs_only_where_no_hardware_failed() -> No
         assert (finding.id, finding.confidence == "possible") == (first, False)
 
 
-DEVICES = frozenset([
-    "aer", "barrier", "collective", "cuda_device", "gpu", "gpu_pair", "gpu_path", "gpu_process", "interface",
-    "link", "live_gpu", "machine", "measured", "mig", "nvlink", "outlier", "p2p", "pci", "rank", "rate", "rdma",
-    "rung", "silence", "split", "stuck", "suspect", "sxid", "xid",
-])  # fmt: skip
+DEVICES = frozenset(
+    [
+        "aer",
+        "barrier",
+        "collective",
+        "cuda_device",
+        "gpu",
+        "gpu_pair",
+        "gpu_path",
+        "gpu_process",
+        "interface",
+        "link",
+        "live_gpu",
+        "machine",
+        "measured",
+        "mig",
+        "nvlink",
+        "outlier",
+        "p2p",
+        "pci",
+        "rank",
+        "rate",
+        "rdma",
+        "rung",
+        "silence",
+        "split",
+        "stuck",
+        "suspect",
+        "sxid",
+        "xid",
+    ]
+)
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
     "env.forward-compat": "the package cannot be used on this machine's kind of GPU",

@@ -166,10 +166,28 @@ def _insert_run(text: str, dice: Dice) -> str:
 
 
 _STROKES: tuple[Callable[[str, Dice], str], ...] = (
-    _cut, _cut_short, _insert, _insert, _replace, _replace, _renumber, _renumber, _revalue, _revalue, _repeat,
-    _insert_run, _breaks, _case, _lines(_swap_lines), _lines(_shuffle_lines), _lines(_drop_lines), _lines(_repeat_line),
-    _lines(_splice), _lines(_splice), _lines(_dress_lines),
-)  # fmt: skip
+    _cut,
+    _cut_short,
+    _insert,
+    _insert,
+    _replace,
+    _replace,
+    _renumber,
+    _renumber,
+    _revalue,
+    _revalue,
+    _repeat,
+    _insert_run,
+    _breaks,
+    _case,
+    _lines(_swap_lines),
+    _lines(_shuffle_lines),
+    _lines(_drop_lines),
+    _lines(_repeat_line),
+    _lines(_splice),
+    _lines(_splice),
+    _lines(_dress_lines),
+)
 
 
 def _in_document(whole: Any, dice: Dice) -> None:

@@ -15,9 +15,13 @@ _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 1
 _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
 _LONGEST = 200
 _CATEGORIES = {
-    "CATEGORY_DIGIT": "1", "CATEGORY_NOT_DIGIT": "a", "CATEGORY_SPACE": " ", "CATEGORY_NOT_SPACE": "a",
-    "CATEGORY_WORD": "a", "CATEGORY_NOT_WORD": "-",
-}  # fmt: skip
+    "CATEGORY_DIGIT": "1",
+    "CATEGORY_NOT_DIGIT": "a",
+    "CATEGORY_SPACE": " ",
+    "CATEGORY_NOT_SPACE": "a",
+    "CATEGORY_WORD": "a",
+    "CATEGORY_NOT_WORD": "-",
+}
 
 
 def units(pattern: str) -> list[str]:

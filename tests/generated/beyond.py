@@ -22,10 +22,16 @@ from tests.generated.sound import sound
 
 Columns = Mapping[str, Value]
 DRIVER = (
-    "driver.version", "driver.module_version", "driver.module_disk_version", "driver.library_version",
-    "driver.fabric_manager_version", "driver.gsp_firmware", "fabric.installed_version", "imex.version",
+    "driver.version",
+    "driver.module_version",
+    "driver.module_disk_version",
+    "driver.library_version",
+    "driver.fabric_manager_version",
+    "driver.gsp_firmware",
+    "fabric.installed_version",
+    "imex.version",
     "libs.libcuda_version",
-)  # fmt: skip
+)
 """Facts whose value is the driver's version."""
 UNKNOWN = (
     ("NVIDIA GeForce RTX 6090", "13.0", "Noether"),

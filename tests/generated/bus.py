@@ -41,11 +41,25 @@ def device(machine: Machine, address: str) -> dict[str, Any]:
     generation, width = link(machine)
     ids = str(machine.gpu.get("pci") or "2684").split()
     return {
-        "address": address, "vendor": "nvidia", "device_id": f"10de:{ids[0]}", "name": machine.name, "driver": "nvidia",
-        "alive": True, "link_speed": SPEED[generation if machine.busy else 1], "link_speed_max": SPEED[generation],
-        "link_width": width, "link_width_max": width, "slot_speed_max": SPEED[generation], "slot_width_max": 16,
-        "bars_unassigned": [], "bar1_mib": 256, "numa_node": 0, "iommu": None, "power_state": "D0", **_uplink(machine),
-    }  # fmt: skip
+        "address": address,
+        "vendor": "nvidia",
+        "device_id": f"10de:{ids[0]}",
+        "name": machine.name,
+        "driver": "nvidia",
+        "alive": True,
+        "link_speed": SPEED[generation if machine.busy else 1],
+        "link_speed_max": SPEED[generation],
+        "link_width": width,
+        "link_width_max": width,
+        "slot_speed_max": SPEED[generation],
+        "slot_width_max": 16,
+        "bars_unassigned": [],
+        "bar1_mib": 256,
+        "numa_node": 0,
+        "iommu": None,
+        "power_state": "D0",
+        **_uplink(machine),
+    }
 
 
 def _linked(machine: Machine) -> int:

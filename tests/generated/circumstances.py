@@ -346,11 +346,16 @@ def words_of_a_program(draft: Draft, machine: Machine, random: Random) -> None:
 
 CROWD = frozenset(
     {
-        "some_devices_visible", "a_scheduler_gave_some_of_the_gpus", "one_gpu_given_to_a_virtual_machine",
-        "a_mig_device_named", "a_narrow_slot", "another_model_beside", "no_torch_in_the_systems_python",
+        "some_devices_visible",
+        "a_scheduler_gave_some_of_the_gpus",
+        "one_gpu_given_to_a_virtual_machine",
+        "a_mig_device_named",
+        "a_narrow_slot",
+        "another_model_beside",
+        "no_torch_in_the_systems_python",
         "torch_of_a_vendor",
     }
-)  # fmt: skip
+)
 """Of these a machine has one at most: they tell the same facts."""
 
 

@@ -61,12 +61,23 @@ def test_generated_texts_end_in_time() -> None:
 @pytest.mark.parametrize(
     ("written", "refused"),
     [
-        (r"(a+)*b", True), (r"(?:\w+\s*)+:", True), (r"(\w+a)*b", True), (r"(?:.*x)*y", True), (r"(?:[ab]+c?)*d", True),
-        (r"(?:a|aa)+b", True), (r"(?:\d\d|\d)*x", True), (r"(?:ab?a?)*x", True), (r"(?:a|ab)+c", False),
-        (r"(?:error |errors )*x", False), (r"(?:\w+,)*b", False), (r"(?:[-\w]+\s+)+:", False),
-        (r"(?:[ \t]+(?:SYS|PHB))*X", False), (r"(?:a+){0,4}b", False), (r"NCCL [^\n]*error", False),
+        (r"(a+)*b", True),
+        (r"(?:\w+\s*)+:", True),
+        (r"(\w+a)*b", True),
+        (r"(?:.*x)*y", True),
+        (r"(?:[ab]+c?)*d", True),
+        (r"(?:a|aa)+b", True),
+        (r"(?:\d\d|\d)*x", True),
+        (r"(?:ab?a?)*x", True),
+        (r"(?:a|ab)+c", False),
+        (r"(?:error |errors )*x", False),
+        (r"(?:\w+,)*b", False),
+        (r"(?:[-\w]+\s+)+:", False),
+        (r"(?:[ \t]+(?:SYS|PHB))*X", False),
+        (r"(?:a+){0,4}b", False),
+        (r"NCCL [^\n]*error", False),
     ],
-)  # fmt: skip
+)
 def test_repetitions_within_repetitions_are_refused_on_a_page(written: str, refused: bool) -> None:
     assert has_nested_repeat(written) is refused
 

@@ -34,9 +34,21 @@ from tests.guard.strangers import STRANGER, stranger
 from tests.processes import until
 
 HOSTILE = (
-    "--index-url", "--index-url=http://evil/", "-r/etc/passwd", "foo; rm -rf /", "foo @ http://evil/foo.whl",
-    "http://evil/foo.whl", "../x", "/etc/passwd", "foo\nbar", "foo\0bar", "$(reboot)", "foo\u202eoof", "foo bar", "",
-)  # fmt: skip
+    "--index-url",
+    "--index-url=http://evil/",
+    "-r/etc/passwd",
+    "foo; rm -rf /",
+    "foo @ http://evil/foo.whl",
+    "http://evil/foo.whl",
+    "../x",
+    "/etc/passwd",
+    "foo\nbar",
+    "foo\0bar",
+    "$(reboot)",
+    "foo\u202eoof",
+    "foo bar",
+    "",
+)
 
 
 def extension(name: str) -> Plan:

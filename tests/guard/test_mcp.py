@@ -42,9 +42,22 @@ def test_files_of_the_folder_are_read(mcp: ModuleType, folder: Path, name: str) 
 
 
 OUTSIDE = (
-    "../secret.txt", "deep/../../secret.txt", "link.txt", "around/secret.txt", "{folder}/../secret.txt",
-    "{folder}2/secret.txt", "/etc/passwd", "/proc/self/environ", "pipe", "deep", ".", "", "a\0b", "nowhere", "x" * 900,
-)  # fmt: skip
+    "../secret.txt",
+    "deep/../../secret.txt",
+    "link.txt",
+    "around/secret.txt",
+    "{folder}/../secret.txt",
+    "{folder}2/secret.txt",
+    "/etc/passwd",
+    "/proc/self/environ",
+    "pipe",
+    "deep",
+    ".",
+    "",
+    "a\0b",
+    "nowhere",
+    "x" * 900,
+)
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

@@ -93,8 +93,14 @@ class Recording:
 
 
 ATTACKS: tuple[Callable[[int], list[socket.socket]], ...] = (
-    nothing, half_a_frame, oversize, odd_text, claims_of_ranks, forged_proofs, five_hundred,
-)  # fmt: skip
+    nothing,
+    half_a_frame,
+    oversize,
+    odd_text,
+    claims_of_ranks,
+    forged_proofs,
+    five_hundred,
+)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)

@@ -83,9 +83,22 @@ def test_a_snapshot_gives_the_measurements_back() -> None:
     seen = Meanwhile(1110, 1980, 412, 700, 88, ("hw_slowdown",), 5, 16)
     steps = (Step("driver", True), Step("torch", False, "matmul.fp32: 3 of 4096 values are wrong"))
     run = Run(
-        MATMUL.id, 0, "ran", 710.5, 0.004, None, False, 3, 4096, "3 of 4096 values are wrong", "", steps, seen,
-        "take it out", {"digest": "f00", "repeats": 5, "rates": [1.0, 2.0]},
-    )  # fmt: skip
+        MATMUL.id,
+        0,
+        "ran",
+        710.5,
+        0.004,
+        None,
+        False,
+        3,
+        4096,
+        "3 of 4096 values are wrong",
+        "",
+        steps,
+        seen,
+        "take it out",
+        {"digest": "f00", "repeats": 5, "rates": [1.0, 2.0]},
+    )
     held = Run(MATMUL.id, 1, "not-run", because="in use by pid 7, train.py")
     together = Run(MATMUL.id, -1, "failed", because="no NCCL", ladder=(Step("torch", False, "no NCCL"),))
     devices = (Device(0, "H100"), Device(1, "H100", "pid 7, train.py"))

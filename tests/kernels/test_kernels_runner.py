@@ -63,10 +63,17 @@ def test_each_kernel_is_told_when_it_begins_and_when_it_is_over(sick: Sick) -> N
     heard, ears = asked(sick, sick.family("eager", "right", "wrong", "raises", "cannot", "no_memory"))
     assert heard.opened
     assert ears.told == [
-        ("right", "begins"), ("right", "ran"), ("wrong", "begins"), ("wrong", "ran"),
-        ("raises", "begins"), ("raises", "failed"), ("cannot", "begins"), ("cannot", "not-run"),
-        ("no_memory", "begins"), ("no_memory", "not-run"),
-    ]  # fmt: skip
+        ("right", "begins"),
+        ("right", "ran"),
+        ("wrong", "begins"),
+        ("wrong", "ran"),
+        ("raises", "begins"),
+        ("raises", "failed"),
+        ("cannot", "begins"),
+        ("cannot", "not-run"),
+        ("no_memory", "begins"),
+        ("no_memory", "not-run"),
+    ]
     assert because(heard, "raises") == "RuntimeError: no kernel image is available"
     assert because(heard, "cannot") == "needs two GPUs"
 
@@ -134,10 +141,12 @@ def test_a_rung_that_does_not_open_fails_and_one_that_is_not_there_does_not(sick
     ("opened", "words"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "its process ended before it: killed by SIGSEGV"),
-        ("sys.stderr.write('no such file\\n'); sys.stderr.flush(); os._exit(127)",
-         "its process ended before it: exit 127; no such file"),
+        (
+            "sys.stderr.write('no such file\\n'); sys.stderr.flush(); os._exit(127)",
+            "its process ended before it: exit 127; no such file",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_rung_that_does_not_say_whether_it_opens_fails(sick: Sick, opened: str, words: str) -> None:
     heard, _ = asked(sick, sick.family("eager", "right", opened=opened))
     assert (heard.opened, heard.failed, heard.closed) == (False, True, words)

@@ -344,9 +344,16 @@ def card(name: str) -> Device:
     """As CUDA tells it, on a slot of PCIe 4 x16."""
     told = CARDS[name]
     return Device(
-        0, name, capability=told.capability, sms=told.sms, clock_mhz=told.mhz,
-        memory_clock_mhz=told.memory_mhz or None, memory_bus_bits=told.bits or None, generation=4, lanes=16,
-    )  # fmt: skip
+        0,
+        name,
+        capability=told.capability,
+        sms=told.sms,
+        clock_mhz=told.mhz,
+        memory_clock_mhz=told.memory_mhz or None,
+        memory_bus_bits=told.bits or None,
+        generation=4,
+        lanes=16,
+    )
 
 
 @pytest.mark.parametrize(("name", "side", "found"), PRODUCTS)
@@ -372,10 +379,16 @@ def test_small_cards_at_their_power_limit_are_not_called_slow(name: str, clock: 
 
 @pytest.mark.parametrize(
     ("name", "product", "rate"),
-    [("NVIDIA H100 80GB HBM3", "bf16", 400.0), ("NVIDIA A100-SXM4-80GB", "fp16", 130.0),
-     ("NVIDIA GeForce RTX 4090", "bf16", 80.0), ("NVIDIA A40", "fp16", 60.0), ("NVIDIA H20", "bf16", 60.0),
-     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "fp16", 156.0), ("NVIDIA L20", "fp16", 50.0)],
-)  # fmt: skip
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 400.0),
+        ("NVIDIA A100-SXM4-80GB", "fp16", 130.0),
+        ("NVIDIA GeForce RTX 4090", "bf16", 80.0),
+        ("NVIDIA A40", "fp16", 60.0),
+        ("NVIDIA H20", "bf16", 60.0),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "fp16", 156.0),
+        ("NVIDIA L20", "fp16", 50.0),
+    ],
+)
 def test_half_of_what_is_published_is_slow(name: str, product: str, rate: float) -> None:
     seen = replace(BELOW_ITS_LIMIT, sm_clock_mhz=CARDS[name].mhz)
     told = rates.expected(f"matmul.{product}", card(name), seen, 8192)

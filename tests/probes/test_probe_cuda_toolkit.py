@@ -54,10 +54,14 @@ def test_every_place_and_every_way_to_tell_the_release(tmp_path: Path) -> None:
     tree.file("/usr/local/cuda-leftover/lib64/libcudart.so.11.0")
     facts = ask(tmp_path, python="/venv/bin/python")
     assert toolkits(facts) == {
-        "/usr/local/cuda-12.4": "12.4", "/usr/local/cuda-12.10": "12.10", "/usr/local/cuda-10.2": "10.2",
-        "/usr/local/cuda-11.8": "11.8", "/opt/cuda": "13.1", "/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3": "12.3",
+        "/usr/local/cuda-12.4": "12.4",
+        "/usr/local/cuda-12.10": "12.10",
+        "/usr/local/cuda-10.2": "10.2",
+        "/usr/local/cuda-11.8": "11.8",
+        "/opt/cuda": "13.1",
+        "/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3": "12.3",
         "/venv/lib/python3.12/site-packages/nvidia/cu13": "13.0",
-    }  # fmt: skip
+    }
     assert known(row(facts, "/usr/local/cuda-12.4")["nvcc"]) is True
     assert known(row(facts, "/usr/local/cuda-11.8")["nvcc"]) is False
     assert facts["cuda.toolkit_version"] == Known("12.4", "/usr/local/cuda-12.4/version.json")

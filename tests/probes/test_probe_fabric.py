@@ -35,12 +35,21 @@ def running(tree: Tree) -> Tree:
 def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
     facts = values(fabric, Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05").target())
     assert facts == {
-        "driver.fabric_manager": "not installed", "driver.fabric_manager_version": Absent,
-        "fabric.installed_version": Absent, "fabric.enabled": Absent, "fabric.errors": Absent,
-        "fabric.switch_ports": (), "fabric.umad": False, "fabric.subnet_manager": "not installed",
-        "imex.state": "not installed", "imex.version": Absent, "imex.enabled": Absent, "imex.nodes": Absent,
-        "imex.channels": Absent, "imex.errors": Absent,
-    }  # fmt: skip
+        "driver.fabric_manager": "not installed",
+        "driver.fabric_manager_version": Absent,
+        "fabric.installed_version": Absent,
+        "fabric.enabled": Absent,
+        "fabric.errors": Absent,
+        "fabric.switch_ports": (),
+        "fabric.umad": False,
+        "fabric.subnet_manager": "not installed",
+        "imex.state": "not installed",
+        "imex.version": Absent,
+        "imex.enabled": Absent,
+        "imex.nodes": Absent,
+        "imex.channels": Absent,
+        "imex.errors": Absent,
+    }
 
 
 def test_it_runs_since_an_upgrade_of_the_package(tmp_path: Path) -> None:

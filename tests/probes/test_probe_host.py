@@ -219,8 +219,12 @@ def sound(root: Path) -> Tree:
 
 def test_a_sound_distribution(tmp_path: Path) -> None:
     assert values(wsl, sound(tmp_path).target()) == {
-        "wsl.driver": True, "wsl.loader": True, "wsl.device": True, "wsl.linux_driver": (), "wsl.linux_packages": (),
-    }  # fmt: skip
+        "wsl.driver": True,
+        "wsl.loader": True,
+        "wsl.device": True,
+        "wsl.linux_driver": (),
+        "wsl.linux_packages": (),
+    }
 
 
 def test_elsewhere_nothing_is_asked_and_what_may_be_wsl_is_open(tmp_path: Path) -> None:

@@ -44,10 +44,19 @@ def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, record(LOADING, 9000), record("usb 1-1: new device"), record(XID_79, 3600))
     (row,) = said(kernel_log, tree.target())["xid"]
     assert shown([row])[0] == {
-        "code": 79, "address": "0000:1a:00.0", "line": XID_79, "count": 1, "time": "2026-11-21T11:30:00Z",
-        "age_s": 3600, "last_time": "2026-11-21T11:30:00Z", "last_age_s": 3600, "instance": Absent, "unit": Absent,
-        "fatal": Absent, "link": Absent,
-    }  # fmt: skip
+        "code": 79,
+        "address": "0000:1a:00.0",
+        "line": XID_79,
+        "count": 1,
+        "time": "2026-11-21T11:30:00Z",
+        "age_s": 3600,
+        "last_time": "2026-11-21T11:30:00Z",
+        "last_age_s": 3600,
+        "instance": Absent,
+        "unit": Absent,
+        "fatal": Absent,
+        "link": Absent,
+    }
     assert {state.source for state in row.values() if isinstance(state, Known)} == {"/dev/kmsg"}
 
 

@@ -27,15 +27,31 @@ Facts = dict[str, "Fact | Rows"]
 Ask = Callable[..., Facts]
 
 EVERY: dict[str, Any] = {
-    "cuDeviceGetName": "NVIDIA H100 80GB HBM3", "cuDeviceTotalMem": 85028765696, "cuDeviceGetAttribute(13)": 1980000,
-    "cuDeviceGetAttribute(16)": 132, "cuDeviceGetAttribute(18)": 0, "cuDeviceGetAttribute(20)": 3,
-    "cuDeviceGetAttribute(32)": 1, "cuDeviceGetAttribute(36)": 2619000, "cuDeviceGetAttribute(37)": 5120,
-    "cuDeviceGetAttribute(38)": 52428800, "cuDeviceGetAttribute(41)": 1, "cuDeviceGetAttribute(75)": 9,
-    "cuDeviceGetAttribute(76)": 0, "cuDeviceGetAttribute(83)": 1, "cuDeviceGetAttribute(88)": 0,
-    "cuDeviceGetAttribute(89)": 1, "cuDeviceGetAttribute(97)": 232448, "cuDeviceGetAttribute(115)": 1,
-    "cuDeviceGetAttribute(116)": 1, "cuDeviceGetAttribute(124)": 1, "cuDeviceGetAttribute(128)": 0,
-    "cuDeviceGetAttribute(132)": 1, "cuDeviceGetAttribute(133)": 0, "cuDeviceCanAccessPeer": 1,
-}  # fmt: skip
+    "cuDeviceGetName": "NVIDIA H100 80GB HBM3",
+    "cuDeviceTotalMem": 85028765696,
+    "cuDeviceGetAttribute(13)": 1980000,
+    "cuDeviceGetAttribute(16)": 132,
+    "cuDeviceGetAttribute(18)": 0,
+    "cuDeviceGetAttribute(20)": 3,
+    "cuDeviceGetAttribute(32)": 1,
+    "cuDeviceGetAttribute(36)": 2619000,
+    "cuDeviceGetAttribute(37)": 5120,
+    "cuDeviceGetAttribute(38)": 52428800,
+    "cuDeviceGetAttribute(41)": 1,
+    "cuDeviceGetAttribute(75)": 9,
+    "cuDeviceGetAttribute(76)": 0,
+    "cuDeviceGetAttribute(83)": 1,
+    "cuDeviceGetAttribute(88)": 0,
+    "cuDeviceGetAttribute(89)": 1,
+    "cuDeviceGetAttribute(97)": 232448,
+    "cuDeviceGetAttribute(115)": 1,
+    "cuDeviceGetAttribute(116)": 1,
+    "cuDeviceGetAttribute(124)": 1,
+    "cuDeviceGetAttribute(128)": 0,
+    "cuDeviceGetAttribute(132)": 1,
+    "cuDeviceGetAttribute(133)": 0,
+    "cuDeviceCanAccessPeer": 1,
+}
 
 
 def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system: Any) -> dict[str, Any]:
@@ -94,14 +110,33 @@ def test_every_column_of_a_healthy_device(ask: Ask) -> None:
     assert "text" not in facts
     second = rows(facts)[1]
     assert {name: state.value for name, state in second.items() if isinstance(state, Known)} == {
-        "index": 1, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-a1b2c3d4-0000-1111-2222-000000000001",
-        "address": "0000:1b:00.0", "compute_capability": "9.0", "memory_mib": 81089, "sms": 132, "clock_mhz": 1980,
-        "memory_clock_mhz": 2619, "memory_bus_bits": 5120, "l2_kib": 51200, "shared_memory_kib": 227,
-        "integrated": False, "ecc": True, "compute_mode": "Exclusive_Process", "unified_addressing": True,
-        "managed_memory": True, "concurrent_managed_access": True, "pageable_memory_access": False,
-        "memory_pools": True, "gpudirect_rdma": True, "dma_buf": True, "fabric_handles": False, "multicast": True,
-        "mps": False, "peers": (0,),
-    }  # fmt: skip
+        "index": 1,
+        "name": "NVIDIA H100 80GB HBM3",
+        "uuid": "GPU-a1b2c3d4-0000-1111-2222-000000000001",
+        "address": "0000:1b:00.0",
+        "compute_capability": "9.0",
+        "memory_mib": 81089,
+        "sms": 132,
+        "clock_mhz": 1980,
+        "memory_clock_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "l2_kib": 51200,
+        "shared_memory_kib": 227,
+        "integrated": False,
+        "ecc": True,
+        "compute_mode": "Exclusive_Process",
+        "unified_addressing": True,
+        "managed_memory": True,
+        "concurrent_managed_access": True,
+        "pageable_memory_access": False,
+        "memory_pools": True,
+        "gpudirect_rdma": True,
+        "dma_buf": True,
+        "fabric_handles": False,
+        "multicast": True,
+        "mps": False,
+        "peers": (0,),
+    }
     declared = {spec.name.partition(".")[2] for spec in libcuda.FACTS if spec.group}
     assert set(second) == declared
 
@@ -213,10 +248,14 @@ def test_an_init_that_never_returns_is_given_up_and_not_judged(ask: Ask, monkeyp
 
 
 def test_an_init_that_cannot_even_be_killed_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = "".join(f"@gpudoctor {json.dumps(line)}\n" for line in (
-        {"ask": "library", "gpu": None}, {"gpu": None, "call": "library", "is": "/lib/libcuda.so.1"},
-        {"ask": "cuInit", "gpu": None},
-    ))  # fmt: skip
+    out = "".join(
+        f"@gpudoctor {json.dumps(line)}\n"
+        for line in (
+            {"ask": "library", "gpu": None},
+            {"gpu": None, "call": "library", "is": "/lib/libcuda.so.1"},
+            {"ask": "cuInit", "gpu": None},
+        )
+    )
     answer = Answer(("python",), None, out, "", 30.4, stuck=4242)
     monkeypatch.setattr(Local, "run", lambda *_, **__: answer)
     facts = dict(libcuda.probe(Local("standard", sys.executable)))

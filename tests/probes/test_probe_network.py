@@ -90,9 +90,17 @@ def row(facts: dict[str, Any], name: str) -> dict[str, object]:
 def test_every_column_of_an_interface(tmp_path: Path) -> None:
     facts = values(network, plain(tmp_path).done().target())
     assert row(facts, "eth0") == {
-        "name": "eth0", "index": 3, "kind": "physical", "virtual": False, "up": True, "mtu": 1500, "speed_mbps": 100000,
-        "addresses": ("10.1.2.3", "10.1.2.4", "fd00::3", "fe80::1"), "default_route": True, "numa_node": 1,
-    }  # fmt: skip
+        "name": "eth0",
+        "index": 3,
+        "kind": "physical",
+        "virtual": False,
+        "up": True,
+        "mtu": 1500,
+        "speed_mbps": 100000,
+        "addresses": ("10.1.2.3", "10.1.2.4", "fd00::3", "fe80::1"),
+        "default_route": True,
+        "numa_node": 1,
+    }
     assert row(facts, "docker0")["virtual"] is True
     assert row(facts, "docker0")["kind"] == "bridge"
     assert row(facts, "lo")["addresses"] == ("127.0.0.1", "::1")

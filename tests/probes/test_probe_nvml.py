@@ -32,24 +32,75 @@ def test_every_column_of_a_healthy_gpu(ask: Ask, tmp_path: Path) -> None:
     own = ("serial", "address", "temperature_c", "temperature_memory_c", "temperature_margin_c", "power_w")
     assert all(found.pop(name) for name in own)
     assert found == {
-        "name": "NVIDIA H100 80GB HBM3", "brand": "NVIDIA", "architecture": "Hopper", "minor": 1,
-        "compute_capability": "9.0", "vbios": "96.00.74.00.01", "inforom": "G520.0200.00.05", "memory_mib": 81559,
-        "memory_used_mib": 1, "memory_reserved_mib": 454, "bar1_mib": 131072, "bar1_used_mib": 1, "persistence": True,
-        "display": False, "compute_mode": "Default", "virtual": False, "virtualization": "none", "mps": False,
-        "processes": 0, "mig": False, "mig_pending": False, "mig_instances": 0, "ecc": True, "ecc_pending": True,
-        "ecc_corrected": 0, "ecc_uncorrected": 0, "ecc_uncorrected_in": (), "ecc_corrected_aggregate": 0,
-        "ecc_uncorrected_aggregate": 0, "sram_threshold_exceeded": False, "remapped_corrected": 0,
-        "remapped_uncorrected": 0, "remap_pending": False, "remap_failed": False, "remap_banks_max": 2560,
-        "remap_banks_high": 0, "remap_banks_partial": 0, "remap_banks_low": 0, "remap_banks_none": 0,
-        "recovery_action": "none", "throttle_reasons": ("gpu_idle",), "pstate": 0, "temperature_slowdown_c": 89,
-        "temperature_shutdown_c": 95, "temperature_max_c": 87, "link_generation": 5, "link_generation_max": 5,
-        "link_generation_device_max": 5, "link_width": 16, "link_width_max": 16, "link_replays": 0, "clock_mhz": 345,
-        "clock_max_mhz": 1980, "memory_clock_mhz": 2619, "memory_clock_max_mhz": 2619, "application_clock_mhz": 1980,
-        "power_limit_w": 700, "power_limit_default_w": 700, "power_limit_min_w": 200, "power_limit_max_w": 700,
-        "utilization": 0, "fabric_state": "completed", "fabric_status": 0, "fabric_health": (),
-        "fabric_cluster": "00000000-0000-0000-0000-000000000000", "fabric_clique": 0, "numa_node": 0,
+        "name": "NVIDIA H100 80GB HBM3",
+        "brand": "NVIDIA",
+        "architecture": "Hopper",
+        "minor": 1,
+        "compute_capability": "9.0",
+        "vbios": "96.00.74.00.01",
+        "inforom": "G520.0200.00.05",
+        "memory_mib": 81559,
+        "memory_used_mib": 1,
+        "memory_reserved_mib": 454,
+        "bar1_mib": 131072,
+        "bar1_used_mib": 1,
+        "persistence": True,
+        "display": False,
+        "compute_mode": "Default",
+        "virtual": False,
+        "virtualization": "none",
+        "mps": False,
+        "processes": 0,
+        "mig": False,
+        "mig_pending": False,
+        "mig_instances": 0,
+        "ecc": True,
+        "ecc_pending": True,
+        "ecc_corrected": 0,
+        "ecc_uncorrected": 0,
+        "ecc_uncorrected_in": (),
+        "ecc_corrected_aggregate": 0,
+        "ecc_uncorrected_aggregate": 0,
+        "sram_threshold_exceeded": False,
+        "remapped_corrected": 0,
+        "remapped_uncorrected": 0,
+        "remap_pending": False,
+        "remap_failed": False,
+        "remap_banks_max": 2560,
+        "remap_banks_high": 0,
+        "remap_banks_partial": 0,
+        "remap_banks_low": 0,
+        "remap_banks_none": 0,
+        "recovery_action": "none",
+        "throttle_reasons": ("gpu_idle",),
+        "pstate": 0,
+        "temperature_slowdown_c": 89,
+        "temperature_shutdown_c": 95,
+        "temperature_max_c": 87,
+        "link_generation": 5,
+        "link_generation_max": 5,
+        "link_generation_device_max": 5,
+        "link_width": 16,
+        "link_width_max": 16,
+        "link_replays": 0,
+        "clock_mhz": 345,
+        "clock_max_mhz": 1980,
+        "memory_clock_mhz": 2619,
+        "memory_clock_max_mhz": 2619,
+        "application_clock_mhz": 1980,
+        "power_limit_w": 700,
+        "power_limit_default_w": 700,
+        "power_limit_min_w": 200,
+        "power_limit_max_w": 700,
+        "utilization": 0,
+        "fabric_state": "completed",
+        "fabric_status": 0,
+        "fabric_health": (),
+        "fabric_cluster": "00000000-0000-0000-0000-000000000000",
+        "fabric_clique": 0,
+        "numa_node": 0,
         "cpu_affinity": "0-55",
-    }  # fmt: skip
+    }
     assert why(second["retired_pending"]) == "this GPU does not report it"
     assert why(second["license"]) == "only a vGPU needs a licence"
     assert why(second["error"]) == "it answers"
@@ -191,9 +242,16 @@ def test_a_link_that_is_down_among_links_that_are_up(ask: Ask) -> None:
     counting = values(links[Known(0, "NVML"), Known(3, "NVML")])
     assert counting.pop("remote_address")
     assert counting == {
-        "gpu": 0, "link": 3, "active": True, "version": "4.0", "speed_mbps": 26562, "remote": "switch",
-        "crc_errors": 12, "replay_errors": 0, "recovery_errors": 0,
-    }  # fmt: skip
+        "gpu": 0,
+        "link": 3,
+        "active": True,
+        "version": "4.0",
+        "speed_mbps": 26562,
+        "remote": "switch",
+        "crc_errors": 12,
+        "replay_errors": 0,
+        "recovery_errors": 0,
+    }
     assert known(facts["topology.pairs"]) == ("GPU0-GPU1 NV3",)
 
 
@@ -335,9 +393,13 @@ def test_our_own_children_on_a_gpu_are_no_users_of_it(ask: Ask, monkeypatch: pyt
 def test_the_licence_of_a_vgpu(ask: Ask, enabled: int, state: int, end: int, word: str) -> None:
     day = {"year": 2021, "month": 3, "day": 1, "hour": 0, "min": 0, "sec": 0, "status": end}
     feature = {
-        "featureCode": 1, "featureState": state, "licenseInfo": "", "productName": "NVIDIA Virtual Compute Server",
-        "featureEnabled": enabled, "licenseExpiry": day,
-    }  # fmt: skip
+        "featureCode": 1,
+        "featureState": state,
+        "licenseInfo": "",
+        "productName": "NVIDIA Virtual Compute Server",
+        "featureEnabled": enabled,
+        "licenseExpiry": day,
+    }
     features = {"isGridLicenseSupported": 1, "licensableFeaturesCount": 1, "gridLicensableFeatures": [feature]}
     (row,) = rows(ask(h100(1, VirtualizationMode=2, GridLicensableFeatures=features)))
     assert (known(row["virtualization"]), known(row["virtual"])) == ("vgpu", True)

@@ -182,11 +182,26 @@ def test_a_port_of_a_card(tmp_path: Path) -> None:
     tree.file(f"{FOLDER}/hca_type", "MT4129\n").folder(f"/sys/devices/{PATH}/net/ibp22s0")
     found = port(tree)
     expected = {
-        "device": "mlx5_0", "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "link_layer": "InfiniBand",
-        "rate": "400 Gb/sec (4X NDR)", "rate_gbps": 400.0, "gids": 1, "roce_v2": Absent, "address": "0000:16:00.0",
-        "netdev": ("ibp22s0",), "firmware": "28.42.1000", "board": "MT_0000000838", "model": "MT4129", "numa_node": 0,
-        "virtual": False, "link_downed": 1, "receive_errors": 3, "timeouts": Absent,
-    }  # fmt: skip
+        "device": "mlx5_0",
+        "port": 1,
+        "state": "ACTIVE",
+        "physical_state": "LinkUp",
+        "link_layer": "InfiniBand",
+        "rate": "400 Gb/sec (4X NDR)",
+        "rate_gbps": 400.0,
+        "gids": 1,
+        "roce_v2": Absent,
+        "address": "0000:16:00.0",
+        "netdev": ("ibp22s0",),
+        "firmware": "28.42.1000",
+        "board": "MT_0000000838",
+        "model": "MT4129",
+        "numa_node": 0,
+        "virtual": False,
+        "link_downed": 1,
+        "receive_errors": 3,
+        "timeouts": Absent,
+    }
     assert {name: found[name] for name in expected} == expected
     assert set(found) == {spec.name.removeprefix("rdma.") for spec in rdma.FACTS if spec.group}
 

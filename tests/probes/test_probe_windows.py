@@ -72,12 +72,21 @@ def event(number: int, provider: str, *texts: str, hours: float = 1.0) -> str:
 def test_settings_by_name() -> None:
     facts = read(Recorded({"settings": SETTINGS}, "C:/Users/jürgen 模型/venv/Scripts/python.exe"))
     assert {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)} == {
-        "host.platform": "windows", "host.secure_boot": True, "windows.long_paths": True, "windows.tdr_off": False,
-        "windows.tdr_delay_s": 2, "windows.tdr_ddi_delay_s": 5, "windows.gpu_scheduling": True,
-        "windows.app_control": "off", "windows.controlled_folders": "on", "windows.hyper_v": True,
-        "windows.remote_session": False, "windows.wsl_installed": True, "windows.wsl_version": 2,
+        "host.platform": "windows",
+        "host.secure_boot": True,
+        "windows.long_paths": True,
+        "windows.tdr_off": False,
+        "windows.tdr_delay_s": 2,
+        "windows.tdr_ddi_delay_s": 5,
+        "windows.gpu_scheduling": True,
+        "windows.app_control": "off",
+        "windows.controlled_folders": "on",
+        "windows.hyper_v": True,
+        "windows.remote_session": False,
+        "windows.wsl_installed": True,
+        "windows.wsl_version": 2,
         "windows.gpu_preference": "high performance",
-    }  # fmt: skip
+    }
 
 
 def test_what_is_not_set_has_windows_own_value() -> None:

@@ -116,14 +116,28 @@ def test_what_was_not_collected_and_what_others_made_is_no_gpu_of_ours() -> None
 def test_modern() -> None:
     snapshot = read_text(MODERN)
     facts: dict[str, object] = {
-        "torch.version": "2.8.0+cu128", "torch.cuda": "12.8", "torch.flavor": "cuda", "torch.cudnn": "9.10.2.21",
-        "torch.nccl": "2.27.3", "triton.version": "3.4.0", "host.os": "Ubuntu 24.04.3 LTS (x86_64)",
-        "host.platform": "linux", "host.distribution": "ubuntu", "host.distribution_version": "24.04.3",
-        "host.package_manager": "apt", "host.kernel": "6.8.0-79-generic", "host.arch": "x86_64", "host.glibc": "2.39",
-        "python.version": "3.12.3", "live.cuda_available": True, "cuda.nvcc_version": "12.0",
-        "cuda.toolkit_version": "12.0", "cuda.host_compiler_version": "13.3.0", "cuda.host_compiler_kind": "gcc",
+        "torch.version": "2.8.0+cu128",
+        "torch.cuda": "12.8",
+        "torch.flavor": "cuda",
+        "torch.cudnn": "9.10.2.21",
+        "torch.nccl": "2.27.3",
+        "triton.version": "3.4.0",
+        "host.os": "Ubuntu 24.04.3 LTS (x86_64)",
+        "host.platform": "linux",
+        "host.distribution": "ubuntu",
+        "host.distribution_version": "24.04.3",
+        "host.package_manager": "apt",
+        "host.kernel": "6.8.0-79-generic",
+        "host.arch": "x86_64",
+        "host.glibc": "2.39",
+        "python.version": "3.12.3",
+        "live.cuda_available": True,
+        "cuda.nvcc_version": "12.0",
+        "cuda.toolkit_version": "12.0",
+        "cuda.host_compiler_version": "13.3.0",
+        "cuda.host_compiler_kind": "gcc",
         "driver.version": "580.65.06",
-    }  # fmt: skip
+    }
     assert told(snapshot, *facts) == facts
     assert isinstance(snapshot.get("host.wsl"), Absent)
     assert column(snapshot, "gpu", "name") == ["NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 3090"]

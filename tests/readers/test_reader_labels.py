@@ -135,12 +135,20 @@ vram: 96 GB
     snapshot = read_text(text)
     assert rows(snapshot) == [
         {
-            "index": 0, "name": "NVIDIA RTX PRO 6000 Blackwell", "link_generation": 2, "link_generation_max": 5,
-            "link_width": 16, "compute_mode": "Exclusive_Process", "utilization": 100, "temperature_c": 88,
-            "remap_pending": True, "ecc_uncorrected": 3, "throttle_reasons": ("hw_thermal_slowdown", "sw_power_cap"),
+            "index": 0,
+            "name": "NVIDIA RTX PRO 6000 Blackwell",
+            "link_generation": 2,
+            "link_generation_max": 5,
+            "link_width": 16,
+            "compute_mode": "Exclusive_Process",
+            "utilization": 100,
+            "temperature_c": 88,
+            "remap_pending": True,
+            "ecc_uncorrected": 3,
+            "throttle_reasons": ("hw_thermal_slowdown", "sw_power_cap"),
             "memory_mib": 98304,
         }
-    ]  # fmt: skip
+    ]
     assert values(snapshot)["pci.nvidia_count"] == 1
     assert isinstance(snapshot.get("gpu.count"), Unread), "a person's word is not the driver's list"
 
@@ -265,10 +273,15 @@ def test_a_note(text: str, row: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "memory clock: 810 MHz", "cpu power: 65 W", "power supply: 1600 W", "HW Slowdown: Not Active",
-        "power state: P8", "nvlink: x4", "ecc: off",
+        "memory clock: 810 MHz",
+        "cpu power: 65 W",
+        "power supply: 1600 W",
+        "HW Slowdown: Not Active",
+        "power state: P8",
+        "nvlink: x4",
+        "ecc: off",
     ],
-)  # fmt: skip
+)
 def test_a_note_of_something_else(text: str) -> None:
     assert rows(text) == []
 
@@ -288,10 +301,14 @@ DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0
     assert rows(text) == [
         {"index": 0, "name": "NVIDIA H100 80GB HBM3", "remap_failed": False},
         {
-            "index": 1, "name": "NVIDIA H100 80GB HBM3", "remap_failed": True, "temperature_c": 61, "power_w": 131,
+            "index": 1,
+            "name": "NVIDIA H100 80GB HBM3",
+            "remap_failed": True,
+            "temperature_c": 61,
+            "power_w": 131,
             "throttle_reasons": ("hw_thermal_slowdown",),
         },
-    ]  # fmt: skip
+    ]
     xids = read_text(text).groups["xid"]
     assert isinstance(xids, tuple)
     assert [(row["code"], row["address"]) for row in xids] == [(Known(94, "line 8"), Known("0000:3b:00.0", "line 8"))]

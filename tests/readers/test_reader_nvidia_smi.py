@@ -220,10 +220,17 @@ def test_table() -> None:
     assert told(snapshot, *facts) == facts
     first, second, third = rows(snapshot)
     assert first == {
-        "index": 0, "name": "NVIDIA GeForce RTX 5090", "address": "0000:01:00.0", "temperature_c": 45, "power_w": 15,
-        "power_limit_w": 575, "memory_used_mib": 12, "memory_mib": 32607, "utilization": 0,
+        "index": 0,
+        "name": "NVIDIA GeForce RTX 5090",
+        "address": "0000:01:00.0",
+        "temperature_c": 45,
+        "power_w": 15,
+        "power_limit_w": 575,
+        "memory_used_mib": 12,
+        "memory_mib": 32607,
+        "utilization": 0,
         "compute_mode": "Exclusive_Process",
-    }  # fmt: skip
+    }
     assert (second["ecc_uncorrected"], second["mig"], second["compute_mode"]) == (3, True, "Default")
     assert third == {"index": 2, "name": "NVIDIA GeForce RTX 30...", "address": "0000:41:00.0", "error": "GPU is lost"}
     assert rows(snapshot, "gpu_process") == [

@@ -34,8 +34,17 @@ WORDS = {
 }
 """What the libraries call their errors: NVIDIA's own words."""
 FLAGS = (
-    "-std=gnu17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread",
-)  # fmt: skip
+    "-std=gnu17",
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-shared",
+    "-pthread",
+)
 
 MOST_DEPTH = 8
 LONGEST_KEY = 160

@@ -15,8 +15,13 @@ SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 BUS = "/sys/bus/pci/devices"
 _ACS = 0x000D
 _GPU_3D, _GPU_VGA, _BRIDGE, _SWITCH_FABRIC, _INFINIBAND, _ETHERNET = (
-    0x030200, 0x030000, 0x060400, 0x068000, 0x020700, 0x020000,
-)  # fmt: skip
+    0x030200,
+    0x030000,
+    0x060400,
+    0x068000,
+    0x020700,
+    0x020000,
+)
 
 
 _SWITCH_DATA = b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78"

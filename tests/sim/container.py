@@ -15,10 +15,21 @@ _OVERLAY = "651 533 0:72 / / rw,relatime master:1 - overlay overlay rw,lowerdir=
 def enter(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> None:
     """Hide the host's files and processes; mount the driver as NVIDIA's container toolkit does."""
     files.drop(
-        "/lib/modules", "/lib/firmware", "/usr/src", "/sys/firmware", "/run/systemd", "/dev/kmsg", "/var/log",
-        "/run/nvidia-fabricmanager", "/usr/bin/nv-fabricmanager", "/etc/systemd", "/usr/lib/systemd", "/opt/nvidia",
-        "/dev/infiniband", "/usr/bin/nvidia-modprobe",
-    )  # fmt: skip
+        "/lib/modules",
+        "/lib/firmware",
+        "/usr/src",
+        "/sys/firmware",
+        "/run/systemd",
+        "/dev/kmsg",
+        "/var/log",
+        "/run/nvidia-fabricmanager",
+        "/usr/bin/nv-fabricmanager",
+        "/etc/systemd",
+        "/usr/lib/systemd",
+        "/opt/nvidia",
+        "/dev/infiniband",
+        "/usr/bin/nvidia-modprobe",
+    )
     if PACKAGES in files.files:  # the image's own: what it was built of, without a driver
         own, _, _ = files.files[PACKAGES].partition(b"\n\n")
         files.add(PACKAGES, own + b"\n\n")

@@ -56,5 +56,9 @@ class Files:
             except UnicodeDecodeError:
                 raw[path] = base64.b64encode(content).decode()
         return {
-            "files": texts, "bytes": raw, "links": self.links, "folders": sorted(self.folders), "devices": self.devices,
-        }  # fmt: skip
+            "files": texts,
+            "bytes": raw,
+            "links": self.links,
+            "folders": sorted(self.folders),
+            "devices": self.devices,
+        }

@@ -25,8 +25,12 @@ from tests.sim.root import Machine
 
 NAMES = [name for name in scenario.names(scenario.SICK) if name.startswith("nvml-")]
 ENDLESS = [
-    "nvml-hangs-at-init", "nvml-hangs-at-one-getter", "nvml-crashes-at-one-getter", "nvml-slow", "nvml-uninterruptible",
-]  # fmt: skip
+    "nvml-hangs-at-init",
+    "nvml-hangs-at-one-getter",
+    "nvml-crashes-at-one-getter",
+    "nvml-slow",
+    "nvml-uninterruptible",
+]
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -116,9 +116,19 @@ def test_reasons_are_told_once_with_what_waits_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0, "0"), (0.00004, "4e-05"), (0.195, "0.195"), (4.123, "4.12"), (54.06, "54.1"), (712.4, "712"), (9994, "9994"),
-     (12345, "12.3k"), (1.2e6, "1.2M"), (3.35e12, "3.4T")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (0.00004, "4e-05"),
+        (0.195, "0.195"),
+        (4.123, "4.12"),
+        (54.06, "54.1"),
+        (712.4, "712"),
+        (9994, "9994"),
+        (12345, "12.3k"),
+        (1.2e6, "1.2M"),
+        (3.35e12, "3.4T"),
+    ],
+)
 def test_a_figure_has_three_digits_in_five_columns(value: float, words: str) -> None:
     assert digits(value) == words
     assert len(digits(-value)) <= 6

@@ -29,10 +29,21 @@ def golden(folder: Path, *names: str) -> Profile:
 def another(snapshot: Snapshot) -> Snapshot:
     """Another healthy machine of the kind: what is one's own, or of the moment, is otherwise."""
     moved: dict[str, Value] = {
-        "temperature_c": 61, "clock_mhz": 1980, "memory_used_mib": 4096, "power_w": 411, "utilization": 93, "pstate": 0,
-        "link_generation": 5, "processes": 3, "vbios": "96.00.99.00.02", "inforom": "G520.0200.00.06",
-        "throttle_reasons": ("sw_power_cap",), "ecc_corrected": 2, "remapped_corrected": 1, "numa_node": 0,
-    }  # fmt: skip
+        "temperature_c": 61,
+        "clock_mhz": 1980,
+        "memory_used_mib": 4096,
+        "power_w": 411,
+        "utilization": 93,
+        "pstate": 0,
+        "link_generation": 5,
+        "processes": 3,
+        "vbios": "96.00.99.00.02",
+        "inforom": "G520.0200.00.06",
+        "throttle_reasons": ("sw_power_cap",),
+        "ecc_corrected": 2,
+        "remapped_corrected": 1,
+        "numa_node": 0,
+    }
     rows = snapshot.rows("gpu")
     assert isinstance(rows, tuple)
     gpus = tuple(
@@ -167,25 +178,43 @@ def test_of_a_machine_of_which_nothing_is_known_there_is_no_profile() -> None:
 
 
 _GPUS = {
-    "hgx-a100-80gb": "hgx-a100", "hgx-h100": "hgx-h100", "hgx-h200": "hgx-h200", "hgx-b200": "hgx-b200",
-    "hgx-b300": "hgx-b300", "gb200-nvl": "gb200-nvl", "gb300-nvl": "gb300-nvl", "dgx-spark": "dgx-spark",
+    "hgx-a100-80gb": "hgx-a100",
+    "hgx-h100": "hgx-h100",
+    "hgx-h200": "hgx-h200",
+    "hgx-b200": "hgx-b200",
+    "hgx-b300": "hgx-b300",
+    "gb200-nvl": "gb200-nvl",
+    "gb300-nvl": "gb300-nvl",
+    "dgx-spark": "dgx-spark",
     "l40s-8x": "l40s",
-}  # fmt: skip
+}
 """Profiles of nodes, and the simulated machine of that kind."""
 _CLOUD = {
-    "aws-p4d.24xlarge": ("hgx-a100", 4, 100), "aws-p4de.24xlarge": ("hgx-a100", 4, 100),
-    "aws-p5.48xlarge": ("hgx-h100", 32, 100), "aws-p5e.48xlarge": ("hgx-h200", 32, 100),
-    "aws-p5en.48xlarge": ("hgx-h200", 16, 200), "aws-p6-b200.48xlarge": ("hgx-b200", 8, 400),
-    "aws-p6-b300.48xlarge": ("hgx-b300", 0, 0), "aws-p6e-gb200.36xlarge": ("gb200-nvl", 0, 0),
-    "aws-g6e.48xlarge": ("l40s", 4, 100), "azure-nd96asr-v4": ("hgx-a100", 8, 200),
-    "azure-nd96amsr-a100-v4": ("hgx-a100", 8, 200), "azure-nd96isr-h100-v5": ("hgx-h100", 8, 400),
-    "azure-nd96isr-h200-v5": ("hgx-h200", 8, 400), "azure-nd128isr-ndr-gb200-v6": ("gb200-nvl", 4, 400),
-    "gcp-a2-highgpu-8g": ("hgx-a100", 0, 0), "gcp-a2-ultragpu-8g": ("hgx-a100", 0, 0),
-    "gcp-a2-megagpu-16g": ("hgx-a100", 0, 0), "gcp-a3-highgpu-8g": ("hgx-h100", 0, 0),
-    "gcp-a3-megagpu-8g": ("hgx-h100", 0, 0), "gcp-a3-ultragpu-8g": ("hgx-h200", 8, 400),
-    "gcp-a4-highgpu-8g": ("hgx-b200", 8, 400), "gcp-a4x-highgpu-4g": ("gb200-nvl", 4, 400),
-    "rtx-pro-6000-8x": ("l40s", 0, 0), "oci-bm.gpu.h100.8": ("hgx-h100", 16, 200),
-}  # fmt: skip
+    "aws-p4d.24xlarge": ("hgx-a100", 4, 100),
+    "aws-p4de.24xlarge": ("hgx-a100", 4, 100),
+    "aws-p5.48xlarge": ("hgx-h100", 32, 100),
+    "aws-p5e.48xlarge": ("hgx-h200", 32, 100),
+    "aws-p5en.48xlarge": ("hgx-h200", 16, 200),
+    "aws-p6-b200.48xlarge": ("hgx-b200", 8, 400),
+    "aws-p6-b300.48xlarge": ("hgx-b300", 0, 0),
+    "aws-p6e-gb200.36xlarge": ("gb200-nvl", 0, 0),
+    "aws-g6e.48xlarge": ("l40s", 4, 100),
+    "azure-nd96asr-v4": ("hgx-a100", 8, 200),
+    "azure-nd96amsr-a100-v4": ("hgx-a100", 8, 200),
+    "azure-nd96isr-h100-v5": ("hgx-h100", 8, 400),
+    "azure-nd96isr-h200-v5": ("hgx-h200", 8, 400),
+    "azure-nd128isr-ndr-gb200-v6": ("gb200-nvl", 4, 400),
+    "gcp-a2-highgpu-8g": ("hgx-a100", 0, 0),
+    "gcp-a2-ultragpu-8g": ("hgx-a100", 0, 0),
+    "gcp-a2-megagpu-16g": ("hgx-a100", 0, 0),
+    "gcp-a3-highgpu-8g": ("hgx-h100", 0, 0),
+    "gcp-a3-megagpu-8g": ("hgx-h100", 0, 0),
+    "gcp-a3-ultragpu-8g": ("hgx-h200", 8, 400),
+    "gcp-a4-highgpu-8g": ("hgx-b200", 8, 400),
+    "gcp-a4x-highgpu-4g": ("gb200-nvl", 4, 400),
+    "rtx-pro-6000-8x": ("l40s", 0, 0),
+    "oci-bm.gpu.h100.8": ("hgx-h100", 16, 200),
+}
 """Instance types: the machine they are made of, and its ports for RDMA with their rate."""
 _FORTY = {"hgx-a100-40gb", "aws-p4d.24xlarge", "azure-nd96asr-v4", "gcp-a2-highgpu-8g", "gcp-a2-megagpu-16g"}
 _VERSIONS = "nvidia-advisories"

@@ -39,9 +39,14 @@ def change(name: str, before: str, after: str, days: float, by: str = "apt upgra
 
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - days * DAY))
     return {
-        "name": Known(name, source), "before": said(before), "after": said(after), "time": Known(stamp, source),
-        "age_s": Known(int(days * DAY), source), "by": said(by), "user": said(""),
-    }  # fmt: skip
+        "name": Known(name, source),
+        "before": said(before),
+        "after": said(after),
+        "time": Known(stamp, source),
+        "age_s": Known(int(days * DAY), source),
+        "by": said(by),
+        "user": said(""),
+    }
 
 
 def diagnosis(facts: dict[str, Any], *changes: Row, python: str = PYTHON) -> Diagnosis:
@@ -57,10 +62,14 @@ def book() -> rulebook.Rulebook:
 
 
 WELL = {
-    "nvml.state": "ok", "driver.module_version": "580.82.07", "driver.library_version": "580.82.07",
-    "driver.version": "580.82.07", "cuda_driver.init_code": 0, "live.cuda_available": True,
+    "nvml.state": "ok",
+    "driver.module_version": "580.82.07",
+    "driver.library_version": "580.82.07",
+    "driver.version": "580.82.07",
+    "cuda_driver.init_code": 0,
+    "live.cuda_available": True,
     "host.kernel": "6.8.0-79-generic",
-}  # fmt: skip
+}
 MISMATCH = {
     **WELL,
     "nvml.state": "version mismatch",

@@ -14,8 +14,15 @@ from tests.conftest import Program
 from tests.kernels.faults.__main__ import trials
 
 CHECKED = [
-    "matmul", "elementwise", "convolution", "attention", "fft", "sort", "reduction", "autograd",
-]  # fmt: skip
+    "matmul",
+    "elementwise",
+    "convolution",
+    "attention",
+    "fft",
+    "sort",
+    "reduction",
+    "autograd",
+]
 IDS = [one.spec.id for one in specs.select_kernels(CHECKED)]
 LYING = """
 import runpy, sys
