@@ -36,7 +36,7 @@ PYTHON_PLANTED = "open({mark!r}, 'a').write('planted')\n"
 
 @pytest.fixture(autouse=True)
 def _as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_said", set())
+    monkeypatch.setattr(files, "_warned", set())
     monkeypatch.setattr(rights, "consent", "")
 
 

@@ -25,7 +25,7 @@ __all__ = ["open_folder"]
 
 @pytest.fixture(autouse=True)
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_said", set())
+    monkeypatch.setattr(files, "_warned", set())
 
 
 @pytest.fixture
