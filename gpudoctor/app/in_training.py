@@ -23,10 +23,10 @@ from gpudoctor.views import job, text
 if sys.platform != "win32":
     import resource
 
-    from gpudoctor.app.beside.judging import Seen, conclude, word_of_end
-    from gpudoctor.app.beside.ranks import Ranks
-    from gpudoctor.app.beside.watching import Watch
-    from gpudoctor.target.beside.command import Ended
+    from gpudoctor.app.monitoring.judging import Seen, conclude, word_of_end
+    from gpudoctor.app.monitoring.ranks import Ranks
+    from gpudoctor.app.monitoring.watching import Watch
+    from gpudoctor.target.passthrough.command import Ended
 
 
 class NoGoError(DoctorError):

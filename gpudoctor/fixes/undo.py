@@ -18,7 +18,7 @@ from gpudoctor.fixes.keeping import environment, kept
 from gpudoctor.fixes.keeping.kept import Kept
 from gpudoctor.fixes.records import Journal, Journals
 from gpudoctor.fixes.site import Site
-from gpudoctor.fixes.steps import commands, guard, packages
+from gpudoctor.fixes.steps import commands, guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Tell, Wants, heeding_signals, step_by_step
 
 _RESTORE, _REMOVE = "environment", "made"
@@ -108,9 +108,9 @@ def _system_commands(run: Run, journal: Journal, environ: Mapping[str, str]) -> 
         if journal.has(f"system-after-{step.id}.json"):
             _, after = _recorded_versions(journal.document(f"system-after-{step.id}.json"))
         else:  # killed in the middle: what differs now is taken for its doing
-            now = packages.installed(environ)
+            now = system_packages.installed(environ)
             after = dict(now.versions) if now and now.manager == manager else before
-        yield from packages.revert_commands(manager, before, after)
+        yield from system_packages.revert_commands(manager, before, after)
 
 
 def _recorded_versions(raw: object) -> tuple[str, dict[str, str]]:
@@ -160,7 +160,7 @@ def _manual_steps(run: Run, packages_known: bool) -> Iterator[PlanStep]:
     """Steps that were started and whose effect no record can undo."""
     for step, ran in zip(run.plan.steps, run.steps, strict=True):
         begun = ran.state in ("done", "failed", "stopped", "running") and step.argv and not step.verify
-        manager = packages_known and step.argv[:1] and os.path.basename(step.argv[0]) in packages.MANAGERS  # noqa: PTH119
+        manager = packages_known and step.argv[:1] and os.path.basename(step.argv[0]) in system_packages.MANAGERS  # noqa: PTH119
         if begun and step.touches in ("system", "hardware") and not manager:
             yield step
 

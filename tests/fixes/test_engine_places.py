@@ -18,7 +18,7 @@ from gpudoctor.fixes.apply import apply
 from gpudoctor.fixes.keeping import environment
 from gpudoctor.fixes.keeping.tree import HIDDEN
 from gpudoctor.fixes.site import Site
-from gpudoctor.fixes.steps import packages
+from gpudoctor.fixes.steps import system_packages
 from gpudoctor.fixes.undo import plan_of, undo
 from tests import needs
 from tests.fixes import place as places
@@ -239,17 +239,17 @@ def test_a_run_that_was_killed_in_the_middle_is_told_by_what_differs_now(debian:
 )
 def test_each_package_manager_has_its_words(manager: str, commands: list[tuple[str, ...]]) -> None:
     before, after = {"old.x86_64": "0:1-1"}, {"old.x86_64": "0:2-1", "new.x86_64": "0:1-1"}
-    assert list(packages.revert_commands(manager, before, after)) == commands
+    assert list(system_packages.revert_commands(manager, before, after)) == commands
 
 
 def test_a_name_that_is_none_is_no_word_of_a_command() -> None:
-    assert packages.revert_commands("apt-get", {}, {"--purge": "1", "a b": "1", "x;reboot": "1"}) == ()
-    assert packages.revert_commands("apt-get", {"x": "1 --force"}, {"x": "2"}) == ()
+    assert system_packages.revert_commands("apt-get", {}, {"--purge": "1", "a b": "1", "x;reboot": "1"}) == ()
+    assert system_packages.revert_commands("apt-get", {"x": "1 --force"}, {"x": "2"}) == ()
 
 
 def test_the_packages_of_this_machine_are_read() -> None:
     query = needs.program("dpkg-query")
-    found = packages.installed()
+    found = system_packages.installed()
     assert found
     assert found.manager == "apt-get"
     mine = subprocess.check_output([query, "-W", "-f", "${Version}", "dpkg"], text=True)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.app import bench, live
-from gpudoctor.app.beside.gpus import GPUUse
+from gpudoctor.app.monitoring.gpus import GPUUse
 from gpudoctor.core.fact import Known, number_of
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.sample import GPU, Sample

@@ -13,17 +13,17 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
-    from gpudoctor.app.beside.ranks import Ranks
-    from gpudoctor.app.beside.watching import HangWatch, Watch
+    from gpudoctor.app.monitoring.ranks import Ranks
+    from gpudoctor.app.monitoring.watching import HangWatch, Watch
     from gpudoctor.target import child
-    from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
-    from gpudoctor.target.beside.outputs import Outputs
+    from gpudoctor.target.passthrough.command import Command, CommandError, end_as, given_environment, let_go_of_streams
+    from gpudoctor.target.passthrough.outputs import Outputs
 
     if TYPE_CHECKING:
         import argparse
 
         from gpudoctor.core.diagnosis import Diagnosis
-        from gpudoctor.target.beside.command import Ended
+        from gpudoctor.target.passthrough.command import Ended
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     hanging.stop()
     own = None
     try:
-        from gpudoctor.app.beside.judging import Seen, conclude, word_of_end
+        from gpudoctor.app.monitoring.judging import Seen, conclude, word_of_end
 
         own = word_of_end(ended, ranks)
         watch.stop()
@@ -110,8 +110,8 @@ def _gate(options: argparse.Namespace) -> int:
 
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
     """Keep what was found, and write it."""
-    from gpudoctor.app.beside import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.app.commands.reports import shared
+    from gpudoctor.app.monitoring import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.views import _terminal, document, job
 
     judging.keep(judged)

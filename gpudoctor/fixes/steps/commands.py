@@ -25,7 +25,7 @@ from gpudoctor.fixes.keeping import environment
 from gpudoctor.fixes.keeping.environment import Environment
 from gpudoctor.fixes.records import Journals
 from gpudoctor.fixes.site import Site
-from gpudoctor.fixes.steps import guard, packages
+from gpudoctor.fixes.steps import guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
 from gpudoctor.target import crash, places
@@ -212,7 +212,7 @@ def run_step(step: PlanStep, recorder: Recorder, site: Site, wants: Wants, targe
         changed += (f"{new} not there → a new environment",)
     now = _note_system(step, recorder, environ, "after") if then else None
     if then and now:
-        changed += packages.changes(then.versions, now.versions)
+        changed += system_packages.changes(then.versions, now.versions)
     return _step_result(step, outcome, changed, recorder)
 
 
@@ -236,9 +236,11 @@ def _last_words(lines: list[str]) -> str:
     return (errors or lines or [""])[-1][:300]
 
 
-def _note_system(step: PlanStep, recorder: Recorder, environ: Mapping[str, str], when: str) -> packages.Packages | None:
+def _note_system(
+    step: PlanStep, recorder: Recorder, environ: Mapping[str, str], when: str
+) -> system_packages.Packages | None:
     """The system's packages now, also stored in the journal; None if there is no known package manager."""
-    found = packages.installed(environ)
+    found = system_packages.installed(environ)
     if found:
         document = {"manager": found.manager, "versions": dict(found.versions)}
         with contextlib.suppress(OSError):

@@ -16,11 +16,11 @@ from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
 from gpudoctor.target import child
 
 if sys.platform != "win32":
-    from gpudoctor.target.beside.command import is_within
+    from gpudoctor.target.passthrough.command import is_within
 
 if TYPE_CHECKING and sys.platform != "win32":
-    from gpudoctor.app.beside.gpus import GPUUse
-    from gpudoctor.app.beside.ranks import Ranks
+    from gpudoctor.app.monitoring.gpus import GPUUse
+    from gpudoctor.app.monitoring.ranks import Ranks
     from gpudoctor.core.diagnosis import Diagnosis
     from gpudoctor.core.sample import GPU, Sample
     from gpudoctor.probes._job.around import Around
@@ -146,7 +146,7 @@ class Watch:
     def _watch_gpus(self) -> None:
         """Have NVML sampled by a child, where there is a GPU."""
         from gpudoctor.app import live
-        from gpudoctor.app.beside.gpus import GPUUse
+        from gpudoctor.app.monitoring.gpus import GPUUse
 
         ranks = self._ranks
         use = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()

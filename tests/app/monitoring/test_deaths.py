@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app.beside import judging
-from gpudoctor.app.beside.gpus import GPUUse
+from gpudoctor.app.monitoring import judging
+from gpudoctor.app.monitoring.gpus import GPUUse
 from gpudoctor.core.fact import value_of
 from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.core.shipped import own_command
-from gpudoctor.target.beside.command import Ended
+from gpudoctor.target.passthrough.command import Ended
 from tests import needs
-from tests.app.beside.running import beside, document, found, python
+from tests.app.monitoring.running import beside, document, found, python
 from tests.sim import scenario
 from tests.sim.root import Machine
 

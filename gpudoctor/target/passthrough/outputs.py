@@ -26,7 +26,7 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.beside.relay import KEPT, Relay, Route, copy_size
+    from gpudoctor.target.passthrough.relay import KEPT, Relay, Route, copy_size
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 

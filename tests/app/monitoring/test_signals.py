@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.beside.running import beside, python
+from tests.app.monitoring.running import beside, python
 from tests.processes import until
 
 fcntl = pytest.importorskip("fcntl")

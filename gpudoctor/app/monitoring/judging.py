@@ -33,11 +33,11 @@ from gpudoctor.readers import read_report
 from gpudoctor.target.local import Local
 
 if sys.platform != "win32":
-    from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
+    from gpudoctor.app.monitoring.ranks import FIRST, End, Ranks, alone
 
     if TYPE_CHECKING:
-        from gpudoctor.app.beside.watching import Watch
-        from gpudoctor.target.beside.command import Ended, Received
+        from gpudoctor.app.monitoring.watching import Watch
+        from gpudoctor.target.passthrough.command import Ended, Received
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.core.shipped import own_command
-from tests.app.beside.running import PATIENCE, beside, document, python, run
+from tests.app.monitoring.running import PATIENCE, beside, document, python, run
 from tests.processes import free_port
 from tests.sim import scenario
 from tests.sim.root import Machine

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.beside.ranks import Ranks
+from gpudoctor.app.monitoring.ranks import Ranks
 from gpudoctor.readers import read_report
 from tests import needs
-from tests.app.beside.running import PATIENCE, beside, document, found, python
+from tests.app.monitoring.running import PATIENCE, beside, document, found, python
 
 LOST = (
     "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.beside.watching import GPUStillness
+from gpudoctor.app.monitoring.watching import GPUStillness
 from gpudoctor.core.sample import GPU, Process, Sample
 from tests import needs
-from tests.app.beside.running import beside, python
+from tests.app.monitoring.running import beside, python
 from tests.processes import free_port
 
 PATIENCE = 600.0

@@ -25,7 +25,7 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.beside.command import close_all_but, libc
+    from gpudoctor.target.passthrough.command import close_all_but, libc
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 

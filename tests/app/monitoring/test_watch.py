@@ -10,7 +10,7 @@ import sysconfig
 import pytest
 
 from tests import needs
-from tests.app.beside.running import PATIENCE, End
+from tests.app.monitoring.running import PATIENCE, End
 
 OOM = (
     "CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 79.11 GiB of which 140.75 MiB"
