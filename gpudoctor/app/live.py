@@ -239,7 +239,7 @@ class _ChildState:
         return _Failure(printable(f"the child that asks NVML ended: exit {status} {last}".strip()))
 
     def sample(self, left_out: Mapping[int, str]) -> Sample:
-        """The sample of all GPUs after this round; `left_out` gives why GPUs are not asked any more."""
+        """All GPUs as this round's answers have them; `left_out` gives why GPUs are not asked any more."""
         gpus = []
         for index in sorted({*self.answers, *self.errors}):
             answers = self.answers.get(index, {})

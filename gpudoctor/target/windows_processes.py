@@ -181,7 +181,7 @@ class Selector(selectors.BaseSelector):
         return self._keys
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Watch no process any more."""
         self._keys.clear()
 
 

@@ -16,7 +16,7 @@ _WIDEST_CANDIDATE = 24
 
 
 def render(stack: Stack, tool: str, style: Style) -> str:
-    """The stack with commands for that installer (`tool`), or what would have to change where nothing fits."""
+    """The stack with commands for the installer `tool`; where no build fits the machine, what would have to change."""
     return "\n".join(_stack_lines(stack, tool, style) if stack.torch else _no_stack_lines(stack, style))
 
 

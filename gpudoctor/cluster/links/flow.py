@@ -122,7 +122,7 @@ class _Conversation:
         return self.known
 
     def _welcome(self) -> str:
-        """The server's first line; raises `TalkError` if it hangs up."""
+        """The first line of the measurement server at the other end; raises `TalkError` if it hangs up."""
         try:
             return self._lines.receive(2.0)
         except ClosedError as error:

@@ -106,8 +106,8 @@ def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, 
 
 
 def _guilty_ends(weighed: Weighed) -> Mapping[End, Sequence[Figure]]:
-    """Guilty ends with their bad figures; for hosts silent in both directions the opposite end is added, without
-    figures.
+    """The ends (host, direction) to blame with their bad figures; of a host silent in both directions both ends, the
+    other without figures.
     """
     silent = [end for end in weighed.guilty if end[0] in weighed.silent]
     return {**{opposite(end): () for end in silent}, **weighed.guilty}

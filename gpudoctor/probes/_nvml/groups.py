@@ -84,7 +84,9 @@ def _combine_groups(groups: Sequence[Sequence[Row] | Unread], why_empty: str) ->
 
 
 def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
-    """ECC counts of one GPU, one row per kind, period and location; `Unread` if none could be read for an error."""
+    """ECC counts of one GPU, a row per kind, period and location; none where NVML supports none of them.
+    `Unread` where reading all of them failed.
+    """
     found: list[Row] = []
     unread: Unread | None = None
     for location, name in _LOCATIONS.items():

@@ -37,7 +37,9 @@ class _LinkMap(ctypes.Structure):
 
 
 def file_of(library: Any) -> str:
-    """Path of the loaded library, by dlinfo, else by the memory map; LIBRARY if neither tells. May raise `OSError`."""
+    """Path of the library that a `ctypes.CDLL` has loaded, by dlinfo, else by the memory map; the bare name
+    `LIBRARY` if neither tells. May raise `OSError`.
+    """
     if sys.platform == "win32":
         name = ctypes.create_unicode_buffer(32768)
         handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - as below

@@ -204,7 +204,7 @@ def _echo_at_the_end(paste: Paste) -> Known | None:
 
 
 def _root_causes(paste: Paste) -> Iterator[_RootCause]:
-    """The first failure by each of torchrun's tables."""
+    """The first failure that each failure table of torchrun in the text names."""
     for first, _ in paste.having("root cause (first observed failure)"):
         fields: dict[str, tuple[str, int]] = {}
         error, last = "", first

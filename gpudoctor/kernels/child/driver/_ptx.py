@@ -101,7 +101,9 @@ class Interpreter:
         return {name: Kernel(entry) for name, entry in entries(program).items()}
 
     def launch(self, kernel: Kernel, blocks: int, threads: int, arguments: Sequence[int]) -> None:
-        """Run all blocks one after another, a block's threads in turn from barrier to barrier."""
+        """Interpret the kernel on the CPU: blocks one after another, a block's threads in turn from barrier to barrier.
+        `arguments` are the kernel's parameters in order: numbers, or addresses in the interpreted memory.
+        """
         parameters = dict(zip(kernel.entry.parameters, arguments))
         for block in range(blocks):
             shared = bytearray(kernel.shared_size)

@@ -214,7 +214,9 @@ class _MarchTest:
     # ---- What kind of fault it is ----
 
     def _kinds(self, places: List[Place]) -> Dict[Place, str]:
-        """The kind of each wrong word: written and read alone, then after a wait."""
+        """The kind of fault of each wrong word, found by writing and reading that word alone, at once and after a wait.
+        Overwrites the memory under test.
+        """
         at_once = self._wrong_alone(places, 0.0)
         later = self._wrong_alone([place for place in places if place not in at_once], max(self.wait, 0.05))
         return {

@@ -119,7 +119,7 @@ def _require_autocast(context: Context, dtype: Any) -> None:
 
 
 def is_unsupported(message: str) -> bool:
-    """True if the message is no CUDA error, or one that says "not supported": then the check cannot run."""
+    """True where the check cannot run here and nothing is broken: torch's own error, or CUDA's "not supported"."""
     return "CUDA error" not in message or "NOT_SUPPORTED" in message
 
 

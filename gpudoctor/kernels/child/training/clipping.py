@@ -51,7 +51,7 @@ def summary(default: float, slow: Optional[float], tensors: int, wrong: List[str
 
 
 def advice(default: float, slow: Optional[float], on_cpu: bool) -> str:
-    """What to do, by the seconds of the default call and of one tensor at a time."""
+    """What to do about clipping gradients, by the seconds of torch's default call and of one tensor at a time."""
     if on_cpu or (slow and slow >= 1.5 * default):
         return "Nothing to do."
     if slow:

@@ -124,10 +124,10 @@ def _details(results: Sequence[LoaderResult], best: LoaderResult, host: Host) ->
 
 
 def best_result(results: Sequence[LoaderResult], host: Host) -> LoaderResult:
-    """The cheapest of the fastest settings: fewer workers and a shorter queue where more win nothing.
+    """The cheapest DataLoader setting among the fastest: fewer workers and a shorter queue where more win nothing.
 
-    Among forked workers where these live: once started, others load no faster. And with no more workers than use all
-    the cores: where these load faster still, it is with time that they take from other programs.
+    Where workers can be forked only those count: other start methods load no faster once started. Nor do settings with
+    more workers than already use all cores: they are faster only by time taken from other programs.
     """
     forked = [result for result in results if result.method == "fork" and result.rate]
     candidates = [result for result in results if not result.workers or result in forked or not forked]

@@ -192,7 +192,9 @@ class Rows(ScrollView, can_focus=True):
         self.cursor = min(max(self.cursor + by, 0), max(self.count - 1, 0))
 
     def move_to_next(self, rows: Sequence[int], by: int) -> None:
-        """Move to the next of these rows, wrapping round; `by` -1: to the previous. Stays where there are none."""
+        """Move the cursor to the next of these rows, after the last to the first; with `by` -1 to the one before.
+        It stays where `rows` is empty.
+        """
         if rows:
             self.cursor = next_place(rows, self.cursor, by)
 
