@@ -105,7 +105,7 @@ if sys.platform == "win32":
         return os.cpu_count() or 1
 
     def read_at(handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes of an open file descriptor from that offset, as `os.pread`, which Windows has not."""
+        """Up to `size` bytes of a file descriptor from that offset; unlike `os.pread` it moves the position."""
         os.lseek(handle, offset, os.SEEK_SET)
         return os.read(handle, size)
 

@@ -131,7 +131,7 @@ class Ladder:
             self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
     def _run_node(self) -> None:
-        """Run the kernels that need all GPUs of the machine, on those on which no rung failed and nobody works."""
+        """Run the kernels of scope ``node`` on all GPUs that are idle and failed no rung, be it one; if none, skip."""
         fit = self._fit_devices()
         if not fit:
             self._skip_remaining(

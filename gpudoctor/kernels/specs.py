@@ -61,7 +61,7 @@ class KernelEntry:
 
 @lru_cache(maxsize=1)
 def all_kernels() -> tuple[KernelEntry, ...]:
-    """All kernels, the lowest rung first."""
+    """All kernels in the order of `FAMILIES`: rungs are layers of software, the driver first."""
     return tuple(
         KernelEntry(spec, family)
         for family in FAMILIES

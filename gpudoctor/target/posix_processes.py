@@ -46,7 +46,7 @@ class Process(subprocess.Popen[bytes]):
 
     @property
     def status(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
+        """Exit status, negative for a signal; None until `poll` or `wait` has seen the end: it asks nobody itself."""
         return self.returncode
 
     def ask_to_end(self, attempt: int) -> None:

@@ -158,7 +158,7 @@ def _is_python(program: str) -> bool:
 
 
 def _is_own_interpreter(program: str) -> bool:
-    """Whether it is the interpreter that runs gpudoctor, or one of the same environment."""
+    """Whether it is `sys.executable` or a python of its environment, by the path as text: no link is followed."""
     same = os.path.dirname(os.path.dirname(program)) == sys.prefix  # noqa: PTH120
     return program == sys.executable or (same and _is_python(program))
 

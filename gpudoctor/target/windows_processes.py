@@ -113,7 +113,7 @@ class Process(subprocess.Popen[bytes]):
 
     @property
     def status(self) -> int | None:
-        """Its exit status, negative for a crash (an NTSTATUS, as a signed number); None while it runs."""
+        """Exit status, negative for a crash (a signed NTSTATUS); None until one of `poll` and `wait` saw it."""
         code = self.returncode
         return code - (1 << 32) if code is not None and code >= 1 << 31 else code
 
@@ -181,7 +181,7 @@ class Selector(selectors.BaseSelector):
         return self._keys
 
     def close(self) -> None:
-        """Watch no process any more."""
+        """Forget all pipes that are watched; they are not closed."""
         self._keys.clear()
 
 

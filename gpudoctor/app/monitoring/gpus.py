@@ -95,10 +95,11 @@ class _Use:
             self.others[process.pid] = (name or process.name, max(most, process.memory_mib or 0))
 
     def _add_utilization(self, busy: float, clock_mhz: float | None) -> None:
-        """Take in how busy it is: rests count where work comes after them."""
+        """Take in percent busy, and the clock where it works; rests count in `at_work` where work frames them."""
         self.busy.add(busy)
         if busy < _WORKS:
-            self.resting.add(busy, 1 if self.at_work.count else 0)
+            if self.at_work.count:
+                self.resting.add(busy)
             return
         self.at_work.add(self.resting.total + busy, self.resting.count + 1)
         self.resting = _Mean()

@@ -359,7 +359,7 @@ FAMILIES = (
 
 
 def families_of(names: Iterable[str]) -> Iterator[Family]:
-    """The groups of packages (`FAMILIES`) whose versions decide the facts of these names, each once."""
+    """Those of `FAMILIES`, in that order, with a prefix in `facts` that begins one of these names; each once."""
     fact_names = tuple(names)
     for family in FAMILIES:
         if any(name.startswith(family.facts) for name in fact_names):

@@ -100,7 +100,7 @@ def facts_read(rule: Rule) -> frozenset[str]:
 
 
 def facts_weighed(rule: Rule, lookups: Mapping[str, object]) -> frozenset[str]:
-    """Names of facts that the rule's conditions look up in a table or compare with a version that the page states."""
+    """Names of facts that the conditions look up in a table or order (not equate) against a text: a version."""
     functions = frozenset(lookups)
     return frozenset().union(*(_weighed_facts(text, rule.each, functions) for text in conditions(rule)))
 

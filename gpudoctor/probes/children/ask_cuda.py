@@ -37,9 +37,7 @@ class _LinkMap(ctypes.Structure):
 
 
 def file_of(library: Any) -> str:
-    """Path of the library that a `ctypes.CDLL` has loaded, by dlinfo, else by the memory map; the bare name
-    `LIBRARY` if neither tells. May raise `OSError`.
-    """
+    """Path of the CUDA driver's loaded library; its bare name `LIBRARY` if none is found. May raise `OSError`."""
     if sys.platform == "win32":
         name = ctypes.create_unicode_buffer(32768)
         handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - as below

@@ -204,7 +204,7 @@ def _echo_at_the_end(paste: Paste) -> Known | None:
 
 
 def _root_causes(paste: Paste) -> Iterator[_RootCause]:
-    """The first failure that each failure table of torchrun in the text names."""
+    """Lines, fields and exception of each "root cause" of torchrun's tables; marks no line as used."""
     for first, _ in paste.having("root cause (first observed failure)"):
         fields: dict[str, tuple[str, int]] = {}
         error, last = "", first

@@ -309,9 +309,10 @@ def test_eight_gpus_at_full_load_get_none() -> None:
     assert advice(eight(lambda _index, _second: {})) == {}
 
 
-def test_a_pause_at_the_begin_and_the_end_is_no_idleness() -> None:
-    """Compiling before the first step, and saving after the last one."""
-    use = eight(lambda _index, second: {"utilization": 0.0} if second < 250 or second > 500 else {})
+@pytest.mark.parametrize("resting", [0.0, 3.0])
+def test_a_pause_at_the_begin_and_the_end_is_no_idleness(resting: float) -> None:
+    """Compiling before the first step, and saving after the last one; a desktop draws meanwhile."""
+    use = eight(lambda _index, second: {"utilization": resting} if second < 250 or second > 500 else {})
     assert value_of(use.facts([4200])["run.gpu_busy"]) == 98
     assert advice(use) == {}
 

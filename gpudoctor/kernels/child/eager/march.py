@@ -214,9 +214,7 @@ class _MarchTest:
     # ---- What kind of fault it is ----
 
     def _kinds(self, places: List[Place]) -> Dict[Place, str]:
-        """The kind of fault of each wrong word, found by writing and reading that word alone, at once and after a wait.
-        Overwrites the memory under test.
-        """
+        """`STUCK`: wrong alone; `LEAKING`: after a wait; else `DISTURBED` by others or `ONCE`. Overwrites the words."""
         at_once = self._wrong_alone(places, 0.0)
         later = self._wrong_alone([place for place in places if place not in at_once], max(self.wait, 0.05))
         return {

@@ -124,10 +124,9 @@ def _details(results: Sequence[LoaderResult], best: LoaderResult, host: Host) ->
 
 
 def best_result(results: Sequence[LoaderResult], host: Host) -> LoaderResult:
-    """The cheapest DataLoader setting among the fastest: fewer workers and a shorter queue where more win nothing.
+    """The cheapest of the fastest DataLoader settings that need no more workers than use up all cores.
 
-    Where workers can be forked only those count: other start methods load no faster once started. Nor do settings with
-    more workers than already use all cores: they are faster only by time taken from other programs.
+    Where fork works, only forked workers and none at all count: other start methods load no faster once started.
     """
     forked = [result for result in results if result.method == "fork" and result.rate]
     candidates = [result for result in results if not result.workers or result in forked or not forked]

@@ -168,7 +168,7 @@ class ClusterScreen(FramedScreen):
         self.pairs.put(names, headings(names), cells)
 
     def _update_layout(self) -> None:
-        """Set the height of the heat maps: what they need, at most half the screen; all where only pairs are shown."""
+        """Set the height of the heat maps: what they need, at most half the screen; all in the view of pairs alone."""
         lines = max((matrix.lines for matrix in (self.checks, self.pairs) if matrix.display), default=0)
         height = min(lines + 2, max(self.app.size.height // 2 - 1, 4))
         self.maps.styles.height = "1fr" if self.query_one("#cluster").has_class("-pairs") else height

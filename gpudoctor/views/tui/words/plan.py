@@ -198,9 +198,7 @@ def _row(label: str, text: Content) -> Block:
 
 
 def run_question(plan: Plan, recorded: bool) -> list[Block]:
-    """The question before a plan is run: its commands, what they touch and need, and that undo is kept.
-    `recorded`: a demo plays the plan, and nothing is changed.
-    """
+    """The question before a plan is run; its end says undo is kept, or (`recorded`) that a recording is played."""
     steps = plan.commands
     where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
     out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
