@@ -129,7 +129,16 @@ MEASURED = ("measured.", "memory_fault.", "rung.", "rate.", "live.peers_wrong", 
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = (
     *("run.", "run_gpu.", "job.", "rank.", "canary.", "rank_group.", "display.", "windows."),
-    *("path_dll.", "driver_event.", "gpu.driver_model", "best.", "gpu.seconds_at_work", "worker_end.", "fitness.cpu_"),
+    *(
+        "path_dll.",
+        "driver_event.",
+        "gpu.driver_model",
+        "best.",
+        "gpu.seconds_at_work",
+        "worker_end.",
+        "fitness.cpu",
+        "fitness.smt",
+    ),
     *("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.", "request.", "failure."),
     *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing", "nccl.ranks_failed", "p2p.direct_gbps"),
 )

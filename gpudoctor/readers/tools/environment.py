@@ -121,7 +121,7 @@ def _read_assignments(paste: Paste, index: int, line: str, values: dict[str, Fac
         if is_gpu_variable(match.group(1)):
             values_by_name.setdefault(match.group(1), set()).add(match.group(2))
     for name, options in values_by_name.items():
-        if options == {""} and precedes_command:
+        if options == {""} and precedes_command and first != "export":
             continue  # one command, kept from the GPUs on purpose
         if len(options) == 1:
             _set_once(values, name, options.pop(), paste.use(index))
