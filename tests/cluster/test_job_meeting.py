@@ -97,6 +97,17 @@ def test_a_rank_whose_connection_broke_may_come_again() -> None:
             meeting.close(lambda _: {"verdict": "go", "code": 0})
 
 
+def test_a_rank_that_does_not_hang_up_leaves_the_port_to_the_job() -> None:
+    port = free_port()
+    meeting = Meeting(place(port), Door([port]))
+    with beside(lambda: come(port, 1)) as silent:
+        assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
+    meeting.close(lambda _: {"verdict": "go", "code": 0})
+    silent[0].line.close()
+    with socket.socket() as job:  # without SO_REUSEADDR, as a job may bind it
+        job.bind(("127.0.0.1", port))
+
+
 def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
     with held() as (meeting, port):
         attending = [beside(partial(attend, port, rank)) for rank in (0, 1)]

@@ -224,7 +224,9 @@ class Meeting:
         return not guest.ended
 
     def close(self, last: Callable[[Guest], Message]) -> None:
-        """Send each guest its last message, wait shortly until they hang up, and close all connections and ports."""
+        """Send each guest its last message, wait shortly until they hang up, and close all connections and ports.
+        Who has not hung up by then is reset: a side that closes first would keep the job's port for a minute.
+        """
         for guest in self.here:
             self._give_task(guest, 0, last(guest))
         self._door.close()  # before anybody goes on: the port is the job's
@@ -232,7 +234,7 @@ class Meeting:
         while any(map(self._will_receive, self.here)) and time.monotonic() < end:
             self._receive(0.1)
         for guest in self.guests.values():
-            guest.line.close()
+            guest.line.close() if guest.ended else guest.line.drop()
         for line in self._until:
             line.drop()
         self._selector.close()
