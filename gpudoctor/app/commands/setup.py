@@ -115,11 +115,7 @@ def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: 
 
 
 def setup_system(options: argparse.Namespace) -> int:
-    """``gpudoctor setup driver
-
-    cuda-toolkit
-    container``: print or run the plan; 1 if none is known for this system.
-    """
+    """``gpudoctor setup driver`` (or cuda-toolkit, container): print or run the plan; 1 if the system has none."""
     if options.machine and options.apply:
         raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
     if options.machine and options.python:
