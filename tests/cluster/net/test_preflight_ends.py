@@ -195,12 +195,13 @@ def follows(*words: str) -> list[str]:
     return ["--", sys.executable, *words]
 
 
-def test_on_go_it_runs_once_per_rank_in_its_own_place(two: Hosts) -> None:
-    job = Job(two, follows("-c", TELL, "one", "two words"), env=lambda rank: {"MINE": f"of {rank}"})
-    for rank, process in job.ranks.items():
-        assert process.stdin
-        process.stdin.write(f"for rank {rank}")
-    ended = job.ended()
+def test_on_go_it_runs_once_per_rank_in_its_own_place() -> None:
+    with Hosts(2) as fresh:  # where no rank 0 was killed, which keeps its port busy for a minute
+        job = Job(fresh, follows("-c", TELL, "one", "two words"), env=lambda rank: {"MINE": f"of {rank}"})
+        for rank, process in job.ranks.items():
+            assert process.stdin
+            process.stdin.write(f"for rank {rank}")
+        ended = job.ended()
     for rank, one in ended.items():
         assert one.code == 7, one.err
         said: dict[str, Any] = json.loads(one.out)
