@@ -89,6 +89,7 @@ class Sign:
     A conclusive sign is proof by itself; a suggestive one makes the cause possible, and likely where its `when` holds
     or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count;
     one that is conclusive is only suggestive while a condition of its `when` that asserts something is open.
+    `severity` is this sign's own; empty means the page's.
     `needles` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no match goes
     over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart; empty where all
     is one.
@@ -98,6 +99,7 @@ class Sign:
     conclusive: bool
     when: tuple[str, ...] = ()
     finding: str = ""
+    severity: Severity | Literal[""] = ""
     needles: tuple[tuple[str, ...], ...] = ()
     goes_on: bool = True
     ways: tuple[tuple[Part, ...], ...] = ()
@@ -112,7 +114,8 @@ class Sign:
 class Proof:
     """One way to know the cause: where `when` and the page's own conditions hold, and none of `unless`.
 
-    `finding` and `confidence` are this way's own; empty means the page's. What it adds to the sentence is a `Detail`.
+    `finding`, `confidence` and `severity` are this way's own; empty means the page's. What it adds to the sentence is a
+    `Detail`.
 
     On a page with `each`, one that is `once` tells of the machine as a whole, not of a row: it is tried where no row
     gives a finding, and without the page's `when`, which is about a row.
@@ -121,6 +124,7 @@ class Proof:
     when: tuple[str, ...]
     finding: str = ""
     confidence: Confidence | Literal[""] = ""
+    severity: Severity | Literal[""] = ""
     once: bool = False
 
 

@@ -28,9 +28,10 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield from _condition_lines(say("Found when all of these hold"), rule.when)
     for number, proof in enumerate(rule.proofs, 1):
         yield from _condition_lines(say("Proof {number}, of which one must hold", number=number), proof.when)
-        if proof.confidence or proof.finding:
+        if proof.confidence or proof.finding or proof.severity:
             says = _COMPUTED.sub("…", proof.finding or rule.finding)
-            yield from wrapped(f"→ {say(proof.confidence or rule.confidence)}: {says}", 2, 4)
+            words = [say(word) for word in (proof.severity, proof.confidence or rule.confidence) if word]
+            yield from wrapped(f"→ {say(', ').join(words)}: {says}", 2, 4)
     yield from _condition_lines(say("Never where one of these holds"), rule.unless)
     yield from _section_lines(
         "Signs in machine-printed text",

@@ -63,6 +63,19 @@ def test_a_conclusive_sign_is_a_guess_while_what_its_condition_asserts_is_open()
     assert not judged([asserts], NO, text("mismatch")).findings
 
 
+def test_a_way_to_know_may_be_milder_than_its_page_and_the_gravest_that_speaks_counts() -> None:
+    mild = Proof(("driver.installed",), severity="warning")
+    page = rule("driver.a", proofs=(mild,), signs=(Sign("retry", True, severity="warning"), Sign("broken", True)))
+    for facts, lines, severity in (
+        (YES, (), "warning"),
+        (NO, ("retry",), "warning"),
+        (HUNG, ("retry", "broken"), "error"),
+        (YES, ("retry",), "warning"),
+        (YES, ("broken",), "error"),
+    ):
+        assert judged([page], facts, text(*lines)).findings[0].severity == severity, (facts, lines)
+
+
 def test_a_guess_shows_what_was_read_of_its_conditions() -> None:
     guess = rule("driver.a", signs=(Sign("timeout", False, ("driver.installed", "driver.module_loaded")),))
     (finding,) = judged([guess], YES, text("timeout")).findings

@@ -9,7 +9,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unju
 from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.pattern import TooCostlyError, within
-from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule
+from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, searches_text, selected
@@ -152,14 +152,17 @@ class Judgement:
         self.facts.touched = touched
         if proof is True:
             template = (way and way.finding) or self.rule.finding
-            return self._finding((way and way.confidence) or self.rule.confidence, template, self.matches)
+            how_sure = (way and way.confidence) or self.rule.confidence
+            signs = [match.sign for match in self.matches if match.sign.conclusive]
+            return self._finding(how_sure, template, self.matches, [way, *signs])
         contradicted = proof is False and not self.rule.several
         proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
         confidence, counting = self._weigh_signs(contradicted, touched=proven)
         if confidence:
             self.facts.touched = proven
             titled = next((match for match in counting if match.sign.finding), counting[0])
-            return self._finding(confidence, titled.sign.finding or self.rule.title, counting, titled.groups)
+            template = titled.sign.finding or self.rule.title
+            return self._finding(confidence, template, counting, [match.sign for match in counting], titled.groups)
         if proof is False and self.rule.id not in self.text.given_up:
             return None
         if isinstance(proof, CannotJudge):
@@ -253,9 +256,12 @@ class Judgement:
         confidence: Confidence,
         template: str,
         matches: Sequence[Match],
+        ways: Sequence[Proof | Sign | None],
         groups: Mapping[str, str] | None = None,
     ) -> Finding:
-        """The finding with that title template; `groups` are what the sign's pattern captured."""
+        """The finding with that title template, as severe as the gravest of its `ways` (None: as the page says).
+        `groups` are what the sign's pattern captured.
+        """
         rule = self.rule
         title = fill(template, self.evaluator, groups)
         if NOT_KNOWN in title:  # a sign matched, but a value that its sentence names is not known
@@ -265,7 +271,8 @@ class Judgement:
         why = fill(rule.why, self.evaluator, groups) + self._details("why")
         about = self._subjects([match.groups for match in matches])
         facts = [Evidence(name, state, index) for (name, index), state in self.facts.touched.items()]
-        severity = "warning" if rule.severity == "error" and confidence == "possible" else rule.severity
+        severity = min(((way and way.severity) or rule.severity for way in ways), key=SEVERITIES.index)
+        severity = "warning" if severity == "error" and confidence == "possible" else severity
         return Finding(
             id=rule.id,
             layer=rule.layer,

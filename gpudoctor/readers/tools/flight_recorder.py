@@ -130,6 +130,7 @@ def _differing(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
                 Known(tuple(_call_words(*call, ranks, typed) for call, ranks in calls), source),
             )
             yield "nccl.differing_at", Known(number, source)
+            yield "nccl.differing_group", Known("all ranks", source)
             return
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -18,6 +18,7 @@ FACTS = (
     fact("nccl.ranks_counted", "int", "ranks of which the watchdog's counts are in the text"),
     fact("nccl.differing_calls", "list", "the collectives, each with its ranks, that met under one number and differ"),
     fact("nccl.differing_at", "int", "the number of these collectives, as the watchdog counts them"),
+    fact("nccl.differing_group", "text", "the process group of these collectives; absent where the lines name none"),
 )
 
 _COUNTS = Pattern(
@@ -105,7 +106,8 @@ def _progress_by_group(paste: Paste) -> Iterator[Mapping[int, _RankProgress]]:
 
 
 _WAITS = Pattern(
-    r"\bRank (?P<rank>\d+)\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+),"
+    r"(?:\[(?P<group>[^][\n]{0,80}?) ?)?\bRank (?P<rank>\d+)\] Watchdog caught"
+    r" collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d+),"
     r" OpType=(?P<op>\w+)(?:, TensorShape=\[(?P<shape>[\d, ]*)\]|, NumelIn=(?P<size>\d+))?"
 )
 _ALIKE = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
@@ -139,7 +141,7 @@ def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
     Nothing where fewer than two ranks are reported.
     """
     agreeing_calls: tuple[_PendingCall, ...] = ()
-    for number, ranks in _calls_by_number(paste).items():
+    for (group, number), ranks in _calls_by_number(paste).items():
         if len(ranks) < 2:
             continue
         calls = tuple(ranks.values())
@@ -149,23 +151,28 @@ def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
         source = ", ".join(paste.use(call.index) for call in calls[:_MOST])
         yield "nccl.differing_calls", Known(tuple(_calls_by_ranks(ranks)), source)
         yield "nccl.differing_at", Known(number, source)
+        yield "nccl.differing_group", Known(group, source) if group else Absent("the watchdog's lines name none")
         return
     if agreeing_calls:
         yield "nccl.differing_calls", Known((), paste.use(agreeing_calls[0].index))
 
 
-def _calls_by_number(paste: Paste) -> Mapping[int, Mapping[int, _PendingCall]]:
-    """The first reported call of each rank, by sequence number, then rank.
+_Number = tuple[str, int]
+"""A process group (empty where the line names none), and the sequence number of a collective in it."""
+
+
+def _calls_by_number(paste: Paste) -> Mapping[_Number, Mapping[int, _PendingCall]]:
+    """The first reported call of each rank, by process group and sequence number, then rank.
 
     A number under which two ranks of the job use the same group rank is left out: they are of different groups.
     """
-    numbers: dict[int, dict[int, _PendingCall]] = {}
-    rank_by_local_number: dict[tuple[int, str], int] = {}
+    numbers: dict[_Number, dict[int, _PendingCall]] = {}
+    rank_by_local_number: dict[tuple[_Number, str], int] = {}
     ranks_read: set[int] = set()
-    ambiguous_numbers: set[int] = set()
+    ambiguous_numbers: set[_Number] = set()
     for index, line in paste.having("watchdog caught collective"):
         if timeout := _WAITS.search(line[:1000]):
-            rank, number = int(_global_rank(line, timeout)), int(timeout["number"])
+            rank, number = int(_global_rank(line, timeout)), (timeout["group"] or "", int(timeout["number"]))
             if rank in ranks_read:
                 continue
             ranks_read.add(rank)
