@@ -13,8 +13,8 @@ import shtab
 
 from gpudoctor.app import demos
 from gpudoctor.app.arguments import commands_of, parser
-from gpudoctor.app.commands import supplies
-from gpudoctor.app.commands.supplies import COMPLETIONS
+from gpudoctor.app.commands import bundled
+from gpudoctor.app.commands.bundled import COMPLETIONS
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expect import reading
@@ -50,8 +50,8 @@ def names() -> dict[tuple[str, str], list[str]]:
         ("bench", "kernel"): [*specs.FAMILIES, *(one.spec.id for one in specs.all_kernels())],
         ("expect", "name"): reading.shipped_names(),
         ("demo", "name"): [demo.name for demo in demos.every()],
-        ("recipe show", "name"): list(supplies.recipe_titles()),
-        ("recipe write", "name"): list(supplies.recipe_titles()),
+        ("recipe show", "name"): list(bundled.recipe_titles()),
+        ("recipe write", "name"): list(bundled.recipe_titles()),
     }
 
 

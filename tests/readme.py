@@ -169,9 +169,9 @@ def demo_list() -> str:
 
 def recipe_list() -> str:
     """What ships for provisioning, CI and schedulers, in a table."""
-    from gpudoctor.app.commands import supplies
+    from gpudoctor.app.commands import bundled
 
-    rows = [f"| `{name}` | {title} |" for name, title in supplies.recipe_titles().items()]
+    rows = [f"| `{name}` | {title} |" for name, title in bundled.recipe_titles().items()]
     return "\n".join(["| recipe | what it does |", "|---|---|", *rows])
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 
-from gpudoctor.app import live
+from gpudoctor.app import live_gpus
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import listed, text_of
 from gpudoctor.core.measurement import COUNTERS, Device, Meanwhile, Measurements, Run, gain, meanwhile_from_json
@@ -142,7 +142,7 @@ def meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | 
         yield None
         return
     samples = _Samples(snapshot)
-    end = live.watch(samples.add, target, interval=0.25)
+    end = live_gpus.watch(samples.add, target, interval=0.25)
     try:
         yield samples.begin
     finally:

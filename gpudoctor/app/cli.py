@@ -111,27 +111,26 @@ def _action_of(
     served = asked and not system.in_a_browser()  # there this is the process that a page runs
     opened = (bare or asked) and options.act == "check" and not (options.format or options.out)
     if served or (opened and system.on_a_terminal()):
-        from gpudoctor.app.commands import screens
+        from gpudoctor.app.commands import interface
 
         if served:
-            return partial(screens.serve, arguments=arguments)
-        if screens.can_open_interface():
-            return screens.open_
+            return partial(interface.serve, arguments=arguments)
+        if interface.can_open_interface():
+            return interface.open_
     return act_of(options.act)
 
 
 _FILES = {
-    "bench": "measuring",
-    "completion": "supplies",
-    "diff": "keeping",
-    "history": "keeping",
-    "mcp": "supplies",
-    "pyz": "supplies",
-    "recipe": "supplies",
-    "replay": "keeping",
-    "schema": "supplies",
-    "snapshot": "keeping",
-    "soak": "measuring",
+    "completion": "bundled",
+    "diff": "snapshots",
+    "history": "snapshots",
+    "mcp": "bundled",
+    "pyz": "bundled",
+    "recipe": "bundled",
+    "replay": "snapshots",
+    "schema": "bundled",
+    "snapshot": "snapshots",
+    "soak": "bench",
 }
 """The file of `gpudoctor.app.commands` that holds a command; every other one has a file of its own name."""
 

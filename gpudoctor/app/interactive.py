@@ -27,9 +27,9 @@ from gpudoctor.fixes.site import journals_folder, manner_of_process, with_hindra
 from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
-    from gpudoctor.app import live
-    from gpudoctor.app.following import Source
+    from gpudoctor.app import live_gpus
     from gpudoctor.app.hiding import Sharing
+    from gpudoctor.app.live_job import Source
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
     from gpudoctor.core.run import Run, Stop
@@ -105,7 +105,7 @@ class _ThisMachine:
         self._rules = rules
         self._profile = profile
         self._wait = wait
-        self._samples: live.Shared | None = None
+        self._samples: live_gpus.Shared | None = None
         self._last_measurements: Measurements | None = None
         """What kernels measured last, all of it: facts of every reading from then on."""
 
@@ -119,14 +119,14 @@ class _ThisMachine:
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
-        from gpudoctor.app import live  # with NVML, which the first screen does without
+        from gpudoctor.app import live_gpus  # with NVML, which the first screen does without
 
-        self._samples = self._samples or live.Shared()
+        self._samples = self._samples or live_gpus.Shared()
         return self._samples.watch(on_sample)
 
     def job(self, on_look: Callable[[JobLook], None]) -> JobWatch:
         """Look at the jobs that are found on this machine, in a thread, and call `on_look` with each look."""
-        from gpudoctor.app.following import AnyJob, Follower
+        from gpudoctor.app.live_job import AnyJob, Follower
 
         return Follower(AnyJob(self._rules, self.live)).watch(on_look)
 
@@ -203,9 +203,9 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
     return replace(work_on("the fleet", diagnoses, rules), stack=None, first="cluster")
 
 
-def of_job(name: str, source: Source, rules: Sequence[Path], samples: live.Shared) -> Work:
+def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.Shared) -> Work:
     """Work that follows a running job, which its screen shows first; `name` is what it is called before a look."""
-    from gpudoctor.app.following import Follower
+    from gpudoctor.app.live_job import Follower
 
     follower = Follower(source)
     work = work_on(name, follower.diagnoses, rules)

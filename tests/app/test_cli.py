@@ -157,7 +157,7 @@ def test_a_page_is_about_one_machine(called: Program, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("debug", "says"), [("", "a fault of gpudoctor, or of where"), ("1", "Traceback")])
 def test_what_nobody_foresaw_is_told_in_words_and_judges_no_machine(debug: str, says: str) -> None:
     broken = (
-        "from gpudoctor.app import cli; from gpudoctor.app.commands import supplies; del supplies.schema;"
+        "from gpudoctor.app import cli; from gpudoctor.app.commands import bundled; del bundled.schema;"
         " raise SystemExit(cli.run(['schema']))"
     )
     ended = finished([sys.executable, "-c", broken], env={**os.environ, "GPUDOCTOR_DEBUG": debug})

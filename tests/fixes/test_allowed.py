@@ -89,7 +89,7 @@ def test_roots_hands_stay_off_the_environment_of_another(tmp_path: Path) -> None
 
 
 CODE = """
-from gpudoctor.app.commands.running import Questions
+from gpudoctor.app.commands.apply_plan import Questions
 from gpudoctor.core.plan import Plan, PlanStep
 
 def step(name, *needs, argv=("true",), **more):

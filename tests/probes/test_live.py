@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import bench, live
+from gpudoctor.app import bench, live_gpus
 from gpudoctor.app.monitoring.gpus import GPUUse
 from gpudoctor.core.fact import Known, number_of
 from gpudoctor.core.measurement import COUNTERS
@@ -60,7 +60,7 @@ class Heard:
 def watching(folder: Path, *faults: dict[str, Any], **parts: Any) -> Iterator[Heard]:
     heard = Heard()
     nvml = clients.hgx(GPUS, faults=list(faults), **parts)
-    stop = live.watch(heard.hear, Local(environ=clients.environ(folder, nvml)), FAST)
+    stop = live_gpus.watch(heard.hear, Local(environ=clients.environ(folder, nvml)), FAST)
     try:
         yield heard
     finally:
@@ -158,7 +158,7 @@ def test_a_number_that_fails_says_why_and_the_others_are_there(tmp_path: Path) -
 
 
 def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "HANGS", 2.0)
+    monkeypatch.setattr(live_gpus, "HANGS", 2.0)
     with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "hang", "from": 3}) as heard:
         heard.until(lambda one: len(answering(one)) == GPUS)
         waits = heard.until(lambda one: bool(one.trouble))
@@ -168,7 +168,7 @@ def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeyp
 
 
 def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "HANGS", 1.0)
+    monkeypatch.setattr(live_gpus, "HANGS", 1.0)
     with watching(tmp_path, {"call": "nvmlDeviceGetHandleByIndex", "do": "sleep:2500"}) as heard:
         heard.until(lambda one: one.trouble == "GPU 0 is waking")
         heard.until(lambda one: one.trouble in {f"GPU {number} is waking" for number in range(1, GPUS)})
@@ -176,7 +176,7 @@ def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypat
 
 
 def test_a_call_that_crashes_is_found_by_asking_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PAUSES", (0.0,))
+    monkeypatch.setattr(live_gpus, "PAUSES", (0.0,))
     with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "crash"}) as heard:
         first = heard.until(lambda one: bool(one.trouble))
         after = heard.until(lambda one: len(answering(one)) == GPUS - 1)
@@ -212,7 +212,7 @@ def test_the_child_ends_with_the_one_who_listens(tmp_path: Path) -> None:
 
 
 def test_all_who_want_samples_share_one_child_and_the_last_to_leave_ends_it(tmp_path: Path) -> None:
-    shared = live.Shared(Local(environ=clients.environ(tmp_path, clients.hgx(GPUS))))
+    shared = live_gpus.Shared(Local(environ=clients.environ(tmp_path, clients.hgx(GPUS))))
     first, second = Heard(), Heard()
     leave_first = shared.watch(first.hear)
     first.until(lambda sample: len(sample.gpus) == GPUS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from gpudoctor.app import demos, output
+from gpudoctor.app.commands.interface import demand_interface
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
-from gpudoctor.app.commands.screens import demand_interface
 from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError

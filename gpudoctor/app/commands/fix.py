@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from gpudoctor.app import output, pipeline, reading
-from gpudoctor.app.commands import running
+from gpudoctor.app.commands import apply_plan
+from gpudoctor.app.commands.apply_plan import run_plan, settle_unfinished, undo_run
 from gpudoctor.app.commands.reports import shared
-from gpudoctor.app.commands.running import run_plan, settle_unfinished, undo_run
 from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis, Finding
@@ -108,10 +108,10 @@ def _undo(options: argparse.Namespace) -> int:
     site = pipeline.site(options.level, options.python or records.python_of(run), options.rules)
     plan = undo.plan_of(run, site)
     if not options.yes:
-        running.require_terminal()
+        apply_plan.require_terminal()
     if not options.json:
         print(run_view.undo_text(run, plan), flush=True)
-    if not options.yes and not running.agreed(f"\nTake run {run.id} back?"):
+    if not options.yes and not apply_plan.agreed(f"\nTake run {run.id} back?"):
         return BROKEN
     return undo_run(run, site, options.json)
 

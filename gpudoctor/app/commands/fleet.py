@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from gpudoctor.app import interactive, output, pipeline, reading
+from gpudoctor.app.commands.interface import demand_interface, run_interface
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
-from gpudoctor.app.commands.screens import demand_interface, run_interface
 from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import asking
 from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from gpudoctor.app import live, output
+from gpudoctor.app import live_gpus, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import remote
@@ -31,20 +31,20 @@ def job(options: argparse.Namespace) -> int:
         raise UsageError("job reads /proc, which only Linux has")
     match = _match(options)
     if options.tui:
-        from gpudoctor.app import following, interactive
-        from gpudoctor.app.commands.screens import demand_interface, run_interface
+        from gpudoctor.app import interactive, live_job
+        from gpudoctor.app.commands.interface import demand_interface, run_interface
 
         demand_interface()
         if options.out or options.format:
             raise UsageError("--tui shows the interface; --format, --json and -o are for reports")
-        samples = live.Shared()
+        samples = live_gpus.Shared()
         if options.slurm or options.hosts:
-            source: following.Source = following.OfManyMachines(lambda: _of_many(options, match))
+            source: live_job.Source = live_job.OfManyMachines(lambda: _of_many(options, match))
             name = f"Slurm job {options.slurm}" if options.slurm else f"job on {options.hosts}"
         else:
             name = f"job of process {options.pids[0]}" if options.pids else "job"
             find = partial(_find_again, options.pids, match)
-            source = following.OfThisMachine(find, options.rules, samples.watch)
+            source = live_job.OfThisMachine(find, options.rules, samples.watch)
         return run_interface(interactive.of_job(name, source, options.rules, samples), options)
     output.check(options.out)
     diagnosis = _of_many(options, match) if options.slurm or options.hosts else _of_this_machine(options, match)
@@ -82,7 +82,7 @@ def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diag
     """The diagnosis of the job's ranks on this machine."""
     found = _found(options, match)
     samples: list[Sample] = []
-    end = live.watch(samples.append, interval=1.0) if live.has_gpus() else (lambda: None)
+    end = live_gpus.watch(samples.append, interval=1.0) if live_gpus.has_gpus() else (lambda: None)
     try:
         looked = look(found, options.look, samples)
     finally:

@@ -40,15 +40,15 @@ def read(options: argparse.Namespace) -> int:
 
 def _read_in_interface(options: argparse.Namespace) -> int:
     """Open the interface on the files; raises UsageError for options that do not go with it."""
-    from gpudoctor.app.commands import screens
+    from gpudoctor.app.commands import interface
 
-    screens.demand_interface()
+    interface.demand_interface()
     if options.out:
         raise UsageError("-o does not go with --tui: leave one of them out")
     if len(options.files) > 1 and not options.together:
         raise UsageError("--tui shows one machine: give one file, or --together")
     profile = pipeline.expected(options.expect)
-    return screens.open_files(options, machine_of(options.machine), profile)
+    return interface.open_files(options, machine_of(options.machine), profile)
 
 
 def snapshots_in(names: Sequence[str]) -> list[Snapshot]:

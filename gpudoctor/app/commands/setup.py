@@ -7,8 +7,8 @@ import re
 import sys
 
 from gpudoctor.app import pipeline
+from gpudoctor.app.commands.apply_plan import run_plan, settle_unfinished
 from gpudoctor.app.commands.reports import shared
-from gpudoctor.app.commands.running import run_plan, settle_unfinished
 from gpudoctor.app.output import BROKEN, SOUND
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError

@@ -145,7 +145,7 @@ class Watch:
 
     def _watch_gpus(self) -> None:
         """Have NVML sampled by a child, where there is a GPU."""
-        from gpudoctor.app import live
+        from gpudoctor.app import live_gpus
         from gpudoctor.app.monitoring.gpus import GPUUse
 
         ranks = self._ranks
@@ -157,8 +157,8 @@ class Watch:
             use.add(sample)
             self._on_sample(sample)
 
-        if self._samples_gpus and live.has_gpus():
-            self._end_gpus = live.watch(on_sample, interval=_GPU_PAUSE)
+        if self._samples_gpus and live_gpus.has_gpus():
+            self._end_gpus = live_gpus.watch(on_sample, interval=_GPU_PAUSE)
 
 
 # ---- Whether it hangs: once it has long been still, or SIGQUIT asks, its ranks are looked at ----

@@ -14,7 +14,7 @@ import pytest
 from gpudoctor.app.arguments import COMMANDS as TOP
 from gpudoctor.app.arguments import EXAMPLES, commands_of, parse, parser
 from gpudoctor.app.cli import run
-from gpudoctor.app.commands.supplies import COMPLETIONS
+from gpudoctor.app.commands.bundled import COMPLETIONS
 from gpudoctor.diagnosis import rulebook
 from tests import completion, manual, needs
 from tests.conftest import Program

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.commands.supplies import COMPLETIONS
+from gpudoctor.app.commands.bundled import COMPLETIONS
 from gpudoctor.core.about import __version__
 from tests import completion, needs
 from tests.app.packaging.shelf import OWN, PYTHONS, bare, build

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.commands import supplies as command
+from gpudoctor.app.commands import bundled as command
 from gpudoctor.core.about import __version__
 from tests.app.recipes.node import recipe
 from tests.conftest import Program

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import live
+from gpudoctor.app import live_gpus
 from gpudoctor.cluster.running import looking
 from gpudoctor.cluster.running.judging import compared, diagnose, ranges
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, texts_of, value_of
@@ -173,8 +173,8 @@ def test_py_spy_hangs(sleeper: Ranks, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_nvml_hangs_meanwhile(sleeper: Ranks, called: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "has_gpus", lambda: True)
-    monkeypatch.setattr(live, "child_argv", lambda *_: ["sleep", "600"])
+    monkeypatch.setattr(live_gpus, "has_gpus", lambda: True)
+    monkeypatch.setattr(live_gpus, "child_argv", lambda *_: ["sleep", "600"])
     ran = called("job", str(sleeper.pid), "--look", "0.2", "--json")
     (row,) = rows(ran.document)
     assert "absent" in row["gpu"]

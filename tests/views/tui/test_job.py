@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from textual.pilot import Pilot
 
-from gpudoctor.app.following import NO_JOB
+from gpudoctor.app.live_job import NO_JOB
 from gpudoctor.cluster.running import judging
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, listed

@@ -14,9 +14,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from gpudoctor.app import interactive, live
-from gpudoctor.app.following import Follower, OfManyMachines, OfThisMachine
+from gpudoctor.app import interactive, live_gpus
 from gpudoctor.app.interactive import shared
+from gpudoctor.app.live_job import Follower, OfManyMachines, OfThisMachine
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import listed
@@ -119,7 +119,7 @@ def test_what_is_shared_names_no_host(sleepers: Ranks, monkeypatch: pytest.Monke
     looks: SimpleQueue[JobLook] = SimpleQueue()
     pids = [rank.pid for rank in sleepers.ranks]
     source = OfThisMachine(lambda known: read_job([*pids, *known]))
-    work = shared(interactive.of_job("job", source, (), live.Shared()))
+    work = shared(interactive.of_job("job", source, (), live_gpus.Shared()))
     assert work.job
     watch = work.job(looks.put)
     diagnosis = looks.get(timeout=600).diagnosis

@@ -74,7 +74,7 @@ LAZY = {
 FIRST_PAINT = """
 import asyncio, sys
 from gpudoctor.app import cli
-from gpudoctor.app.commands import screens
+from gpudoctor.app.commands import interface
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from gpudoctor.app import live
+from gpudoctor.app import live_gpus
 from gpudoctor.cluster.running.following import Following
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
@@ -72,7 +72,7 @@ class OfThisMachine(Source):
         self._following = Following(self._name, found, find, rules)
         self._samples: deque[Sample] = deque(maxlen=1)
         self._end: Callable[[], None] = lambda: None
-        if samples and live.has_gpus():
+        if samples and live_gpus.has_gpus():
             self._samples.append(Sample(None, trouble="it has not answered yet"))
             self._end = samples(self._samples.append)
         self._ended_at = 0.0
@@ -140,7 +140,7 @@ class AnyJob(Source):
         self._turned = False
         self._searched = 0.0
         self._samples: deque[Sample] = deque(maxlen=1)
-        self._end = samples(self._samples.append) if samples and live.has_gpus() else (lambda: None)
+        self._end = samples(self._samples.append) if samples and live_gpus.has_gpus() else (lambda: None)
 
     def look(self, read: bool) -> JobLook:
         """Look at the chosen job; without one, or where it has ended and another is there, search."""
