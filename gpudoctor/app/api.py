@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.reports import html_of, rendered
-from gpudoctor.app.hiding import shared
 from gpudoctor.app.output import exit_code
+from gpudoctor.app.redaction import shared
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Level
 from gpudoctor.readers import read_file

@@ -28,8 +28,8 @@ from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
     from gpudoctor.app import live_gpus
-    from gpudoctor.app.hiding import Sharing
     from gpudoctor.app.live_job import Source
+    from gpudoctor.app.redaction import Redactor
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
     from gpudoctor.core.run import Run, Stop
@@ -247,11 +247,11 @@ def shared(work: Work) -> Work:
     )
 
 
-def _sharing() -> Sharing:
+def _sharing() -> Redactor:
     """What hides personal data, and knows what it has hidden."""
-    from gpudoctor.app.hiding import Sharing
+    from gpudoctor.app.redaction import Redactor
 
-    return Sharing()
+    return Redactor()
 
 
 def _unfinished_run() -> Run | None:

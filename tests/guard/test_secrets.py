@@ -23,7 +23,7 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.app.arguments.options import FORMS
 from gpudoctor.app.commands.record import recorded
 from gpudoctor.app.commands.reports import rendered
-from gpudoctor.app.hiding import Sharing
+from gpudoctor.app.redaction import Redactor
 from gpudoctor.cluster.fleet.reading import Reply, ReplyReader
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.run import Output
@@ -174,7 +174,7 @@ def diagnoses() -> dict[str, Diagnosis]:
 )
 def test_no_format_holds_a_secret(name: str, shared: bool) -> None:
     diagnosis = diagnoses()[name]
-    told = Sharing(this_machine=False)(diagnosis) if shared else diagnosis
+    told = Redactor(this_machine=False)(diagnosis) if shared else diagnosis
     for form in FORMS:
         assert seen(rendered(told, form, sys.stdout)) == [], form
     assert seen(document.facts(told.snapshot, "1")) == []

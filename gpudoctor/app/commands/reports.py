@@ -108,9 +108,9 @@ def shared(value: T, options: argparse.Namespace) -> T:
     """The value unchanged or, with ``--share``, without personal data; what was hidden is printed to stderr."""
     if not options.share:
         return value
-    from gpudoctor.app.hiding import Sharing
+    from gpudoctor.app.redaction import Redactor
 
-    sharing = Sharing()
+    sharing = Redactor()
     result = sharing(value)
     print(f"gpudoctor: {sharing.summary}", file=sys.stderr)
     return result

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gpudoctor.app.hiding import Sharing
+from gpudoctor.app.redaction import Redactor
 from gpudoctor.core.diagnosis import from_json
 from gpudoctor.views import html, markdown, text
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
@@ -71,7 +71,7 @@ async def test_what_is_to_be_shared_has_nothing_personal(opened: Opened) -> None
         path = Path.cwd() / "gpudoctor-report.md"
         assert app.message.startswith(f"written to {path}; hidden: ")
         assert app.diagnosis
-        hide = Sharing()
+        hide = Redactor()
         assert path.read_text("utf-8").removesuffix("\n") == markdown.render(hide(app.diagnosis))
         assert app.message.endswith(hide.summary)
         await pilot.press("s", *["down"] * 4, "tab", "enter")

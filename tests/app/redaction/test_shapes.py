@@ -11,8 +11,8 @@ import pytest
 
 from gpudoctor.app import interactive, pipeline, reading
 from gpudoctor.app.commands.record import Hider
-from gpudoctor.app.hiding import Sharing, shared
 from gpudoctor.app.interactive import work_on
+from gpudoctor.app.redaction import Redactor, shared
 from gpudoctor.core import pattern
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis
@@ -21,7 +21,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.texts import texts
 from gpudoctor.readers import read_text
 from gpudoctor.views import document
-from tests.app.hiding.views import BOOK
+from tests.app.redaction.views import BOOK
 from tests.fuzz.seeds import seeds
 from tests.generated.changes import broken
 from tests.sim import scenario
@@ -44,7 +44,7 @@ _STAYS = (
 
 @pytest.mark.parametrize("text", _STAYS)
 def test_what_only_looks_personal_stays(text: str) -> None:
-    assert Sharing(this_machine=False)([text]) == [text]
+    assert Redactor(this_machine=False)([text]) == [text]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_only_looks_personal_stays(text: str) -> None:
     ],
 )
 def test_what_stands_for_it_keeps_its_form(text: str, said: str) -> None:
-    assert Sharing(this_machine=False)([text]) == [said]
+    assert Redactor(this_machine=False)([text]) == [said]
 
 
 def test_the_interface_shows_what_a_report_would() -> None:
@@ -96,15 +96,15 @@ def test_the_interface_shows_what_a_report_would() -> None:
 )
 def test_the_name_of_a_file_is_hidden_where_it_may_tell_of_somebody(name: str, said: str) -> None:
     told = pipeline.diagnose(reading.snapshot_of("torch 2.6.0\nXid 79\n", name), BOOK)
-    assert Sharing(this_machine=False)(told).snapshot.target.name == said
+    assert Redactor(this_machine=False)(told).snapshot.target.name == said
 
 
 def test_a_files_name_is_hidden_in_sources_too_and_what_was_shared_stays() -> None:
     told = reading.diagnose_text("torch==2.6.0\nflash-attn\n", "acme/requirements-acme.txt", BOOK, None, None)
-    once = Sharing(this_machine=False)(told)
+    once = Redactor(this_machine=False)(told)
     assert "acme" not in repr(once)
     assert "(file1.txt, line 2)" in repr(once.notes)
-    assert Sharing(this_machine=False)(once) == once
+    assert Redactor(this_machine=False)(once) == once
 
 
 def test_names_are_replaced_by_the_same_word_everywhere() -> None:
@@ -146,7 +146,7 @@ _EVERYBODYS = (
 
 
 def _shared(diagnosis: Diagnosis) -> Diagnosis:
-    return Sharing(this_machine=False)(diagnosis)
+    return Redactor(this_machine=False)(diagnosis)
 
 
 def _judged(diagnosis: Diagnosis) -> list[tuple[object, ...]]:
@@ -164,7 +164,7 @@ def test_a_shared_snapshot_is_judged_as_the_snapshot_was(monkeypatch: pytest.Mon
     monkeypatch.setattr(pattern, "_ThreadClock", lambda: lambda: 0.0)
     for snapshot in _snapshots():
         saved = document.facts(snapshot, __version__)
-        told = document.facts(Sharing(this_machine=False)(snapshot), __version__)
+        told = document.facts(Redactor(this_machine=False)(snapshot), __version__)
         own, others = (reading.read(text, book_name) for text, book_name in ((saved, "own"), (told, "shared")))
         assert _judged(own) == _judged(others), snapshot.target
         assert own.passed == others.passed
@@ -204,7 +204,7 @@ def test_equal_names_stay_equal_and_others_differ() -> None:
         "zarkon:1:1 [0] NCCL INFO Connect to 10.4.1.7<1000>\nquuxor:1:1 [0] NCCL INFO Connect to 10.4.1.9<1000>\n"
         "10.4.2.7:29500 /home/qanna/x /home/qotto/y qanna@zarkon.lab.org QANNA"
     )
-    said = Sharing(this_machine=False)([text])[0]
+    said = Redactor(this_machine=False)([text])[0]
     assert said.splitlines() == [
         "Nov 22 10:11:12 host1 kernel: NVRM: one",
         "Nov 22 10:11:12 host2 kernel: NVRM: two",
@@ -216,8 +216,8 @@ def test_equal_names_stay_equal_and_others_differ() -> None:
 
 def test_what_is_shared_again_stays_as_it_is() -> None:
     for snapshot in islice(_snapshots(), 0, None, 7):
-        once = Sharing(this_machine=False)(snapshot)
-        twice = Sharing(this_machine=False)(once)
+        once = Redactor(this_machine=False)(snapshot)
+        twice = Redactor(this_machine=False)(once)
         changed = {(one, other) for (one, _), (other, _) in zip(texts(once), texts(twice), strict=True) if one != other}
         assert not {pair for pair in changed if "10." not in pair[0] and "192.168." not in pair[0]}
 

@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from gpudoctor.app import hiding
+from gpudoctor.app import redaction
 from gpudoctor.app.arguments.options import FORMS
-from gpudoctor.app.hiding import Sharing, names, numbers, places
+from gpudoctor.app.redaction import Redactor, names, numbers, places
 from gpudoctor.core import secrets
 from gpudoctor.core.pattern import LazyPattern
-from tests.app.hiding.canaries import KINDS
-from tests.app.hiding.views import plain, run, seen
+from tests.app.redaction.canaries import KINDS
+from tests.app.redaction.views import plain, run, seen
 from tests.fuzz.examine import deadline
 from tests.fuzz.pump import runs, units
 from tests.needs import trials
@@ -43,7 +43,7 @@ def _patterns(module: ModuleType) -> list[str]:
 
 
 _ALL = [
-    *(pattern for module in (hiding, names, numbers, secrets, places) for pattern in _patterns(module)),
+    *(pattern for module in (redaction, names, numbers, secrets, places) for pattern in _patterns(module)),
     *(place.pattern.pattern for place in places._PLACES),
 ]
 
@@ -51,7 +51,7 @@ _ALL = [
 @pytest.mark.full
 @pytest.mark.parametrize("part", range(3))
 def test_no_text_holds_it_up(part: int) -> None:
-    sharing = Sharing(this_machine=False)
+    sharing = Redactor(this_machine=False)
     with deadline():  # a pattern that backtracks would take hours
         for pattern in _ALL[part::3]:
             pairs = [*(("", unit) for unit in units(pattern)), *runs(pattern)]

@@ -27,7 +27,7 @@ _TLDS = (
 
 _WORDS = {
     heading[2:].partition(":")[0]: frozenset(words.split())
-    for block in shipped.text("app/hiding/words.txt").split("\n\n")
+    for block in shipped.text("app/redaction/words.txt").split("\n\n")
     for heading, _, words in [block.partition("\n")]
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.app.arguments import parser
-from tests.app.hiding.views import plain
+from tests.app.redaction.views import plain
 from tests.cluster.fleet_documents import document
 from tests.conftest import Program
 

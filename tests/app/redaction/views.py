@@ -16,7 +16,7 @@ from typing import Any, get_args
 from gpudoctor.app import pipeline, reading
 from gpudoctor.app.arguments.options import FORMS
 from gpudoctor.app.commands.reports import rendered
-from gpudoctor.app.hiding import Sharing
+from gpudoctor.app.redaction import Redactor
 from gpudoctor.core.diagnosis import Diagnosis, from_json
 from gpudoctor.core.fleet import Outcome
 from gpudoctor.core.snapshot import Snapshot
@@ -24,7 +24,7 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
 from gpudoctor.views import diff
 from gpudoctor.views import document as page
-from tests.app.hiding.canaries import Canary, some
+from tests.app.redaction.canaries import Canary, some
 from tests.cluster.fleet_documents import document, folded
 from tests.fuzz.seeds import seeds
 from tests.generated.changes import broken
@@ -43,7 +43,7 @@ class Pipe:
 
 def shown(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     """Each view of it by name, shared as the commands share it; the JSON, which holds most, first."""
-    told = Sharing(this_machine=False)(diagnosis)
+    told = Redactor(this_machine=False)(diagnosis)
     for form in sorted(FORMS, key=lambda form: form != "json"):
         yield form, rendered(told, form, Pipe())  # type: ignore[arg-type]
     yield "snapshot", page.facts(told.snapshot, "1")
@@ -56,7 +56,7 @@ def shown(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 def compared(a: Diagnosis, b: Diagnosis, names: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """The same of a comparison."""
     here, there = (pipeline.diagnose(side.snapshot, BOOK) for side in (a, b))
-    difference, sides = Sharing(this_machine=False)((compare(here, there), names))
+    difference, sides = Redactor(this_machine=False)((compare(here, there), names))
     yield "diff --json", diff.document(difference)
     yield "diff", diff.render(difference, sides)
 

@@ -1,8 +1,8 @@
 """What is personal, replaced in what another person is to see: the same name by the same word everywhere.
 
-What was equal stays so, what differed differs, and a diagnosis stays true: `Sharing` takes any value of the model (a
+What was equal stays so, what differed differs, and a diagnosis stays true: `Redactor` takes any value of the model (a
 diagnosis, a snapshot, a fleet, measurements, a plan, a difference, a stack), before any view has seen it. What a view
-may show has passed `core.texts.map_texts`, which leaves out no text of it. What passes through the same `Sharing` has
+may show has passed `core.texts.map_texts`, which leaves out no text of it. What passes through the same `Redactor` has
 the same words for the same things.
 
 What is hidden stands in `places.NAMES`. What stays: versions, product names, PCI addresses, libraries and packages,
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from gpudoctor.app.hiding.names import Files, Names, hosts_in_lists, is_word, learnable
-from gpudoctor.app.hiding.numbers import Addresses, Numbers
-from gpudoctor.app.hiding.places import Ledger, Span, spans
+from gpudoctor.app.redaction.names import Files, Names, hosts_in_lists, is_word, learnable
+from gpudoctor.app.redaction.numbers import Addresses, Numbers
+from gpudoctor.app.redaction.places import Ledger, Span, spans
 from gpudoctor.core.secrets import HIDDEN, visible_ascii, without_long, without_secrets
 from gpudoctor.core.texts import map_texts, texts
 
@@ -59,7 +59,7 @@ _LONGEST = 120
 _ENDS = ".-_:"
 
 
-class Sharing:
+class Redactor:
     """Learns the personal data in what it is given, and replaces it consistently; `told` counts it."""
 
     def __init__(self, this_machine: bool = True) -> None:
@@ -186,7 +186,7 @@ class Sharing:
 
 def shared(value: T) -> T:
     """The value without names, addresses, device numbers and secrets."""
-    return Sharing()(value)
+    return Redactor()(value)
 
 
 def _name_kind(text: str, key: str) -> str:
