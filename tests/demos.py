@@ -23,7 +23,7 @@ from gpudoctor.core.fact import Json
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.sample import GPU, Sample, sample_of
 from gpudoctor.fixes import plan as remedy
-from gpudoctor.fixes.solver.order import BASE
+from gpudoctor.fixes.solver.install_commands import BASE
 from gpudoctor.target.record import to_json
 from gpudoctor.target.recorded import Recorded
 from tests import demo_jobs

@@ -107,7 +107,7 @@ Nvidia driver version: 535.183.01
 def stack() -> str:
     """What fits a machine that is described."""
     from gpudoctor.fixes.solver import stacks
-    from gpudoctor.fixes.solver.described import parse_machine
+    from gpudoctor.fixes.solver.described_machine import parse_machine
     from gpudoctor.fixes.solver.environment import Environment
     from gpudoctor.views import stack as view
 

@@ -23,7 +23,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
-from gpudoctor.fixes.site import journals_folder, manner_of_process, with_hindrances
+from gpudoctor.fixes.permissions import journals_folder, run_mode_of_process, with_hindrances
 from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _ThisMachine:
         demand_changes()
         from gpudoctor.fixes import apply
 
-        return apply.apply(plan, pipeline.site(self._level, self._python, self._rules), report, wants)
+        return apply.apply(plan, pipeline.run_context(self._level, self._python, self._rules), report, wants)
 
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
@@ -169,7 +169,7 @@ class _ThisMachine:
         )
 
         python = self._python or records.python_of(run)
-        return undo.undo(run, pipeline.site(self._level, python, self._rules), report, wants)
+        return undo.undo(run, pipeline.run_context(self._level, python, self._rules), report, wants)
 
 
 def of_files(
@@ -355,7 +355,7 @@ class _DiagnosisSource:
                 "a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there"
             )
         plan_made = plan.plan_for(diagnosis, only, root=system.is_root(), judge=pipeline.judging(self._rules))
-        return with_hindrances(plan_made, manner_of_process(plan_made, "once"))
+        return with_hindrances(plan_made, run_mode_of_process(plan_made, "once"))
 
     def foreseen(self, diagnosis: Diagnosis, plan: Plan) -> Foreseen:
         """What the rules would say after the plan has run, computed without running it."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpudoctor.core.diagnosis import Finding
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.diagnosis.expect import Profile
-    from gpudoctor.fixes.site import Site
+    from gpudoctor.fixes.permissions import RunContext
 
 
 def check(
@@ -83,17 +83,17 @@ def _with_history(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis
 
 
-def site(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> Site:
+def run_context(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> RunContext:
     """The place where plans are run on this machine: the Python that may be changed, and a function that judges again.
 
     Raises `DoctorError` for an interpreter that is none.
     """
-    from gpudoctor.fixes.site import Site, journals_folder
+    from gpudoctor.fixes.permissions import RunContext, journals_folder
 
     patient = Local(level, python)
     patient.verify()
     own = patient.python if patient.python and not rights.is_foreign(patient.python) else None
-    return Site(journals_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
+    return RunContext(journals_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
 
 
 def watch(

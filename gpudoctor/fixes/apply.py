@@ -12,43 +12,47 @@ from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Judged, Run
 from gpudoctor.fixes import records
-from gpudoctor.fixes.keeping import environment, kept
-from gpudoctor.fixes.keeping.environment import Environment, Lock
-from gpudoctor.fixes.keeping.kept import Kept
-from gpudoctor.fixes.site import Site
+from gpudoctor.fixes.backup import backup, environment
+from gpudoctor.fixes.backup.backup import Backup
+from gpudoctor.fixes.backup.environment import Environment, Lock
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.steps import commands, guard
 from gpudoctor.fixes.steps.engine import Ask, Recorder, Result, Tell, Wants, heeding_signals, step_by_step
 
 
-def apply(plan: Plan, site: Site, tell: Tell, wants: Wants, ask: Ask | None = None) -> Run:
+def apply(plan: Plan, context: RunContext, tell: Tell, wants: Wants, ask: Ask | None = None) -> Run:
     """Run the chosen steps in order; the Run as it ended, whatever the outcome.
     `ask` is called for a step without a command; ``run`` means that a person has done it. Without it such steps are
     refused. Raises `DoctorError` before anything is run: a step that cannot be run, a command that would change another
     environment, another run under way, or no room for the record.
     """
-    target = _target_environment(plan, site)
-    _refuse_unrunnable(plan, target, site, by_hand=ask is not None)
-    judging = Judging(site.judge, site.judge())
-    with opened(plan, site, target, tell) as recorder, heeding_signals(wants) as wanted:
-        applying = _Application(recorder, site, wanted, target, judging)
+    target = _target_environment(plan, context)
+    _refuse_unrunnable(plan, target, context, by_hand=ask is not None)
+    judging = Judging(context.judge, context.judge())
+    with opened(plan, context, target, tell) as recorder, heeding_signals(wants) as wanted:
+        applying = _Application(recorder, context, wanted, target, judging)
         why = step_by_step(recorder, wanted, ask or (lambda _: "run"), applying.prepare, applying.do)
         applying.note_after()
         return recorder.end(why, judging.worse)
 
 
 @contextlib.contextmanager
-def opened(plan: Plan, site: Site, target: Environment | None, tell: Tell, undoes: str = "") -> Iterator[Recorder]:
+def opened(
+    plan: Plan, context: RunContext, target: Environment | None, tell: Tell, undoes: str = ""
+) -> Iterator[Recorder]:
     """Recorder of a new run of the plan, with its locks held; raises `DoctorError` if another run is under way.
     `undoes` is the id of the run that this one takes back.
     """
-    journals = records.Journals(site.journals)
+    journals = records.Journals(context.journals)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(records.hold_lock("on this machine", records.machine_lock(site.journals), plan.title[:80]))
+        stack.enter_context(
+            records.hold_lock("on this machine", records.machine_lock(context.journals), plan.title[:80])
+        )
         if target:
             place = records.environment_lock(target)
             stack.enter_context(records.hold_lock(f"in {target.prefix}", place, plan.title[:80]))
         commands.refuse_while_one_is_at_work(journals)
-        journals.prune(kept.is_undoable)
+        journals.prune(backup.is_undoable)
         mine = journals.begin()
         recorder = Recorder(Run.of(plan, mine.id, records.now(), undoes), mine, tell)
         try:
@@ -58,16 +62,16 @@ def opened(plan: Plan, site: Site, target: Environment | None, tell: Tell, undoe
         yield recorder
 
 
-def _target_environment(plan: Plan, site: Site) -> Environment | None:
+def _target_environment(plan: Plan, context: RunContext) -> Environment | None:
     """The environment that the plan changes; None if it changes none, `UsageError` if no Python is known."""
     if not any(guard.changes_packages(step) for step in plan.until_reboot.chosen):
         return None
-    if site.python is None:
+    if context.python is None:
         raise UsageError("no Python is known whose environment could be changed: name it with --python")
-    return environment.query_environment(site.python, site.environ)
+    return environment.query_environment(context.python, context.environ)
 
 
-def _refuse_unrunnable(plan: Plan, target: Environment | None, site: Site, by_hand: bool) -> None:
+def _refuse_unrunnable(plan: Plan, target: Environment | None, context: RunContext, by_hand: bool) -> None:
     """Raise `UsageError` for the first chosen step that cannot or must not be run. `by_hand`: manual steps are
     allowed.
     """
@@ -79,7 +83,7 @@ def _refuse_unrunnable(plan: Plan, target: Environment | None, site: Site, by_ha
             new = guard.makes(step.argv)
             made += [new] if new else []
             elsewhere = new or guard.refusal(step.argv, target)  # what the plan makes may always be changed by it
-            why = why or ("" if elsewhere else target.hindrance(site.root))
+            why = why or ("" if elsewhere else target.hindrance(context.root))
         if why:
             raise UsageError(f"step {step.id} ({step.title}) is not run from here: {why}. Nothing was run")
 
@@ -89,11 +93,11 @@ class _Application:
     """State of one plan being run."""
 
     recorder: Recorder
-    site: Site
+    context: RunContext
     wants: Wants
     target: Environment | None
     judging: Judging
-    kept: Kept | None = None
+    backup: Backup | None = None
     made: list[str] = field(default_factory=list)
     notes: str = ""
 
@@ -103,7 +107,7 @@ class _Application:
         """
         if step.verify or _only_shows(step):
             return ""
-        if why := guard.unmet(step, self.site.environ, self.site.root):
+        if why := guard.unmet(step, self.context.environ, self.context.root):
             return why
         if not self.target or not guard.changes_packages(step):
             return ""
@@ -119,7 +123,7 @@ class _Application:
         if new := guard.makes(step.argv):
             self.made.append(new)
             self.recorder.journal.put("made.json", {"folders": self.made})
-        elif not self.kept and not guard.refusal(step.argv, target):  # else it fills what this run made
+        elif not self.backup and not guard.refusal(step.argv, target):  # else it fills what this run made
             lock = environment.installed(target)
             why = guard.changed_since_plan(self.recorder.run.plan, lock) or self._held(lock)
             if why := why or self._diverted_by_pip(step, target):
@@ -137,7 +141,7 @@ class _Application:
         if self.notes:
             self.recorder.say(step, self.notes)
             self.notes = ""
-        result = commands.run_step(step, self.recorder, self.site, self.wants, self.target)
+        result = commands.run_step(step, self.recorder, self.context, self.wants, self.target)
         if _only_shows(step):  # what it shows is for the reader, and nothing rests on how it ends
             return Result("done", result.status) if result.state == "failed" else result
         if step.touches == "nothing" and not guard.changes_packages(step):
@@ -149,9 +153,9 @@ class _Application:
 
     def note_after(self) -> None:
         """Record the state in which the run left the environment, for a later undo."""
-        if self.kept:
+        if self.backup:
             with contextlib.suppress(OSError):  # then all is put back as it was, without asking who changed it
-                kept.note_after(self.kept)
+                backup.note_after(self.backup)
 
     def _verify(self, step: PlanStep) -> Result:
         """Result of a step that checks whether a rule's finding is gone."""
@@ -170,17 +174,17 @@ class _Application:
         """Reason why pip would install elsewhere by its settings; ``""`` if it would not."""
         if "pip" not in step.argv:
             return ""
-        setting = environment.diverting_pip_setting(target, guard.clean(self.site.environ, target)[0])
+        setting = environment.diverting_pip_setting(target, guard.clean(self.context.environ, target)[0])
         reason = f"pip's settings have {setting}, which leads it to another place"
         return f"{reason}: pip config unset {setting.partition('=')[0]}" if setting else ""
 
     def _keep_environment(self, target: Environment) -> None:
         """Keep a copy of the environment, and drop copies that are too old."""
         self.recorder.journal.reserve()
-        dropped = kept.prune(target, kept.LAST - 1)
-        self.kept = kept.keep(self.recorder.run.id, target)
-        self.recorder.journal.put("kept.json", object_to_json(self.kept))
-        self.notes = f"Kept {target.prefix} as it is: {self.kept.files} files, {self.kept.size >> 20} MiB\n"
+        dropped = backup.prune(target, backup.MOST_BACKUPS - 1)
+        self.backup = backup.create(self.recorder.run.id, target)
+        self.recorder.journal.put("kept.json", object_to_json(self.backup))
+        self.notes = f"Kept {target.prefix} as it is: {self.backup.files} files, {self.backup.size >> 20} MiB\n"
         if dropped:
             self.notes += f"Dropped what was kept for {', '.join(dropped)}: too old to be taken back\n"
 

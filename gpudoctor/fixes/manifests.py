@@ -20,8 +20,8 @@ from gpudoctor.core.stack import EXTRAS, GRANTED, Wishes, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.builds import packages_of
 from gpudoctor.diagnosis.knowledge.manifests.pip_takes import between_torches
-from gpudoctor.fixes.solver.described import machine_text as machine_words
-from gpudoctor.fixes.solver.order import Order, completed, conda_specs
+from gpudoctor.fixes.solver.described_machine import machine_text as machine_words
+from gpudoctor.fixes.solver.install_commands import Order, completed, conda_specs
 from gpudoctor.fixes.solver.solution import Candidate, Solution
 from gpudoctor.fixes.solver.solver import solve
 from gpudoctor.fixes.solver.stacks import minor

@@ -27,8 +27,8 @@ from gpudoctor.core import run as runs
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.files import HISTORY
 from gpudoctor.core.run import Run
-from gpudoctor.fixes.keeping import tree
-from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.backup import tree
+from gpudoctor.fixes.backup.environment import Environment
 from gpudoctor.target import places
 
 MOST_RUNS = 200
@@ -296,7 +296,7 @@ def environment_lock(target: Environment) -> Path:
     try:
         return tree.kept_folder(root) / "lock"
     except OSError as error:
-        raise DoctorError(f"{Path(root, tree.HIDDEN)}: {error.strerror}; nothing was run") from error
+        raise DoctorError(f"{Path(root, tree.STORES)}: {error.strerror}; nothing was run") from error
 
 
 # ---- What earlier runs mean for the next one ----

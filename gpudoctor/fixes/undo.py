@@ -14,48 +14,48 @@ from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.apply import opened
-from gpudoctor.fixes.keeping import environment, kept
-from gpudoctor.fixes.keeping.kept import Kept
+from gpudoctor.fixes.backup import backup, environment
+from gpudoctor.fixes.backup.backup import Backup
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.records import Journal, Journals
-from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import commands, guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Tell, Wants, heeding_signals, step_by_step
 
 _RESTORE, _REMOVE = "environment", "made"
 
 
-def undo(run: Run, site: Site, tell: Tell, wants: Wants) -> Run:
+def undo(run: Run, context: RunContext, tell: Tell, wants: Wants) -> Run:
     """Undo a run; the new Run, whose `undoes` names it. May be repeated, also after it was killed.
     The state before the run is restored; files that others changed since are moved aside. Raises `DoctorError` if there
     is nothing to undo, or the kept copy is gone.
     """
-    journals = Journals(site.journals)
+    journals = Journals(context.journals)
     _refuse_twice(run, journals)
-    before = _Recorded.load(run, journals, site.environ)
-    plan = _undo_plan(run, before, site)
+    before = _Recorded.load(run, journals, context.environ)
+    plan = _undo_plan(run, before, context)
     journals.journal(run.id).release()
-    target = before.kept.environment if before.kept else None
-    with opened(plan, site, target, tell, undoes=run.id) as recorder, heeding_signals(wants) as wanted:
-        undoing = _UndoRun(recorder, site, wanted, before)
+    target = before.backup.environment if before.backup else None
+    with opened(plan, context, target, tell, undoes=run.id) as recorder, heeding_signals(wants) as wanted:
+        undoing = _UndoRun(recorder, context, wanted, before)
         why = step_by_step(recorder, wanted, lambda _: "run", undoing.prepare, undoing.do)
         over = recorder.end(why or _manual_rest(plan))
-        if before.kept and over.outcome == "undone":
-            kept.drop(before.kept)
+        if before.backup and over.outcome == "undone":
+            backup.drop(before.backup)
         return over
 
 
-def plan_of(run: Run, site: Site) -> Plan:
+def plan_of(run: Run, context: RunContext) -> Plan:
     """Plan of what `undo` would do; raises `DoctorError` as `undo` does."""
-    journals = Journals(site.journals)
+    journals = Journals(context.journals)
     _refuse_twice(run, journals)
-    return _undo_plan(run, _Recorded.load(run, journals, site.environ), site)
+    return _undo_plan(run, _Recorded.load(run, journals, context.environ), context)
 
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     """What the journal has recorded for undoing a run: kept copy, new environments, system commands."""
 
-    kept: Kept | None
+    backup: Backup | None
     made: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
 
@@ -63,7 +63,7 @@ class _Recorded:
     def load(cls, run: Run, journals: Journals, environ: Mapping[str, str]) -> _Recorded:
         """Read from the run's journal; `DoctorError` if it is missing, damaged, or names foreign paths."""
         journal = journals.journal(run.id)
-        found = object_from_json(Kept, journal.document("kept.json")) if journal.has("kept.json") else None
+        found = object_from_json(Backup, journal.document("kept.json")) if journal.has("kept.json") else None
         if found and not found.there:
             raise DoctorError(
                 f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"
@@ -78,7 +78,7 @@ class _Recorded:
         return cls(found, made, tuple(_system_commands(run, journal, environ)))
 
 
-def _check_kept(run: Run, copy: Kept) -> None:
+def _check_kept(run: Run, copy: Backup) -> None:
     """Raise `DoctorError` if the kept copy is of another environment or run, or not ours to restore."""
     prefix = copy.environment.prefix
     named = run.plan.environment
@@ -87,7 +87,7 @@ def _check_kept(run: Run, copy: Kept) -> None:
     owner = os.stat(prefix).st_uid if os.path.isdir(prefix) else 0  # noqa: PTH112, PTH116
     if system.is_root() and owner:
         raise UsageError(f"{prefix} belongs to user {files.user_name(owner)}, and this is root: undo it as that user")
-    kept.check(copy)
+    backup.check(copy)
 
 
 def _refuse_twice(run: Run, journals: Journals) -> None:
@@ -122,22 +122,22 @@ def _recorded_versions(raw: object) -> tuple[str, dict[str, str]]:
         raise DocumentError("a record of the system's packages is broken") from error
 
 
-def _undo_plan(run: Run, before: _Recorded, site: Site) -> Plan:
+def _undo_plan(run: Run, before: _Recorded, context: RunContext) -> Plan:
     """Plan: restore the environment's files, or remove one that the run made; then system packages; then what only a
     person can do. Raises `UsageError` if this user can run no step of it.
     """
     steps: list[PlanStep] = []
-    if before.kept:
-        where = before.kept.environment.prefix
-        text = f"Puts back {before.kept.files} files as they were before run {run.id}; nothing is downloaded."
+    if before.backup:
+        where = before.backup.environment.prefix
+        text = f"Puts back {before.backup.files} files as they were before run {run.id}; nothing is downloaded."
         steps.append(PlanStep(_RESTORE, f"put {where} back", text=text, touches="environment"))
     if before.made:
         text = f"Removes {', '.join(before.made)}, which run {run.id} made."
         steps.append(PlanStep(_REMOVE, "remove the new environment", text=text, touches="environment"))
-    hindrance = "" if site.root else "needs root, which this is not"
+    hindrance = "" if context.root else "needs root, which this is not"
     for number, argv in enumerate(before.commands, 1):
         title = f"{argv[0]}: the packages as they were"
-        needs, chosen = ("root", "network"), site.root
+        needs, chosen = ("root", "network"), context.root
         steps.append(PlanStep(f"s{number}", title, argv, "", needs, "system", chosen=chosen, hindrance=hindrance))
     for number, step in enumerate(_manual_steps(run, bool(before.commands)), 1):
         way = next((way for way in run.plan.ways if (way.cause, way.number) == (step.cause, step.way)), None)
@@ -151,7 +151,7 @@ def _undo_plan(run: Run, before: _Recorded, site: Site) -> Plan:
         f"take back run {run.id}",
         run.plan.machine,
         tuple(steps),
-        environment=run.plan.environment or (before.kept.environment.prefix if before.kept else ""),
+        environment=run.plan.environment or (before.backup.environment.prefix if before.backup else ""),
         before=run.changed,
     )
 
@@ -177,31 +177,31 @@ class _UndoRun:
     """State of an undo in progress."""
 
     recorder: Recorder
-    site: Site
+    context: RunContext
     wants: Wants
     before: _Recorded
 
     def prepare(self, step: PlanStep) -> str:
         """Reason why the step cannot be started; ``""`` if it can."""
-        return guard.unmet(step, self.site.environ, self.site.root) if step.argv else ""
+        return guard.unmet(step, self.context.environ, self.context.root) if step.argv else ""
 
     def do(self, step: PlanStep) -> Result:
         """Run a command, remove new environments, or restore the kept copy."""
         if step.argv:
-            return commands.run_step(step, self.recorder, self.site, self.wants, None)
+            return commands.run_step(step, self.recorder, self.context, self.wants, None)
         if step.id == _REMOVE:
             return self._remove()
-        assert self.before.kept
-        return self._restore(step, self.before.kept)
+        assert self.before.backup
+        return self._restore(step, self.before.backup)
 
-    def _restore(self, step: PlanStep, state: Kept) -> Result:
+    def _restore(self, step: PlanStep, state: Backup) -> Result:
         """Restore the kept copy; failed if some paths still differ."""
         was = environment.installed(state.environment)
         try:
-            left = kept.restore(
+            left = backup.restore(
                 state, self.recorder.run.id, self._check_end, lambda text: self.recorder.say(step, text)
             )
-        except kept.RestoreEndedError:
+        except backup.RestoreEndedError:
             return Result("stopped", why="stopped by you; undo again goes on with it")
         except (OSError, DocumentError) as error:
             place = getattr(error, "filename2", None) or getattr(error, "filename", None) or state.environment.prefix
@@ -211,14 +211,14 @@ class _UndoRun:
             return Result("failed", why=why)
         changed = environment.changes(was, environment.installed(state.environment))
         if left:
-            self.recorder.say(step, f"Not as they were:\n{kept.listing(left)}\n")
+            self.recorder.say(step, f"Not as they were:\n{backup.listing(left)}\n")
             return Result("failed", changed=changed, why=f"not as before, {len(left)} in all: {left[0]}")
         return Result("done", changed=changed)
 
     def _check_end(self) -> None:
         """Raise `RestoreEndedError` if the user wants to stop now."""
         if self.wants() == "now":
-            raise kept.RestoreEndedError
+            raise backup.RestoreEndedError
 
     def _remove(self) -> Result:
         """Remove environments created by the run, incomplete ones too; a folder with other files is left, and it

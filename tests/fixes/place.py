@@ -23,9 +23,9 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.apply import apply
-from gpudoctor.fixes.keeping.tree import HIDDEN
+from gpudoctor.fixes.backup.tree import STORES
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps.engine import Ask
 from gpudoctor.fixes.undo import undo
 from gpudoctor.target.record import Record
@@ -81,8 +81,8 @@ class Place:
     def journals(self) -> Journals:
         return Journals(self.folder / "runs")
 
-    def site(self, **environ: str) -> Site:
-        return Site(self.journals.folder, self.python, self.judge, {**self.environ, **environ})
+    def site(self, **environ: str) -> RunContext:
+        return RunContext(self.journals.folder, self.python, self.judge, {**self.environ, **environ})
 
     def judge(self) -> Diagnosis:
         """This machine as it is, by the real rules, with this environment as the one meant."""
@@ -131,7 +131,7 @@ def files_of(folder: Path) -> dict[str, tuple[int, str]]:
     """Every name below a folder, with its mode and the hash of its content or the goal of the link."""
     found = {}
     for path, folders, names in os.walk(os.fsencode(folder)):
-        folders[:] = [name for name in folders if name != HIDDEN.encode()]
+        folders[:] = [name for name in folders if name != STORES.encode()]
         for name in (*folders, *names):
             place = os.path.join(path, name)  # noqa: PTH118
             found[os.fsdecode(os.path.relpath(place, os.fsencode(folder)))] = _seen(place)

@@ -12,7 +12,7 @@ import pytest
 
 from gpudoctor.core.plan import Plan, PlanStep, Way
 from gpudoctor.fixes import plan
-from gpudoctor.fixes.site import Manner, manner_of_process, runnable, with_hindrances
+from gpudoctor.fixes.permissions import RunMode, run_mode_of_process, runnable, with_hindrances
 from gpudoctor.views.plan import root_script
 from tests import needs
 from tests.sim import scenario
@@ -35,57 +35,57 @@ PLAN = Plan(
 )
 
 
-def run(manner: Manner, plan: Plan = PLAN) -> list[str]:
-    return [step.id for step in runnable(with_hindrances(plan, manner)).chosen]
+def run(mode: RunMode, plan: Plan = PLAN) -> list[str]:
+    return [step.id for step in runnable(with_hindrances(plan, mode)).chosen]
 
 
 @pytest.mark.parametrize(
-    ("manner", "runs"),
+    ("mode", "runs"),
     [
-        (Manner("each"), ["1", "2", "3", "4", "5", "6", "7"]),
-        (Manner("never"), ["1", "2", "6", "7"]),
-        (Manner("each", "user"), ["1", "6", "7"]),
-        (Manner("never", "user"), ["1", "6", "7"]),
-        (Manner("each", "root"), ["1", "2", "3", "4", "5"]),
-        (Manner("never", "root"), ["1", "2"]),
-        (Manner("each", owner="alice"), ["1", "2", "3", "4", "5"]),
+        (RunMode("each"), ["1", "2", "3", "4", "5", "6", "7"]),
+        (RunMode("never"), ["1", "2", "6", "7"]),
+        (RunMode("each", "user"), ["1", "6", "7"]),
+        (RunMode("never", "user"), ["1", "6", "7"]),
+        (RunMode("each", "root"), ["1", "2", "3", "4", "5"]),
+        (RunMode("never", "root"), ["1", "2"]),
+        (RunMode("each", owner="alice"), ["1", "2", "3", "4", "5"]),
     ],
 )
-def test_only_what_that_manner_allows_is_run(manner: Manner, runs: list[str]) -> None:
-    assert run(manner) == runs
+def test_only_what_that_mode_allows_is_run(mode: RunMode, runs: list[str]) -> None:
+    assert run(mode) == runs
 
 
 def test_what_is_not_run_says_why_and_what_waits_for_it_says_for_what() -> None:
-    plan = with_hindrances(PLAN, Manner("never"))
+    plan = with_hindrances(PLAN, RunMode("never"))
     assert [step.hindrance for step in plan.steps] == [
         *("", "", "nothing interrupts jobs unattended", "nothing reboots unattended", "waits for step 3", "", ""),
     ]
     theirs = replace(PLAN, environment="/srv/venv")
-    assert with_hindrances(theirs, Manner(owner="alice")).steps[5].hindrance == (
+    assert with_hindrances(theirs, RunMode(owner="alice")).steps[5].hindrance == (
         "/srv/venv belongs to alice: run gpudoctor fix as alice"
     )
 
 
 def test_once_hindered_it_stays_as_it_is() -> None:
-    plan = with_hindrances(PLAN, Manner("never", "user"))
-    assert with_hindrances(plan, Manner("never", "user")) == plan
+    plan = with_hindrances(PLAN, RunMode("never", "user"))
+    assert with_hindrances(plan, RunMode("never", "user")) == plan
 
 
 def test_what_a_person_does_is_asked_about_where_somebody_is_there() -> None:
     step = PlanStep("1", "seat the card", text="Seat the card.", hindrance="by hand: done by a person", cause=DRIVER)
     plan = replace(PLAN, steps=(step, PlanStep("2", "look again", verify=DRIVER, cause=DRIVER)))
-    assert run(Manner("each"), plan) == ["1", "2"]
-    assert run(Manner("never"), plan) == []
-    assert [one.hindrance for one in with_hindrances(plan, Manner("once")).steps] == ["by hand: done by a person", ""]
+    assert run(RunMode("each"), plan) == ["1", "2"]
+    assert run(RunMode("never"), plan) == []
+    assert [one.hindrance for one in with_hindrances(plan, RunMode("once")).steps] == ["by hand: done by a person", ""]
 
 
 def test_roots_hands_stay_off_the_environment_of_another(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("needs root, to give a folder away")
     os.chown(tmp_path, 12345, 12345)
-    assert manner_of_process(replace(PLAN, environment=str(tmp_path))).owner == "12345"
+    assert run_mode_of_process(replace(PLAN, environment=str(tmp_path))).owner == "12345"
     os.chown(tmp_path, 0, 0)
-    assert manner_of_process(replace(PLAN, environment=str(tmp_path))).owner == ""
+    assert run_mode_of_process(replace(PLAN, environment=str(tmp_path))).owner == ""
 
 
 CODE = """
@@ -148,7 +148,7 @@ def test_the_script_of_every_sick_machine_is_a_posix_script() -> None:
     count = 0
     for name in scenario.names(scenario.SICK)[::6]:  # what holds of all cures is in test_every_cure
         made = plan.plan_for(diagnosis_of(name), root=True)
-        if text := root_script(with_hindrances(made, Manner(only="user"))):
+        if text := root_script(with_hindrances(made, RunMode(only="user"))):
             count += 1
             assert needs.shellcheck(text + "\n") == "", name
             assert "reboot" not in [shlex.split(line)[0] for line in lines_of(text)]

@@ -15,9 +15,9 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.plan import Plan, PlanStep, Way
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.apply import apply
-from gpudoctor.fixes.keeping import environment
-from gpudoctor.fixes.keeping.tree import HIDDEN
-from gpudoctor.fixes.site import Site
+from gpudoctor.fixes.backup import environment
+from gpudoctor.fixes.backup.tree import STORES
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.steps import system_packages
 from gpudoctor.fixes.undo import plan_of, undo
 from tests import needs
@@ -94,7 +94,7 @@ def test_the_users_own_site_packages_are_put_back(whole: Place) -> None:
     assert "worse than before: torch.mixed-installs" in said  # the old one still lies below it
     assert len(list(home.glob(".local/lib/*/site-packages/torch/version.py"))) == 1
     assert "undone" in driven("undo", said.split()[0])
-    assert [place for place in (home / ".local").rglob("*") if place.is_file() and HIDDEN not in str(place)] == []
+    assert [place for place in (home / ".local").rglob("*") if place.is_file() and STORES not in str(place)] == []
 
 
 def test_uv_changes_the_environment_that_it_is_told(place: Place) -> None:
@@ -134,7 +134,7 @@ def test_what_is_installed_is_known_without_pip(place: Place) -> None:
 
 
 def test_a_plan_that_changes_no_environment_needs_no_python(place: Place) -> None:
-    site = Site(place.journals.folder, None, place.judge, place.environ)
+    site = RunContext(place.journals.folder, None, place.judge, place.environ)
     plan = Plan("x", "here", (PlanStep("1", "true", ("true",)),))
     (step,) = apply(plan, site, lambda _: None, lambda: "go on").steps
     assert step.state == "done"
@@ -163,7 +163,7 @@ BEFORE = {"libc6:amd64": "2.36-9", "nvidia-driver": "535.1-1", "nvidia-legacy": 
 
 
 @pytest.fixture
-def debian(place: Place) -> tuple[Site, Path]:
+def debian(place: Place) -> tuple[RunContext, Path]:
     """A place with a package manager of its own, and the file in which that keeps what is installed."""
     programs = place.folder / "bin"
     programs.mkdir()
@@ -176,7 +176,7 @@ def debian(place: Place) -> tuple[Site, Path]:
     return replace(place.site(), root=True, environ={**place.environ, "PATH": path}), state
 
 
-def applied(site: Site) -> Run:
+def applied(site: RunContext) -> Run:
     """A newer driver, which takes the place of a package, and a module that is loaded."""
     argv = ("apt-get", "install", "-y", "nvidia-driver", "nvidia-open", "nvidia-legacy-")
     needs_root = {"needs": ("root",), "touches": "system", "cause": "driver.x", "way": 1}
@@ -186,7 +186,7 @@ def applied(site: Site) -> Run:
     return apply(plan, site, lambda _: None, lambda: "go on")
 
 
-def test_what_a_step_changed_in_the_system_is_told_and_taken_back(debian: tuple[Site, Path]) -> None:
+def test_what_a_step_changed_in_the_system_is_told_and_taken_back(debian: tuple[RunContext, Path]) -> None:
     site, state = debian
     run = applied(site)
     assert run.outcome == "done"
@@ -201,7 +201,7 @@ def test_what_a_step_changed_in_the_system_is_told_and_taken_back(debian: tuple[
     assert back.why == "left to you: by hand: modprobe nvidia (modprobe -r nvidia)"
 
 
-def test_without_root_the_way_back_is_shown_and_not_taken(debian: tuple[Site, Path]) -> None:
+def test_without_root_the_way_back_is_shown_and_not_taken(debian: tuple[RunContext, Path]) -> None:
     site, state = debian
     run = applied(site)
     then = state.read_text()
@@ -215,7 +215,7 @@ def test_without_root_the_way_back_is_shown_and_not_taken(debian: tuple[Site, Pa
     )
 
 
-def test_a_run_that_was_killed_in_the_middle_is_told_by_what_differs_now(debian: tuple[Site, Path]) -> None:
+def test_a_run_that_was_killed_in_the_middle_is_told_by_what_differs_now(debian: tuple[RunContext, Path]) -> None:
     site, state = debian
     run = applied(site)
     for place in site.journals.glob(f"{run.id}/system-after-*"):

@@ -15,10 +15,10 @@ import pytest
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.fixes.apply import apply
-from gpudoctor.fixes.keeping import environment
-from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.backup import environment
+from gpudoctor.fixes.backup.environment import Environment
+from gpudoctor.fixes.permissions import RunContext, journals_folder
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import Site, journals_folder
 from gpudoctor.fixes.steps import commands, guard
 from tests.fixes.place import NEW, Place, difference
 from tests.processes import gone, until
@@ -253,7 +253,7 @@ def test_the_distributions_own_python_is_refused(tmp_path: Path, place: Place) -
         "[externally-managed]\nError=no\n"
     )
     step = PlanStep("1", "x", (python, "-m", "pip", "install", "torch"), touches="environment")
-    site = Site(place.journals.folder, python, place.judge, place.environ)
+    site = RunContext(place.journals.folder, python, place.judge, place.environ)
     new = PlanStep("0", "venv", (python, "-m", "venv", str(tmp_path / "new")), touches="environment")
     for steps in ((step,), (new, step)):
         with pytest.raises(UsageError, match=r"step 1 .*EXTERNALLY-MANAGED.*python3 -m venv"):

@@ -15,8 +15,8 @@ from gpudoctor.core import run as runs
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.plan import PlanStep
 from gpudoctor.core.run import Run
-from gpudoctor.fixes.keeping import kept
-from gpudoctor.fixes.keeping.tree import HIDDEN
+from gpudoctor.fixes.backup import backup
+from gpudoctor.fixes.backup.tree import STORES
 from gpudoctor.fixes.undo import plan_of, undo
 from tests import needs
 from tests.fixes.place import CUDNN, NEW, OLD, Place, difference, files_of
@@ -54,7 +54,7 @@ def test_what_others_changed_since_is_moved_aside_and_named(place: Place) -> Non
     (place.venv / "notes.txt").write_text("do not lose")
     back = place.undo(run)
     assert difference(before, place.files()) == []
-    aside = next((place.venv / HIDDEN).glob("aside-*"))
+    aside = next((place.venv / STORES).glob("aside-*"))
     assert (aside / "notes.txt").read_text() == "do not lose"
     assert (aside / module.relative_to(place.venv)).read_text() == "mine"
     said = "\n".join(back.steps[0].output.lines)
@@ -128,7 +128,7 @@ def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
 
     first = place.files()
     runs = []
-    for number in range(kept.LAST + 1):
+    for number in range(backup.MOST_BACKUPS + 1):
         shelf, version = (("cu128", NEW), ("cpu", OLD))[number % 2]
         step = place.step(1, "install", f"torch=={version}", "--index-url", place.index.url(shelf))
         runs.append(place.apply(place.plan(step)))

@@ -24,7 +24,7 @@ from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.diagnosis.judge import cures
 from gpudoctor.fixes import plan, records
-from gpudoctor.fixes.keeping import environment
+from gpudoctor.fixes.backup import environment
 from gpudoctor.fixes.records import Journals
 from tests import needs
 from tests.fixes.index import Index
@@ -307,7 +307,7 @@ def test_a_journal_that_leads_out_of_its_environment_is_refused(
 
 
 def test_a_list_of_kept_files_that_climbs_out_is_refused(place: Place) -> None:
-    from gpudoctor.fixes.keeping import store
+    from gpudoctor.fixes.backup import store
 
     run = changed(place)
     file = place.venv / ".gpudoctor-kept" / run.id / "manifest"
@@ -366,7 +366,7 @@ import json, sys
 from gpudoctor.app import pipeline
 from gpudoctor.core import plan
 from gpudoctor.fixes.apply import apply
-from gpudoctor.fixes.site import Site
+from gpudoctor.fixes.permissions import Site
 from gpudoctor.target import rights
 from pathlib import Path
 rights.consent = "trust"  # as --trust-python: everybody can write to this environment

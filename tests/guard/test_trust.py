@@ -15,7 +15,7 @@ from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import expect, pages, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
-from gpudoctor.fixes.site import journals_folder
+from gpudoctor.fixes.permissions import journals_folder
 from tests.diagnosis.history.test_shelf import diagnosis
 from tests.diagnosis.test_rules_errors import fill
 from tests.guard.strangers import NAME, give, open_folder, program, stranger

@@ -12,7 +12,7 @@ from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes.solver.index import PYPI
-from gpudoctor.fixes.solver.order import BASE
+from gpudoctor.fixes.solver.install_commands import BASE
 from gpudoctor.readers import read_text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.core.stack import Stack
-from gpudoctor.fixes.solver.described import parse_machine
+from gpudoctor.fixes.solver.described_machine import parse_machine
 from gpudoctor.fixes.solver.stacks import stack
 from tests.conftest import Program
 from tests.readers.reading import (

@@ -19,8 +19,16 @@ from gpudoctor.core.plan import Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, Stop
 from gpudoctor.fixes import records, undo
 from gpudoctor.fixes.apply import apply
+from gpudoctor.fixes.permissions import (
+    Asked,
+    Only,
+    RunContext,
+    journals_folder,
+    run_mode_of_process,
+    runnable,
+    with_hindrances,
+)
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import Asked, Only, Site, journals_folder, manner_of_process, runnable, with_hindrances
 from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
 from gpudoctor.views._terminal import one_line, style_of
@@ -28,7 +36,7 @@ from gpudoctor.views.fix_run import printing_run
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RunOptions:
     """How a plan is run, from the command's options; those that a command lacks have defaults."""
 
     yes: bool = False
@@ -39,7 +47,7 @@ class Manner:
     rules: Sequence[Path] = ()
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> Manner:
+    def of(cls, options: argparse.Namespace) -> RunOptions:
         """From the command's options, as far as it has them."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in vars(options).items() if name in names})
@@ -50,9 +58,9 @@ class Manner:
         return "never" if self.yes else "each"
 
     @property
-    def site(self) -> Site:
+    def context(self) -> RunContext:
         """Where the plan runs: this machine, judged again at this level."""
-        return pipeline.site(self.level, self.python, self.rules)
+        return pipeline.run_context(self.level, self.python, self.rules)
 
 
 def run_plan(
@@ -63,36 +71,36 @@ def run_plan(
 ) -> int:
     """Show the plan, run what can be run of it, and print the result; the exit code, 1 if steps are left.
 
-    `options` may have what `Manner` has; `wrong` are the titles of the plan's causes by their ids. Raises `UsageError`
-    where nobody can be asked and nobody said ``--yes``.
+    `options` may have what `RunOptions` has; `wrong` maps ids of the plan's causes to titles. Raises `UsageError` where
+    nobody can be asked and ``--yes`` is not given.
     """
-    manner = Manner.of(options)
-    plan = with_hindrances(plan, manner_of_process(plan, manner.asked, manner.only))
+    settings = RunOptions.of(options)
+    plan = with_hindrances(plan, run_mode_of_process(plan, settings.asked, settings.only))
     chosen = runnable(plan.until_reboot)
-    if chosen.chosen and not manner.yes:
+    if chosen.chosen and not settings.yes:
         require_terminal()
-    if not manner.json:
+    if not settings.json:
         print(plan_view.render(plan, style_of(sys.stdout), foreseen, wrong))
         sys.stdout.flush()
     left = any(step.hindrance for step in plan.chosen)
     runs = any(not step.verify for step in chosen.chosen)
-    if manner.json and not runs:
+    if settings.json and not runs:
         print(plan_view.document(plan, foreseen))
-    code = applied(chosen, manner) if runs else SOUND
+    code = applied(chosen, settings) if runs else SOUND
     return BROKEN if left and code == SOUND else code
 
 
-def applied(plan: Plan, manner: Manner) -> int:
+def applied(plan: Plan, settings: RunOptions) -> int:
     """Run the chosen steps; if that fails, offer to undo them at once. The exit code, 130 after Ctrl-C."""
-    site = manner.site
+    context = settings.context
     with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
-        ask = _run_always if manner.yes else Questions(plan, tell.introduce(plan))
-        run = apply(plan, site, tell, wants, ask)
-    _print_run(run, manner.json)
+        ask = _run_always if settings.yes else Questions(plan, tell.introduce(plan))
+        run = apply(plan, context, tell, wants, ask)
+    _print_run(run, settings.json)
     if stopped.is_set():
         return INTERRUPTED
-    if run.changed and not manner.yes and code_of(run) != SOUND and agreed(f"\nTake run {run.id} back now?"):
-        undo_run(run, site)
+    if run.changed and not settings.yes and code_of(run) != SOUND and agreed(f"\nTake run {run.id} back now?"):
+        undo_run(run, context)
     return code_of(run)
 
 
@@ -108,31 +116,31 @@ def settle_unfinished(options: argparse.Namespace) -> None:
         return
     print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
     interrupted = journals.load(unfinished.undoes) if unfinished.undoes else unfinished
-    manner = Manner.of(options)
-    site = replace(manner, python=manner.python or records.python_of(interrupted)).site
+    settings = RunOptions.of(options)
+    context = replace(settings, python=settings.python or records.python_of(interrupted)).context
     try:
-        undo.plan_of(interrupted, site)
+        undo.plan_of(interrupted, context)
     except UsageError:  # it had changed nothing yet, or what it changed only a person takes back
         return
-    if not manner.yes and not (sys.stdin.isatty() and agreed(f"Take run {interrupted.id} back first?")):
+    if not settings.yes and not (sys.stdin.isatty() and agreed(f"Take run {interrupted.id} back first?")):
         return
-    back, _ = _run_undo(interrupted, site)
+    back, _ = _run_undo(interrupted, context)
     if code_of(back) != SOUND:
         raise DoctorError(f"run {interrupted.id} was cut off and could not be taken back: {back.why or back.outcome}")
     print(f"gpudoctor: run {interrupted.id} was taken back, by run {back.id}", file=sys.stderr)
 
 
-def undo_run(run: Run, site: Site, json: bool = False) -> int:
+def undo_run(run: Run, context: RunContext, json: bool = False) -> int:
     """Undo that run and print the result; the exit code, 130 after Ctrl-C."""
-    back, stopped = _run_undo(run, site)
+    back, stopped = _run_undo(run, context)
     _print_run(back, json)
     return INTERRUPTED if stopped else code_of(back)
 
 
-def _run_undo(run: Run, site: Site) -> tuple[Run, bool]:
+def _run_undo(run: Run, context: RunContext) -> tuple[Run, bool]:
     """The run that undid `run`, and whether the user stopped it."""
     with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
-        return undo.undo(run, site, tell, wants), stopped.is_set()
+        return undo.undo(run, context, tell, wants), stopped.is_set()
 
 
 def _print_run(run: Run, json: bool) -> None:

@@ -18,8 +18,8 @@ from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo
 from gpudoctor.fixes import plan as plans
+from gpudoctor.fixes.permissions import journals_folder, run_mode_of_process, with_hindrances
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import journals_folder, manner_of_process, with_hindrances
 from gpudoctor.readers import read_file
 from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
@@ -105,15 +105,15 @@ def _undo(options: argparse.Namespace) -> int:
     run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
     if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
         print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
-    site = pipeline.site(options.level, options.python or records.python_of(run), options.rules)
-    plan = undo.plan_of(run, site)
+    context = pipeline.run_context(options.level, options.python or records.python_of(run), options.rules)
+    plan = undo.plan_of(run, context)
     if not options.yes:
         apply_plan.require_terminal()
     if not options.json:
         print(run_view.undo_text(run, plan), flush=True)
     if not options.yes and not apply_plan.agreed(f"\nTake run {run.id} back?"):
         return BROKEN
-    return undo_run(run, site, options.json)
+    return undo_run(run, context, options.json)
 
 
 def _dry_run(options: argparse.Namespace) -> int:
@@ -167,7 +167,7 @@ def _diagnosis(options: argparse.Namespace) -> Diagnosis:
 def _plan(diagnosis: Diagnosis, options: argparse.Namespace) -> Plan:
     """The plan for the wanted findings, its steps marked with what hinders running them here."""
     made = plans.plan_for(diagnosis, options.ids, root=system.is_root(), judge=pipeline.judging(options.rules))
-    return with_hindrances(made, manner_of_process(made, "never" if options.yes else "each", options.only))
+    return with_hindrances(made, run_mode_of_process(made, "never" if options.yes else "each", options.only))
 
 
 def _titles(diagnosis: Diagnosis) -> dict[str, str]:

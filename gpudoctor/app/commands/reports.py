@@ -79,9 +79,9 @@ def machine_of(description: str) -> Snapshot | None:
 
 def _described(description: str) -> Snapshot:
     """The facts of a machine described in words, with an assumed platform where it is not given."""
-    from gpudoctor.fixes.solver import described
+    from gpudoctor.fixes.solver import described_machine
 
-    snapshot = described.snapshot_of(described.parse_machine(description))
+    snapshot = described_machine.snapshot_of(described_machine.parse_machine(description))
     assumed = {name: Known(value, GRANTED) for name, value in _ASSUMED_PLATFORM.items()}
     return replace(snapshot, facts={**assumed, **snapshot.facts})
 

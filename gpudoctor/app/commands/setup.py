@@ -25,9 +25,9 @@ from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
 from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.fixes.plan import setup_plan
-from gpudoctor.fixes.solver import described, environment, index, stacks
+from gpudoctor.fixes.solver import described_machine, environment, index, stacks
 from gpudoctor.fixes.solver.environment import Environment
-from gpudoctor.fixes.solver.order import BASE
+from gpudoctor.fixes.solver.install_commands import BASE
 from gpudoctor.views import plan as plans
 from gpudoctor.views import stack as view
 from gpudoctor.views._terminal import one_line, style_of, wrapped
@@ -71,7 +71,7 @@ def setup_torch(options: argparse.Namespace) -> int:
 def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
     """The snapshot (None for a described machine), the wishes, and the environment to install into."""
     if options.machine:
-        wishes = described.parse_machine(options.machine)
+        wishes = described_machine.parse_machine(options.machine)
         elsewhere = environment.Environment(windows=wishes.os == "windows")
         return None, replace(wishes, wants=_wanted(options)), elsewhere
 
@@ -146,7 +146,7 @@ def setup_system(options: argparse.Namespace) -> int:
 def _machine(options: argparse.Namespace) -> Snapshot:
     """The snapshot of this machine, or of the one described by ``--for``."""
     if options.machine:
-        return complete(described.snapshot_of(described.parse_machine(options.machine)))
+        return complete(described_machine.snapshot_of(described_machine.parse_machine(options.machine)))
 
     with progress_on(sys.stderr) as progress:
         return complete(pipeline.look(options.level, options.python, progress))

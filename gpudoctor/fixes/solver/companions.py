@@ -12,8 +12,8 @@ from gpudoctor.diagnosis.knowledge import archs
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.fixes.solver.builds import Build
 from gpudoctor.fixes.solver.machine import Machine, Place, version
+from gpudoctor.fixes.solver.requirements import Want, Wants, inside
 from gpudoctor.fixes.solver.solution import Package
-from gpudoctor.fixes.solver.wants import Want, Wants, inside
 
 _FLASH_ATTN = "https://github.com/Dao-AILab/flash-attention/releases/download/v{0}/flash_attn-{0}+{1}-linux_{2}.whl"
 

@@ -16,10 +16,10 @@ from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge import builds
-from gpudoctor.fixes.solver import environment, mending
+from gpudoctor.fixes.solver import environment, repairs
 from gpudoctor.fixes.solver.environment import COMPANIONS, VENV, Environment
+from gpudoctor.fixes.solver.install_commands import COMMANDS, CONDA_NAME, Argvs, Order, completed
 from gpudoctor.fixes.solver.machine import device, generation
-from gpudoctor.fixes.solver.order import COMMANDS, CONDA_NAME, Argvs, Order, completed
 from gpudoctor.fixes.solver.solution import Candidate, Solution, facts_once_installed
 from gpudoctor.fixes.solver.solver import solve
 
@@ -163,13 +163,13 @@ def _fix(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
         return Fix(title, (Step(text=say(text, build=build)),))
     own = ", in an environment of its own"
     title = say("Install torch {version} for {build}", version=best.torch, build=build)
-    title += say(own) if env.new else mending.tool_suffix(env)
+    title += say(own) if env.new else repairs.tool_suffix(env)
     because = next((reason.because for reason in solution.reasons if reason.standing == "chosen"), "")
     if not wishes.gpus and wishes.driver == _ASSUMED:
         because = say(_UNKNOWN)
     elif wishes.gpus and wishes.driver == _oldest_driver_branch(wishes.gpus):
         because = say(_ANY_DRIVER, driver=wishes.driver)
-    return Fix(title, _steps(commands, best, wishes, env, because), undo=mending.undo_text(env))
+    return Fix(title, _steps(commands, best, wishes, env, because), undo=repairs.undo_text(env))
 
 
 def _steps(commands: Argvs, best: Candidate, wishes: Wishes, env: Environment, because: str = "") -> tuple[Step, ...]:
@@ -227,11 +227,11 @@ MODES: Mapping[str, Callable[[Snapshot, Environment], tuple[Fix, ...]]] = {
     "torch": _newest_cure,
     "torch same": _same_release_cure,
     "other python": _other_python_cure,
-    "companions": mending.companions,
-    "nvidia wheels": mending.nvidia_wheels,
-    "torch again": mending.reinstall_torch,
-    "triton": mending.triton,
+    "companions": repairs.companions,
+    "nvidia wheels": repairs.nvidia_wheels,
+    "torch again": repairs.reinstall_torch,
+    "triton": repairs.triton,
 }
 """What a rule page may name as what is set up."""
-_MENDING = (mending.companions, mending.nvidia_wheels, mending.reinstall_torch, mending.triton)
+_MENDING = (repairs.companions, repairs.nvidia_wheels, repairs.reinstall_torch, repairs.triton)
 """They change packages where they are, which nobody may in an environment that the distribution manages."""

@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import UsageError
-from gpudoctor.fixes.solver.order import BASE, Order
+from gpudoctor.fixes.solver.install_commands import BASE, Order
 
 _GLIBC = 45
 """The newest glibc 2.x whose wheels are counted in; every machine of today has one of at least 2.17."""

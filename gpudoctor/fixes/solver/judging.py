@@ -16,8 +16,8 @@ from gpudoctor.diagnosis.knowledge.archs import Capability
 from gpudoctor.fixes.solver.builds import Build, Runs, builds, cpu_builds
 from gpudoctor.fixes.solver.companions import Refused, beside, default_cuda_major
 from gpudoctor.fixes.solver.machine import Device, Driver, Glibc, Machine, Wheels, kernel_module_kind
+from gpudoctor.fixes.solver.requirements import Wants, builds_taken
 from gpudoctor.fixes.solver.solution import Package
-from gpudoctor.fixes.solver.wants import Wants, builds_taken
 
 Check = Literal["wheel", "code", "python", "libc", "driver"]
 Passing = frozenset[Build]

@@ -14,7 +14,6 @@ from gpudoctor.core.language import say
 from gpudoctor.core.stack import Need, Reason, Wishes
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import Build, builds
-from gpudoctor.fixes.solver.changes import Case, smallest
 from gpudoctor.fixes.solver.companions import Refused
 from gpudoctor.fixes.solver.judging import (
     Fit,
@@ -36,8 +35,9 @@ from gpudoctor.fixes.solver.machine import (
     machine_of,
     python_numbers_of,
 )
+from gpudoctor.fixes.solver.requirements import ANY_TORCH, FOLLOWED, Want, Wants, wants_of
+from gpudoctor.fixes.solver.smallest_change import Case, smallest
 from gpudoctor.fixes.solver.solution import Candidate, Package, Solution
-from gpudoctor.fixes.solver.wants import ANY_TORCH, FOLLOWED, Want, Wants, wants_of
 
 
 def solve(wishes: Wishes) -> Solution:

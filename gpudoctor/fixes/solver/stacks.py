@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.stack import Reason, Stack, Wishes
-from gpudoctor.fixes.solver.described import machine_text
+from gpudoctor.fixes.solver.described_machine import machine_text
 from gpudoctor.fixes.solver.environment import ELSEWHERE, Environment
 from gpudoctor.fixes.solver.index import Indexes
-from gpudoctor.fixes.solver.order import (
+from gpudoctor.fixes.solver.install_commands import (
     BASE,
     COMMANDS,
     CONDA_NAME,

@@ -21,10 +21,10 @@ from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.core.plan import PlanStep
 from gpudoctor.core.run import Printed, Stop
 from gpudoctor.core.secrets import without_secrets
-from gpudoctor.fixes.keeping import environment
-from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.backup import environment
+from gpudoctor.fixes.backup.environment import Environment
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.records import Journals
-from gpudoctor.fixes.site import Site
 from gpudoctor.fixes.steps import guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
@@ -183,9 +183,11 @@ def start_ticks(pid: int) -> str:
 _RECENT = 5
 
 
-def run_step(step: PlanStep, recorder: Recorder, site: Site, wants: Wants, target: Environment | None) -> Result:
+def run_step(
+    step: PlanStep, recorder: Recorder, context: RunContext, wants: Wants, target: Environment | None
+) -> Result:
     """Run a step's command to its end and record what it changed."""
-    environ, inside = dict(site.environ), target is not None and guard.changes_packages(step)
+    environ, inside = dict(context.environ), target is not None and guard.changes_packages(step)
     system = step.touches == "system"
     if inside:
         environ, taken = guard.clean(environ, target)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpudoctor.core import system
 from gpudoctor.core.plan import Plan, PlanStep, Requirement
 from gpudoctor.core.system import program_name
-from gpudoctor.fixes.keeping.environment import OWN_SETTINGS, Environment, Lock
-from gpudoctor.fixes.keeping.tree import nearest_existing
+from gpudoctor.fixes.backup.environment import OWN_SETTINGS, Environment, Lock
+from gpudoctor.fixes.backup.tree import nearest_existing
 from gpudoctor.target import places
 
 DIVERTS = (

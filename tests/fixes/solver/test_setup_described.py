@@ -9,7 +9,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge import complete
-from gpudoctor.fixes.solver.described import KEYS, SOURCE, machine_text, parse_machine, snapshot_of
+from gpudoctor.fixes.solver.described_machine import KEYS, SOURCE, machine_text, parse_machine, snapshot_of
 from tests.conftest import Program
 
 WHOLE = "gpu=RTX 5090x2+H100,driver=570.124.06,python=3.12,os=wsl,arch=aarch64,glibc=2.31,distribution=Ubuntu 24.04"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpudoctor.fixes.solver.environment import Environment
-from gpudoctor.fixes.solver.order import COMMANDS, Order
+from gpudoctor.fixes.solver.install_commands import COMMANDS, Order
 from gpudoctor.fixes.solver.solution import Candidate, Package
 from gpudoctor.fixes.solver.stacks import FILES
 from tests import needs

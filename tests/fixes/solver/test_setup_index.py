@@ -14,9 +14,9 @@ import pytest
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.fixes.solver import index, stacks
-from gpudoctor.fixes.solver.described import parse_machine
+from gpudoctor.fixes.solver.described_machine import parse_machine
 from gpudoctor.fixes.solver.index import Indexes
-from gpudoctor.fixes.solver.order import Order
+from gpudoctor.fixes.solver.install_commands import Order
 from gpudoctor.fixes.solver.solution import Candidate, Package
 from tests.fixes.index import Index
 from tests.fixes.wheels import Wheel

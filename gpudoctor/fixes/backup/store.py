@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from gpudoctor.core import files, system
 from gpudoctor.core.errors import DoctorError, DocumentError
-from gpudoctor.fixes.keeping.tree import Entries, Entry, entry_of
+from gpudoctor.fixes.backup.tree import Entries, Entry, entry_of
 
 _FORM = 1
 
@@ -102,7 +102,7 @@ SPARE = 64 << 20
 """Bytes that stay free on the file system."""
 
 
-class Keeping:
+class StoreWriter:
     """Fills a store with the contents of a tree at `root`."""
 
     def __init__(self, root: str, store: Path) -> None:

@@ -13,7 +13,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds
 from gpudoctor.fixes.solver.environment import COMPANIONS, Environment, sane
-from gpudoctor.fixes.solver.order import BASE
+from gpudoctor.fixes.solver.install_commands import BASE
 
 _WHEEL = pattern(r"(nvidia-.+?)(?:-cu(\d+))?")
 _BUILD = pattern(r"\+(cu\d{2,3}|cpu)$")

@@ -18,7 +18,7 @@ from gpudoctor.core.plan import Plan, PlanStep
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RunContext:
     """This machine as the place where steps are run.
     `python` is the interpreter whose environment may be changed, None if none may. `judge` reads and judges the machine
     anew. `environ` is what commands inherit, less the variables that would divert them.
@@ -50,7 +50,7 @@ Asked = Literal["each", "once", "never"]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RunMode:
     """How a plan is run: whether to ask, whose steps (`only`), and the environment's `owner` if it is another user."""
 
     asked: Asked = "each"
@@ -58,11 +58,11 @@ class Manner:
     owner: str = ""
 
 
-def manner_of_process(plan: Plan, asked: Asked = "each", only: Only = "") -> Manner:
-    """Manner for running this plan in this process; as root its `owner` is the environment's owner unless that is
+def run_mode_of_process(plan: Plan, asked: Asked = "each", only: Only = "") -> RunMode:
+    """Mode for running this plan in this process; as root its `owner` is the environment's owner unless that is
     root.
     """
-    return Manner(asked, only, _other_owner(plan.environment) if system.is_root() else "")
+    return RunMode(asked, only, _other_owner(plan.environment) if system.is_root() else "")
 
 
 def _other_owner(folder: str) -> str:
@@ -76,36 +76,36 @@ def _other_owner(folder: str) -> str:
         return str(number)
 
 
-def with_hindrances(plan: Plan, manner: Manner) -> Plan:
-    """The plan with a hindrance on each chosen step that is not run in this manner.
+def with_hindrances(plan: Plan, mode: RunMode) -> Plan:
+    """The plan with a hindrance on each chosen step that is not run in this mode.
     Later steps of the same cause wait for it, unless all steps were agreed to at once.
     """
     waits: dict[str, str] = {}
     steps: list[PlanStep] = []
     for step in plan.steps:
-        by_hand = manner.asked == "each" and step.hindrance.startswith("by hand")  # a person does it, and says so
+        by_hand = mode.asked == "each" and step.hindrance.startswith("by hand")  # a person does it, and says so
         why = "" if by_hand else step.hindrance
         if step.chosen and not why:
-            why = _hindrance(step, plan, manner) or waits.get(step.cause, "")
-        if step.chosen and why and step.cause and manner.asked != "once":
+            why = _hindrance(step, plan, mode) or waits.get(step.cause, "")
+        if step.chosen and why and step.cause and mode.asked != "once":
             waits.setdefault(step.cause, say("waits for step {number}", number=plan.number(step.id)))
         steps.append(replace(step, hindrance=why))
     return replace(plan, steps=tuple(steps))
 
 
-def _hindrance(step: PlanStep, plan: Plan, manner: Manner) -> str:
-    """Reason why a step is not run in this manner; ``""`` if it is."""
+def _hindrance(step: PlanStep, plan: Plan, mode: RunMode) -> str:
+    """Reason why a step is not run in this mode; ``""`` if it is."""
     if step.verify:
         return ""
-    if step.touches == "environment" and manner.owner:
-        return f"{plan.environment} belongs to {manner.owner}: run gpudoctor fix as {manner.owner}"
-    if manner.only == "user" and "root" in step.needs:
+    if step.touches == "environment" and mode.owner:
+        return f"{plan.environment} belongs to {mode.owner}: run gpudoctor fix as {mode.owner}"
+    if mode.only == "user" and "root" in step.needs:
         return "needs root: it is in the administrator's script"
-    if manner.only == "root" and step.touches == "environment":
+    if mode.only == "root" and step.touches == "environment":
         return "only what needs root is run"
-    if manner.asked == "never" and "reboot" in step.needs:
+    if mode.asked == "never" and "reboot" in step.needs:
         return "nothing reboots unattended"
-    if manner.asked == "never" and "downtime" in step.needs:
+    if mode.asked == "never" and "downtime" in step.needs:
         return "nothing interrupts jobs unattended"
     return ""
 

@@ -14,7 +14,7 @@ from gpudoctor.core import files, system
 from gpudoctor.target import places
 
 Kind = Literal["file", "link", "folder"]
-HIDDEN = ".gpudoctor-kept"
+STORES = ".gpudoctor-kept"
 """The folder in each tree that holds what is kept of it; no part of the tree."""
 _CONDAS = ("pkgs", "envs")
 """In the prefix of a conda: its cache and its other environments, no part of this one."""
@@ -42,7 +42,7 @@ def kept_folder(root: str) -> Path:
     """Folder in the tree that holds its kept copies, created if missing; raises `OSError`.
     Its permissions follow those of the tree, so that all who may change the tree can lock it, and nobody else.
     """
-    folder = Path(root, HIDDEN)
+    folder = Path(root, STORES)
     Path(root).mkdir(parents=True, exist_ok=True)
     above = os.stat(root)  # noqa: PTH116
     try:
@@ -105,7 +105,7 @@ def ownership_doubt(place: str) -> str:
 def walk(root: str) -> Entries:
     """All entries of a tree, links not followed; empty if it does not exist. Sockets and devices are left out."""
     found: Entries = {}
-    left_out = (HIDDEN, *(_CONDAS if os.path.isdir(f"{root}/conda-meta") else ()))  # noqa: PTH112
+    left_out = (STORES, *(_CONDAS if os.path.isdir(f"{root}/conda-meta") else ()))  # noqa: PTH112
     below = [""]
     while below:
         folder = below.pop()

@@ -34,7 +34,7 @@ from gpudoctor.fixes.solver.machine import (
     ships,
     version,
 )
-from gpudoctor.fixes.solver.wants import Wants
+from gpudoctor.fixes.solver.requirements import Wants
 
 
 @frozen

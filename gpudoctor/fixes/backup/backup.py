@@ -20,16 +20,16 @@ from gpudoctor.core import system
 from gpudoctor.core.document import object_from_json
 from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.core.frozen import frozen, replace
-from gpudoctor.fixes.keeping import environment, tree
-from gpudoctor.fixes.keeping.environment import Environment, Lock
-from gpudoctor.fixes.keeping.store import Keeping, Manifest, Store, digest_of, load_manifest, set_owner_and_mode
-from gpudoctor.fixes.keeping.tree import HIDDEN, Entries, Entry, entry_of, is_below
+from gpudoctor.fixes.backup import environment, tree
+from gpudoctor.fixes.backup.environment import Environment, Lock
+from gpudoctor.fixes.backup.store import Manifest, Store, StoreWriter, digest_of, load_manifest, set_owner_and_mode
+from gpudoctor.fixes.backup.tree import STORES, Entries, Entry, entry_of, is_below
 from gpudoctor.fixes.records import Journal
 from gpudoctor.target import places
 
 _LOOSE = "-loose"
 _RUN = re.compile(r"\d{8}-\d{6}(-\d\d)?")
-LAST = 3
+MOST_BACKUPS = 3
 """Runs of an environment whose former state is kept; that of older ones is dropped when another begins."""
 
 
@@ -53,7 +53,7 @@ class Part:
 
 
 @frozen
-class Kept:
+class Backup:
     """Copy of an environment as it was before the run with that id."""
 
     run: str
@@ -69,7 +69,7 @@ class Kept:
         return all(Path(part.store, "manifest").is_file() for part in self.parts)
 
 
-def keep(run: str, target: Environment) -> Kept:
+def create(run: str, target: Environment) -> Backup:
     """Store a copy of the environment; `OSError` or `DoctorError` if that fails, and then nothing is left behind."""
     parts = list(_writable_parts(run, target))
     if there := next((part.store for part in parts if os.path.lexists(part.store)), ""):
@@ -77,7 +77,7 @@ def keep(run: str, target: Environment) -> Kept:
     files = size = 0
     try:
         for place, part in enumerate(parts):
-            entries = Keeping(part.root, Path(part.store)).keep(_current_entries(part, target)).entries
+            entries = StoreWriter(part.root, Path(part.store)).keep(_current_entries(part, target)).entries
             parts[place] = replace(part, digest=digest_of(Path(part.store, "manifest")))
             files += len(entries)
             size += sum(entry.size for entry in entries.values())
@@ -85,7 +85,7 @@ def keep(run: str, target: Environment) -> Kept:
         for part in parts:
             shutil.rmtree(part.store, ignore_errors=True)
         raise
-    return Kept(run, target, environment.installed(target), tuple(parts), files, size)
+    return Backup(run, target, environment.installed(target), tuple(parts), files, size)
 
 
 def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
@@ -141,13 +141,13 @@ def _runs_python(place: str, target: Environment) -> bool:
     return False
 
 
-def note_after(copy: Kept) -> None:
+def note_after(copy: Backup) -> None:
     """Record how the run left the environment, so that later changes are known as others'. Raises `OSError`."""
     for part in copy.parts:
         Manifest(_current_entries(part, copy.environment), {}, {}).save(Path(part.store, "after"))
 
 
-def check(copy: Kept) -> None:
+def check(copy: Backup) -> None:
     """Raise `DocumentError` for a record with paths outside its environment, or a copy that other users could
     change.
     """
@@ -157,7 +157,7 @@ def check(copy: Kept) -> None:
         own = part.root == _loose_root(target) if part.loose else part.root in target.trees
         folder = Path(part.store).parent
         named = Path(part.store).name == f"{copy.run}{_LOOSE if part.loose else ''}"
-        if not own or not named or folder not in [Path(root, HIDDEN) for root in target.trees]:
+        if not own or not named or folder not in [Path(root, STORES) for root in target.trees]:
             raise DocumentError(f"the record of run {copy.run} names {part.store}, outside {target.prefix}")
         for place in (part.store, *(f"{part.store}/{name}" for name in ("manifest", "small", "large"))):
             if why := tree.ownership_doubt(place):
@@ -169,7 +169,7 @@ def check(copy: Kept) -> None:
                 raise DocumentError(f"the record of run {copy.run} names {path[:80]!r}, outside {target.prefix}")
 
 
-def restore(copy: Kept, undo: str, check_end: Callable[[], None], say: Callable[[str], None]) -> tuple[str, ...]:
+def restore(copy: Backup, undo: str, check_end: Callable[[], None], say: Callable[[str], None]) -> tuple[str, ...]:
     """Put the kept environment back; the paths that still differ. `undo` is the id of the run doing it.
     Raises `OSError`, `DocumentError` if a store is gone, and what `check_end` raises; it may then be repeated. `say`
     receives progress text.
@@ -201,7 +201,7 @@ def _prepare_restoring(
     return Restoring(part.root, store, current_entries, aside, others, check_end)
 
 
-def drop(copy: Kept) -> None:
+def drop(copy: Backup) -> None:
     """Delete the copy; the run can then no longer be undone."""
     for part in copy.parts:
         shutil.rmtree(part.store, ignore_errors=True)
@@ -210,12 +210,12 @@ def drop(copy: Kept) -> None:
 def is_undoable(journal: Journal) -> bool:
     """True if the run can still be undone from its kept copy."""
     try:
-        return journal.has("kept.json") and object_from_json(Kept, journal.document("kept.json")).there
+        return journal.has("kept.json") and object_from_json(Backup, journal.document("kept.json")).there
     except DocumentError:
         return False
 
 
-def prune(target: Environment, last: int = LAST) -> tuple[str, ...]:
+def prune(target: Environment, last: int = MOST_BACKUPS) -> tuple[str, ...]:
     """Delete copies older than the `last` ones and incomplete ones; ids of the complete ones deleted."""
     dropped: set[str] = set()
     for part in _writable_parts("00000000-000000", target):
