@@ -18,7 +18,7 @@ from gpudoctor.app.commands.bundled import COMPLETIONS
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expect import reading
-from gpudoctor.diagnosis.knowledge import entries
+from gpudoctor.diagnosis.knowledge import explain_tables
 from gpudoctor.kernels import specs
 from tests.needs import REPOSITORY
 
@@ -44,7 +44,7 @@ def names() -> dict[tuple[str, str], list[str]]:
     book = rulebook.load()
     ids = list(dict.fromkeys(rule.id for rule in (*book.rules, *book.cluster)))
     return {
-        ("explain", "id"): [*ids, *entries.NAMES, *catalog().specs],
+        ("explain", "id"): [*ids, *explain_tables.NAMES, *catalog().specs],
         ("fix", "ids"): [rule.id for rule in book.rules if rule.role == "cause" and rule.fixes],
         ("fix", "undo"): ["last"],
         ("bench", "kernel"): [*specs.FAMILIES, *(one.spec.id for one in specs.all_kernels())],

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpudoctor.app import pipeline, reading
 from gpudoctor.core import language
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.pages import home
+from gpudoctor.diagnosis.page_cache import home
 from gpudoctor.diagnosis.rulebook.compiled import translations
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style

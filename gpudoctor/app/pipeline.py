@@ -20,8 +20,8 @@ from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
-from gpudoctor.diagnosis.history.best import with_best
-from gpudoctor.diagnosis.history.since import keep_with_changes
+from gpudoctor.diagnosis.history.best_rates import with_best
+from gpudoctor.diagnosis.history.changes_since import keep_with_changes
 from gpudoctor.probes import Collection, collect
 from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
@@ -204,9 +204,11 @@ def diagnose(snapshot: Snapshot, book: rulebook.Rulebook, today: str = "", profi
 
     `today` (2026-11-21; by default the clock's) is the date from which the age of the tables is counted.
     """
-    from gpudoctor.diagnosis.judged import judged  # while it is imported, the children of the probes are at work
+    from gpudoctor.diagnosis.diagnose import (
+        diagnosis_of,  # while it is imported, the children of the probes are at work
+    )
 
-    diagnosis = _with_manifest_fixes(_with_cures(judged(snapshot, book, today)))
+    diagnosis = _with_manifest_fixes(_with_cures(diagnosis_of(snapshot, book, today)))
     if profile is None:
         return diagnosis
     from gpudoctor.diagnosis.expect import held_to

@@ -77,7 +77,7 @@ class Part:
     """One part of a sign's pattern; the next may begin `reach` characters behind it. The rest is as in `Sign`."""
 
     match: str
-    needles: tuple[tuple[str, ...], ...] = ()
+    required_words: tuple[tuple[str, ...], ...] = ()
     goes_on: bool = True
     reach: int = 0
 
@@ -90,9 +90,9 @@ class Sign:
     or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count;
     one that is conclusive is only suggestive while a condition of its `when` that asserts something is open.
     `severity` is this sign's own; empty means the page's.
-    `needles` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no match goes
-    over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart; empty where all
-    is one.
+    `required_words` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no
+    match goes over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart;
+    empty where all is one.
     """
 
     match: str
@@ -100,7 +100,7 @@ class Sign:
     when: tuple[str, ...] = ()
     finding: str = ""
     severity: Severity | Literal[""] = ""
-    needles: tuple[tuple[str, ...], ...] = ()
+    required_words: tuple[tuple[str, ...], ...] = ()
     goes_on: bool = True
     ways: tuple[tuple[Part, ...], ...] = ()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.diagnosis.pages import toml
+from gpudoctor.diagnosis.page_cache import toml
 
 FILE = Path(__file__).with_name("figures.toml")
 OURS = "gpudoctor check --level quick --json"

@@ -18,7 +18,7 @@ from gpudoctor.core.rule import Sign
 from gpudoctor.core.snapshot import MOST_GPUS, MOST_OTHER_ROWS, Snapshot, Target
 from gpudoctor.diagnosis.judge.signs import Match, Text
 from gpudoctor.diagnosis.rulebook.compiled import word_index
-from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines
+from gpudoctor.diagnosis.rulebook.required_words import alternative_parts, may_span_lines
 from gpudoctor.readers import read_text
 from gpudoctor.views import document
 

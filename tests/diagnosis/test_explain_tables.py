@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from gpudoctor.core.errors import UsageError
-from gpudoctor.diagnosis.knowledge import entries
+from gpudoctor.diagnosis.knowledge import explain_tables
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.gpus import candidate_gpus
 from gpudoctor.views.explain import entries_page, table_page
@@ -17,16 +17,16 @@ from tests.diagnosis.test_knowledge_tables import NAMES, rows
 
 
 def titles(name: str, key: str) -> list[str]:
-    return [entry.title for entry in entries.entries(name, key).entries]
+    return [entry.title for entry in explain_tables.entries(name, key).entries]
 
 
 def said(name: str, key: str) -> dict[str, dict[str, str]]:
     """What each row says, by title and label."""
-    return {entry.title: dict(entry.lines) for entry in entries.entries(name, key).entries}
+    return {entry.title: dict(entry.lines) for entry in explain_tables.entries(name, key).entries}
 
 
 def test_every_table_and_every_section_has_its_words() -> None:
-    assert sorted(entries.NAMES) == NAMES
+    assert sorted(explain_tables.NAMES) == NAMES
     for name in NAMES:
         assert {group for group, _ in rows(name)} == set(table(name)["words"]["sections"])
 
@@ -34,12 +34,12 @@ def test_every_table_and_every_section_has_its_words() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_that_a_table_lists_is_one_it_takes(name: str) -> None:
     patterns = {"Names by pattern", "Symbols, as patterns", "PCI device ids by chip"}
-    about = entries.overview(name)
-    assert all(entries.entries(name, key).entries for key in about.tries)
+    about = explain_tables.overview(name)
+    assert all(explain_tables.entries(name, key).entries for key in about.tries)
     for heading, keys in about.keys:
         assert keys, heading
         if heading not in patterns:
-            assert all(entries.entries(name, key).entries for key in keys)
+            assert all(explain_tables.entries(name, key).entries for key in keys)
 
 
 def test_a_cuda_release_with_its_floor_and_a_driver_by_their_numbers() -> None:
@@ -49,7 +49,7 @@ def test_a_cuda_release_with_its_floor_and_a_driver_by_their_numbers() -> None:
     assert branch == "Driver branch 570"
     assert said("drivers", "CUDA 12.8.1")["Driver that came with CUDA 12.8.1"]["on Linux"] == "570.124.06"
     assert titles("drivers", "570.124.06")[0] == "Driver branch 570"
-    assert "572.16 is read as a driver of branch 570" in entries.entries("drivers", "572.16").note
+    assert "572.16 is read as a driver of branch 570" in explain_tables.entries("drivers", "572.16").note
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_a_cuda_release_with_its_floor_and_a_driver_by_their_numbers() -> None:
     ],
 )
 def test_a_gpu_by_any_name_of_it(key: str, title: str, note: str) -> None:
-    found = entries.entries("gpus", key)
+    found = explain_tables.entries("gpus", key)
     assert found.entries[0].title.startswith(title)
     assert note in found.note
     assert bool(note) == bool(found.note)
 
 
 def test_the_rows_of_a_name_are_those_that_judge_it_also_by_its_chip() -> None:
-    found = entries.entries("gpus", "10de:2bfe")
+    found = explain_tables.entries("gpus", "10de:2bfe")
     assert found.entries[0].title == "PCI ids 10de:2b80 to 10de:2bff"
     assert found.entries[-1].title == "Compute capability 12.0: Blackwell"
     assert "by its chip" in found.note
@@ -140,7 +140,7 @@ def test_compilers_companions_nccl_and_symbols() -> None:
     assert titles("nccl", "nccl_p2p_level")[:2] == ["NCCL_P2P_LEVEL", "NCCL_P2P_LEVEL = LOC|0"]
     assert said("nccl", "NCCL_BLOCKING_WAIT")["NCCL_BLOCKING_WAIT"]["is now"] == "TORCH_NCCL_BLOCKING_WAIT"
     assert titles("nccl", "status 12") == ["InfiniBand status 12: RETRY_EXC_ERR"]
-    assert "torch 2.8 and newer have it" in entries.entries("symbols", "_ZN3c104cuda9SetDeviceEab").note
+    assert "torch 2.8 and newer have it" in explain_tables.entries("symbols", "_ZN3c104cuda9SetDeviceEab").note
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_compilers_companions_nccl_and_symbols() -> None:
 )
 def test_an_unknown_key_is_refused_with_the_nearest(name: str, key: str, near: str) -> None:
     with pytest.raises(UsageError, match=re.escape(near)):
-        entries.entries(name, key)
+        explain_tables.entries(name, key)
 
 
 KEYS = ("", " ", "10de:", "9" * 20, "1" * 5000, "١٢", "\x1b[31m", "[", "(?", "1..2", "+cu128", "sm_", "8.9.9.9")
@@ -171,7 +171,7 @@ KEYS = ("", " ", "10de:", "9" * 20, "1" * 5000, "١٢", "\x1b[31m", "[", "(?", "
 def test_no_key_breaks_it(name: str) -> None:
     for key in KEYS:
         try:
-            assert entries.entries(name, key).entries, key
+            assert explain_tables.entries(name, key).entries, key
         except UsageError as error:
             assert len(str(error)) < 400, key  # noqa: PT017 (some keys are refused, and some are answered)
 
@@ -187,17 +187,17 @@ def test_a_page_ends_with_the_day_and_every_source(called: Program) -> None:
 
 
 def test_a_row_of_its_own_source_names_it() -> None:
-    page = entries_page(entries.overview("compilers"), entries.entries("compilers", "9.0"))
+    page = entries_page(explain_tables.overview("compilers"), explain_tables.entries("compilers", "9.0"))
     assert "Source: targets: nvcc documentation of that release" in page
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_alone_lists_its_sources_and_what_to_type(name: str) -> None:
-    page = table_page(entries.overview(name))
+    page = table_page(explain_tables.overview(name))
     assert f"Checked {table(name)['checked']} against:" in page
     typed = [shlex.split(line.strip(" $")) for line in page.splitlines() if line.startswith("  $ ")]
-    assert [words[:3] for words in typed] == [["gpudoctor", "explain", name]] * len(entries.overview(name).tries)
-    assert all(entries.entries(name, words[3]).entries for words in typed)
+    assert [words[:3] for words in typed] == [["gpudoctor", "explain", name]] * len(explain_tables.overview(name).tries)
+    assert all(explain_tables.entries(name, words[3]).entries for words in typed)
 
 
 @pytest.mark.parametrize(

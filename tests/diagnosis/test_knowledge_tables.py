@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.core import versions
 from gpudoctor.core.values import NOTHING, CannotJudge, Nothing, Version
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.archs import codes_of_list
@@ -41,7 +41,7 @@ from gpudoctor.diagnosis.knowledge.printed_errors import (
     xid_name,
 )
 
-FOLDER = pages.home() / "tables"
+FOLDER = page_cache.home() / "tables"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 COLUMNS = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook.compiled import word_index
-from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines, needles
+from gpudoctor.diagnosis.rulebook.required_words import alternative_parts, may_span_lines, required_words
 from gpudoctor.readers import read_text
 from tests.fuzz.seeds import seeds
 
@@ -28,7 +28,7 @@ from tests.fuzz.seeds import seeds
     ],
 )
 def test_needles_are_the_words_a_pattern_cannot_do_without(pattern: str, words: list[tuple[str, ...]]) -> None:
-    assert list(needles(pattern)) == words
+    assert list(required_words(pattern)) == words
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ FLAGS = re.IGNORECASE | re.MULTILINE
 def test_no_sign_of_any_page_matches_a_text_without_its_needles(data: st.DataObject) -> None:
     sign = data.draw(st.sampled_from(SIGNS))
     text = data.draw(st.from_regex(re.compile(sign.match, FLAGS | re.ASCII)))
-    assert all(any(word in text.lower() for word in words) for words in sign.needles)
+    assert all(any(word in text.lower() for word in words) for words in sign.required_words)
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ from gpudoctor.app.arguments import COMMANDS
 from gpudoctor.app.commands.rules import failure
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.rule import Rule
-from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.expression import parse
 from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.probes._nvml.columns import COLUMNS
@@ -71,8 +71,8 @@ def _texts(part: object, key: str = "") -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("rule", [*BOOK.rules, *BOOK.cluster], ids=lambda rule: f"{rule.scope}: {rule.id}")
 def test_a_page_is_read_at_once(rule: Rule) -> None:
     """No long condition or pattern, no choice within a sentence, and no more than 150 lines before its cases."""
-    path = pages.home() / rule.origin
-    texts = list(_texts(pages.toml(path)))
+    path = page_cache.home() / rule.origin
+    texts = list(_texts(page_cache.toml(path)))
     assert [text for key, text in texts if len(text.strip()) > _LONGEST.get(key, 10_000)] == []
     assert [text for key, text in texts if re.search(r"\{[^{}]* if [^{}]* else [^{}]*\}", text)] == []
     before = re.split(r"^\[\[case\]\]", path.read_text("utf-8"), maxsplit=1, flags=re.MULTILINE)[0]

@@ -11,7 +11,7 @@ import pytest
 from gpudoctor.app.arguments import COMMANDS
 from gpudoctor.app.commands import rules
 from gpudoctor.core.errors import RuleError
-from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.rulebook.check import BLANK
 from tests.conftest import Program
 from tests.corpus import speaking
@@ -467,7 +467,7 @@ def test_where_a_page_belongs_and_what_to_type_next(tmp_path: Path) -> None:
     known = rulebook.load().rules
     assert rules.place("nvml.odd", None, tmp_path, known) == tmp_path / "driver" / "nvml.odd.toml"
     assert rules.place("nvml.odd", "gpu", tmp_path, known) == tmp_path / "gpu" / "nvml.odd.toml"
-    said = rules.next_steps(Path("rules/driver/driver.beta.toml"), pages.home())
+    said = rules.next_steps(Path("rules/driver/driver.beta.toml"), page_cache.home())
     assert said.splitlines()[1:] == ["  $ gpudoctor rules test", "  $ gpudoctor check"]
     named = re.findall(r"`gpudoctor (\w+)", rules.page("driver.beta"))
     assert named

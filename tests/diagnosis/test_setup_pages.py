@@ -15,7 +15,7 @@ from gpudoctor.core.errors import RuleError
 from gpudoctor.core.fact import Fact, Known
 from gpudoctor.core.rule import Case, Fix, SetupCase, Step
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.judge import judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
@@ -131,7 +131,7 @@ def test_a_broken_page_is_refused_by_name(tmp_path: Path, old: str, new: str, pr
 def test_a_rule_page_refers_to_what_there_is(tmp_path: Path, fix: str, problem: str) -> None:
     page = rulebook.load().find("driver.missing")
     assert page
-    text = (pages.home() / page.origin).read_text("utf-8")
+    text = (page_cache.home() / page.origin).read_text("utf-8")
     assert 'setup = "driver"' in text
     folder = tmp_path / "driver"
     folder.mkdir()

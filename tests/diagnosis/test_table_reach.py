@@ -15,8 +15,8 @@ from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.fact import Known
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.diagnose import with_notes
 from gpudoctor.diagnosis.judge import judge
-from gpudoctor.diagnosis.judged import with_notes
 from gpudoctor.diagnosis.knowledge import complete, table_reach
 from gpudoctor.views import document, schema, text
 from tests.diagnosis.expect.machines import machine

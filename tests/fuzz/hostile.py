@@ -95,9 +95,9 @@ def _stems(items: Sequence[tuple[Any, Any]], before: str) -> Iterator[str]:
         yield before
 
 
-def shapes(pattern: str, needles: Sequence[Sequence[str]]) -> Iterator[Shape]:
+def shapes(pattern: str, required_words: Sequence[Sequence[str]]) -> Iterator[Shape]:
     """Every kind of line that may drive the pattern to despair."""
-    words = " ".join(one[0] for one in needles)
+    words = " ".join(one[0] for one in required_words)
     for stem in stems(pattern):
         for width in _WIDTHS:
             yield Shape("", stem, words, width)
@@ -137,7 +137,9 @@ def heard(sign: Sign, text: Sequence[str]) -> float:
 
 def worst(sign: Sign) -> Attempt:
     """The shape on which the sign's pattern is slowest."""
-    suspects = sorted((heard(sign, lines(shape, _SMALL)), shape) for shape in shapes(sign.match, sign.needles))[-3:]
+    suspects = sorted((heard(sign, lines(shape, _SMALL)), shape) for shape in shapes(sign.match, sign.required_words))[
+        -3:
+    ]
     return max(Attempt(_at_length(sign, shape, seconds), shape) for seconds, shape in suspects)
 
 

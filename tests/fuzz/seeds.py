@@ -49,11 +49,11 @@ def seeds() -> Seeds:
     reports = list(dict.fromkeys(text for text in _reports() if text.strip()))
     records = [json.dumps(to_json(scenario.load(scenario.PROFILES / f"{name}.json"))) for name in _MACHINES]
     snapshots = list(dict.fromkeys(_snapshots(reports, records)))
-    needles = {
-        word for rule in rulebook.load().rules for sign in rule.signs for words in sign.needles for word in words
+    required_words = {
+        word for rule in rulebook.load().rules for sign in rule.signs for words in sign.required_words for word in words
     }
     runs = {unit for rule in rulebook.load().rules for sign in rule.signs for unit in units(sign.match)}
-    return Seeds(reports, snapshots, records, sorted(needles), sorted(runs))
+    return Seeds(reports, snapshots, records, sorted(required_words), sorted(runs))
 
 
 def _reports() -> Iterator[str]:

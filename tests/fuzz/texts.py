@@ -28,7 +28,7 @@ _COMMON = (1, 4, 8, 6, 1)
 
 def all_shapes(book: rulebook.Rulebook) -> list[Shape]:
     """Every kind of line that may drive a page's or a reader's pattern to despair."""
-    found = [shape for rule in book.rules for sign in rule.signs for shape in shapes(sign.match, sign.needles)]
+    found = [shape for rule in book.rules for sign in rule.signs for shape in shapes(sign.match, sign.required_words)]
     found += [shape for _, pattern in reader_patterns() for shape in long_lines(pattern)]
     return list(dict.fromkeys(found))
 

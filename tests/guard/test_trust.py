@@ -13,7 +13,7 @@ import pytest
 from gpudoctor.app.commands import rules
 from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
-from gpudoctor.diagnosis import expect, pages, rulebook
+from gpudoctor.diagnosis import expect, page_cache, rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
 from gpudoctor.fixes.permissions import journals_folder
 from tests.diagnosis.history.test_shelf import diagnosis
@@ -148,31 +148,31 @@ def test_no_compiled_copy_of_a_site_s_page_is_used_or_made(site: Path, tmp_path:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Path) -> Iterator[Path]:
     """Pages of a checkout, and an empty cache for their compiled copies."""
-    monkeypatch.setattr(pages, "home", lambda: site)
+    monkeypatch.setattr(page_cache, "home", lambda: site)
     monkeypatch.setattr(shipped, "data", lambda _: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    pages._digest.cache_clear()
+    page_cache._digest.cache_clear()
     yield tmp_path / "cache/gpudoctor/pages"
-    pages._digest.cache_clear()
+    page_cache._digest.cache_clear()
 
 
 def test_a_checkout_s_copies_are_for_this_user_alone_and_named_by_content(checkout: Path, site: Path) -> None:
-    assert pages.compiled(None, "made", lambda _: {"a": 1}) == {"a": 1}
+    assert page_cache.compiled(None, "made", lambda _: {"a": 1}) == {"a": 1}
     (copy,) = checkout.iterdir()
     assert copy.stat().st_mode & 0o777 == 0o600
     assert checkout.stat().st_mode & 0o777 == 0o700
-    assert pages.compiled(None, "made", lambda _: {"a": 2}) == {"a": 1}, "read from the copy"
+    assert page_cache.compiled(None, "made", lambda _: {"a": 2}) == {"a": 1}, "read from the copy"
     page = site / "driver/driver.beta.toml"
     times = page.stat()
     page.write_text(page.read_text("utf-8").replace("beta", "bete"), "utf-8")
     os.utime(page, ns=(times.st_atime_ns, times.st_mtime_ns))
-    pages._digest.cache_clear()
-    assert pages.compiled(None, "made", lambda _: {"a": 3}) == {"a": 3}, "same size, same time, other content"
+    page_cache._digest.cache_clear()
+    assert page_cache.compiled(None, "made", lambda _: {"a": 3}) == {"a": 3}, "same size, same time, other content"
 
 
 @pytest.mark.parametrize("whose", ["another user's", "in a folder that all can write to"])
 def test_a_copy_that_others_could_have_written_is_parsed_anew_and_not_believed(checkout: Path, whose: str) -> None:
-    pages.compiled(None, "made", lambda _: {"sound": True})
+    page_cache.compiled(None, "made", lambda _: {"sound": True})
     (copy,) = checkout.iterdir()
     copy.write_text('{"planted": true}')
     if whose == "another user's":
@@ -180,7 +180,7 @@ def test_a_copy_that_others_could_have_written_is_parsed_anew_and_not_believed(c
         give(copy)
     else:
         checkout.chmod(0o777)
-    assert pages.compiled(None, "made", lambda _: {"sound": True}) == {"sound": True}
+    assert page_cache.compiled(None, "made", lambda _: {"sound": True}) == {"sound": True}
 
 
 def test_root_leaves_the_cache_of_another_user_s_home_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

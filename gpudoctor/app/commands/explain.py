@@ -13,7 +13,7 @@ from gpudoctor.core.shipped import modules_of
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expect.reading import line_name
-from gpudoctor.diagnosis.knowledge import entries
+from gpudoctor.diagnosis.knowledge import explain_tables
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.views import explain as pages
 from gpudoctor.views.tui.work import FactInfo
@@ -35,11 +35,11 @@ def explain(options: argparse.Namespace) -> int:
                 f"no fact has {key!r} in its name or its meaning; `gpudoctor explain facts` lists them all"
             )
         print(pages.fact_list(sorted(matching, key=lambda spec: spec.name)))
-    elif options.id in entries.NAMES:
-        table = entries.overview(options.id)
-        print(pages.entries_page(table, entries.entries(options.id, key)) if key else pages.table_page(table))
+    elif options.id in explain_tables.NAMES:
+        table = explain_tables.overview(options.id)
+        print(pages.entries_page(table, explain_tables.entries(options.id, key)) if key else pages.table_page(table))
     elif key:
-        raise UsageError(f"only tables have keys: {', '.join([FACTS, *entries.NAMES])}; {options.id!r} is none")
+        raise UsageError(f"only tables have keys: {', '.join([FACTS, *explain_tables.NAMES])}; {options.id!r} is none")
     else:
         print(explained(options.id, options.rules))
     return SOUND
@@ -84,6 +84,6 @@ def _unknown_name_message(name: str, rules: Sequence[str]) -> str:
         more = f" and {len(within) - _MOST_NAMED} more" if len(within) > _MOST_NAMED else ""
         meant = f"; it is part of {', '.join(within[:_MOST_NAMED])}{more}"
     else:
-        near = entries.nearest(name, [*names, *entries.NAMES])
+        near = explain_tables.nearest(name, [*names, *explain_tables.NAMES])
         meant = f"; near it: {', '.join(near)}" if near else ""
     return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them"

@@ -17,7 +17,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, value_from_json
 from gpudoctor.core.rule import LAYERS, Case, Rule, SetupCase
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.judge import evidence_alone, judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
@@ -89,7 +89,7 @@ def _layer(rule_id: str, rules: Sequence[Rule]) -> str:
 
 def next_steps(path: Path, folder: Path) -> str:
     """Text with the commands to run after the page is filled in; `folder` is what ``--rules`` takes."""
-    ours = folder.resolve() == pages.home().resolve()
+    ours = folder.resolve() == page_cache.home().resolve()
     test = ["gpudoctor", "rules", "test"] + ([] if ours else [str(folder)])
     check = ["gpudoctor", "check"] + ([] if ours else ["--rules", str(folder)])
     intro = f"{path} is written. Fill in its blanks, which begin {BLANK!r}, then type:"
@@ -113,13 +113,13 @@ def run(places: Sequence[Path] = ()) -> Failures:
     `places` are folders and files. Raises `RuleError` on a broken page or translation, `UsageError` where there is no
     page.
     """
-    home = pages.home().resolve()
+    home = page_cache.home().resolve()
     if gone := [place for place in places if not place.exists()]:
         raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
     book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
     named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
-    own = pages.home().resolve() / SETUP
+    own = page_cache.home().resolve() / SETUP
     cures = [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
     cases = [case for place in places or [home] for case in rulebook.cases(place) if (case.scope, case.rule) in rules]
     wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]

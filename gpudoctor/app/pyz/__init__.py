@@ -28,7 +28,7 @@ from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.language import OTHERS
 from gpudoctor.core.versions import normal
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.compiling import compiled_copies
 
 _MOMENT = (1980, 1, 1, 0, 0, 0)
@@ -147,10 +147,10 @@ def _copy_own_package(tree: Path) -> None:
         raise UsageError("the file is built by an installed gpudoctor: pip install gpudoctor, then gpudoctor pyz")
     package = tree / "gpudoctor"
     shutil.copytree(Path(gpudoctor.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "rules"))
-    shutil.copytree(pages.home(), package / "rules", ignore=shutil.ignore_patterns(*OTHERS))
+    shutil.copytree(page_cache.home(), package / "rules", ignore=shutil.ignore_patterns(*OTHERS))
     if (package / "rules" / "rules.json").exists():  # a wheel's, which has translations in this form alone
         return
-    for name, content in compiled_copies(pages.home()).items():
+    for name, content in compiled_copies(page_cache.home()).items():
         (package / "rules" / name).write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False), "utf-8")
 
 

@@ -31,8 +31,8 @@ from gpudoctor.core.fleet import FACTS, OK, Check, Drain, Fleet, Host, Outcome, 
 from gpudoctor.core.fleet import Verdict as FleetVerdict
 from gpudoctor.core.rule import LAYERS, SEVERITIES
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis.diagnose import diagnosis_of
 from gpudoctor.diagnosis.judge import sort_key
-from gpudoctor.diagnosis.judged import judged
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.expect import Profile
@@ -102,7 +102,7 @@ class FleetFold:
             {**facts, **facts_of(hosts), **whole.facts},
             {**groups, **groups_of(hosts, unlike, torn), **whole.groups},
         )
-        answer = judged(snapshot, self._book)
+        answer = diagnosis_of(snapshot, self._book)
         found = fleet_findings(hosts, self._reader.examples, Places(hosts))
         findings = _ranked([*found, *(with_row_hosts(finding, snapshot) for finding in answer.findings)])
         verdict = verdict_of(findings, known=not (whole.cut or whole.unfinished) and answer.verdict != "unknown")

@@ -16,8 +16,8 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, number_of, text_
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.diagnose import diagnosis_of
 from gpudoctor.diagnosis.judge import sort_key
-from gpudoctor.diagnosis.judged import judged
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.readers.tools import flight_recorder
@@ -53,7 +53,7 @@ def judge(snapshot: Snapshot, rules: Sequence[Path] = (), found: Sequence[Findin
     `RuleError` for a broken page.
     """
     book = rulebook.load(rules)
-    diagnosis = judged(snapshot, _about_jobs(book, snapshot))
+    diagnosis = diagnosis_of(snapshot, _about_jobs(book, snapshot))
     findings = tuple(sorted([*diagnosis.findings, *found], key=sort_key)) if found else diagnosis.findings
     known = bool(snapshot.number("job.ranks")) and not snapshot.texts("job.unseen")
     return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known=known))

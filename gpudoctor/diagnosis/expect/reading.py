@@ -13,7 +13,7 @@ from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError, UsageError, meant
 from gpudoctor.core.rule import SEVERITIES, Fix, Step
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expect import profile as short
 from gpudoctor.diagnosis.expect.bounds import checked_condition
@@ -223,7 +223,7 @@ _KEYS = ("profile", "about", "sources", "checked", "extends", "without", "expect
 
 def folder() -> Path:
     """The folder of the profiles that ship with the package."""
-    return pages.home() / "profiles"
+    return page_cache.home() / "profiles"
 
 
 def shipped_names() -> list[str]:

@@ -94,7 +94,7 @@ class Text:
         found = []
         lacks = self._present.isdisjoint
         for sign in rule.signs:
-            if any(map(lacks, sign.needles)):
+            if any(map(lacks, sign.required_words)):
                 continue
             try:
                 match = self.find(sign)
@@ -112,8 +112,8 @@ class Text:
 
     def find(self, sign: Sign) -> Match | None:
         """The first place where the sign matches and is not denied, else None; raises `TooCostlyError`."""
-        ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
-        there = [way for way in ways if not any(self._lacks(part.needles) for part in way)]
+        ways = sign.ways or ((Part(sign.match, sign.required_words, sign.goes_on),),)
+        there = [way for way in ways if not any(self._lacks(part.required_words) for part in way)]
         found = within_part(
             self.budget,
             _SECONDS_EACH,
@@ -181,9 +181,9 @@ class Text:
 
     def _regions(self, part: Part) -> list[tuple[int, int]]:
         """Start and end offsets where the part can match: lines with its words, and those around if it spans lines."""
-        if not part.needles:
+        if not part.required_words:
             return _limit_spans([(0, len(self.searched))], self.searched)
-        holders = [frozenset[int]().union(*map(self._line_numbers_with, words)) for words in part.needles]
+        holders = [frozenset[int]().union(*map(self._line_numbers_with, words)) for words in part.required_words]
         if part.goes_on:
             others = [sorted(lines) for lines in holders[1:]]
             runs = [
@@ -213,9 +213,9 @@ class Text:
             following = line + 1
             at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
 
-    def _lacks(self, needles: Sequence[Sequence[str]]) -> bool:
+    def _lacks(self, required_words: Sequence[Sequence[str]]) -> bool:
         """Whether for one of these word sets no line contains any word of it."""
-        return any(map(self._present.isdisjoint, needles))
+        return any(map(self._present.isdisjoint, required_words))
 
     @cached_property
     def _present(self) -> frozenset[str]:

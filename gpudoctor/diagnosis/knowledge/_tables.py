@@ -15,7 +15,7 @@ from gpudoctor.core import versions
 from gpudoctor.core.fact import Fact, Row, Rows, Unread, value_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import NOTHING, CannotJudge, Nothing
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,8 +25,8 @@ TableRow = Mapping[str, Any]
 @cache
 def table(name: str) -> Mapping[str, Any]:
     """The content of ``rules/tables/<name>.toml``; raises `RuleError` where it is missing or broken."""
-    loaded: Mapping[str, Any] = pages.compiled(
-        None, f"tables/tables-{name}", lambda folder: pages.toml(folder / f"{name}.toml")
+    loaded: Mapping[str, Any] = page_cache.compiled(
+        None, f"tables/tables-{name}", lambda folder: page_cache.toml(folder / f"{name}.toml")
     )
     return loaded
 

@@ -16,7 +16,7 @@ from gpudoctor.core.fact import known, listed, text_of
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.knowledge.archs import capability
 
 GOOD_FOR = "12 months"
@@ -96,7 +96,7 @@ def reach_of(folder: Path) -> dict[str, Any]:
 
     Compiled like the tables, so that a report within them loads nothing else.
     """
-    raw = {path.stem: pages.toml(path) for path in folder.glob("*.toml")}
+    raw = {path.stem: page_cache.toml(path) for path in folder.glob("*.toml")}
     releases, nvcc, drivers = raw["torch"]["release"], raw["compilers"]["nvcc"], raw["drivers"]
     tags = [tag.removeprefix("cp").removesuffix("t") for row in releases for tag in row["pythons"].split()]
     series = (_SERIES.search(row["name"]) for row in raw["gpus"]["gpu"])
@@ -117,7 +117,7 @@ def reach_of(folder: Path) -> dict[str, Any]:
 @cache
 def _shipped_reach() -> Mapping[str, Any]:
     """`reach_of` of the shipped tables; cached."""
-    reach: Mapping[str, Any] = pages.compiled(None, "tables/tables-reach", reach_of)
+    reach: Mapping[str, Any] = page_cache.compiled(None, "tables/tables-reach", reach_of)
     return reach
 
 

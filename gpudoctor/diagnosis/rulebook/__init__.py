@@ -10,7 +10,7 @@ from gpudoctor.core import files, language
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import field, frozen
 from gpudoctor.core.rule import LAYERS, Case, Rule, Scope
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.compiled import (
     PageParts,
     WordIndex,
@@ -92,14 +92,16 @@ def _refuse_writable_by_others(folder: Path) -> None:
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
     """The cases on the pages under `folder` (a folder or a page), by default on the shipped pages."""
-    return tuple(case for path in page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
+    return tuple(
+        case for path in page_files(folder or page_cache.home()) for case in cases_on(page_cache.toml(path), path)
+    )
 
 
 def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
     """The cases on the rule's own page."""
     return tuple(
         case
-        for folder in (pages.home(), *extra)
+        for folder in (page_cache.home(), *extra)
         for path in page_files(folder)
         if origin_of(path, folder) == rule.origin
         for case in cases(path)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpudoctor.core.catalog import Catalog
 from gpudoctor.core.rule import SOLVED, Case, Fix, Rule, SetupCase, SetupPage
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge.setup_facts import FACTS
 from gpudoctor.diagnosis.rulebook.conditions import (
@@ -25,8 +25,8 @@ from gpudoctor.diagnosis.rulebook.conditions import (
     value_with_kind,
 )
 from gpudoctor.diagnosis.rulebook.expressions import expressions, expressions_of
-from gpudoctor.diagnosis.rulebook.needles import syntax_tree
 from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
+from gpudoctor.diagnosis.rulebook.required_words import syntax_tree
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
 BLANK = "FILL IN:"
@@ -85,7 +85,7 @@ def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None
 
 def _known_setups() -> tuple[str, ...]:
     """Names that a fix's ``setup`` may refer to: setup pages, and what the solver works out."""
-    return (*sorted(path.stem for path in (pages.home() / SETUP).glob("*.toml")), *SOLVED)
+    return (*sorted(path.stem for path in (page_cache.home() / SETUP).glob("*.toml")), *SOLVED)
 
 
 def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:

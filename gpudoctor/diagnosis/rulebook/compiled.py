@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from gpudoctor.core import language
 from gpudoctor.core.rule import Rule, SetupCase, SetupPage, Sign
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.page import (
     SETUP,
     Spot,
@@ -34,7 +34,7 @@ def compiled(folder: Path | None, name: str) -> Any:
 
     Raises `RuleError`, where the pages are compiled now and one is broken.
     """
-    return pages.compiled(folder, name, partial(_compile, name=name))
+    return page_cache.compiled(folder, name, partial(_compile, name=name))
 
 
 def _compile(folder: Path, name: str) -> Any:
@@ -137,8 +137,8 @@ def _setups(language_code: str) -> Mapping[str, SetupPage]:
 
 def setup_cases() -> tuple[SetupCase, ...]:
     """The cases on all setup pages."""
-    files = sorted((pages.home() / SETUP).glob("*.toml"))
-    return tuple(case for path in files for case in setup_cases_on(pages.toml(path), path))
+    files = sorted((page_cache.home() / SETUP).glob("*.toml"))
+    return tuple(case for path in files for case in setup_cases_on(page_cache.toml(path), path))
 
 
 def setup_page(raw: Mapping[str, Any], origin: str) -> SetupPage:
@@ -259,9 +259,9 @@ WordIndex = Mapping[str, Sequence[str]]
 
 def word_index(signs: Iterable[Sign]) -> WordIndex:
     """The needles of all these signs."""
-    needles = {word for sign in signs for word in _needles(sign)}
+    required_words = {word for sign in signs for word in _needles(sign)}
     index: dict[str, list[str]] = {}
-    for needle in needles:
+    for needle in required_words:
         longest = max(needle.split(), key=len, default="")
         index.setdefault(longest[:_GRAM] if len(longest) >= _GRAM else "", []).append(needle)
     return index
@@ -269,8 +269,8 @@ def word_index(signs: Iterable[Sign]) -> WordIndex:
 
 def _needles(sign: Sign) -> Iterator[str]:
     """Every needle of the sign and of the parts of its alternatives."""
-    for words in sign.needles:
+    for words in sign.required_words:
         yield from words
     for part in (part for way in sign.ways for part in way):
-        for words in part.needles:
+        for words in part.required_words:
             yield from words

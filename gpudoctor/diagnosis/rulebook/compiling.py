@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.language import OTHERS
 from gpudoctor.core.rule import Part
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge import table_reach
 from gpudoctor.diagnosis.rulebook.check import check_page, check_setup, refuse_blanks
@@ -25,7 +25,6 @@ from gpudoctor.diagnosis.rulebook.compiled import (
     setup_page,
 )
 from gpudoctor.diagnosis.rulebook.expressions import _HOLE, LetNames, Names, check_names, names_in, read_page
-from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines, needles
 from gpudoctor.diagnosis.rulebook.page import (
     SETUP,
     Spot,
@@ -36,6 +35,7 @@ from gpudoctor.diagnosis.rulebook.page import (
     rule_of,
     texts,
 )
+from gpudoctor.diagnosis.rulebook.required_words import alternative_parts, may_span_lines, required_words
 
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
@@ -66,12 +66,12 @@ def _with_compiled_signs(raw: dict[str, Any]) -> dict[str, Any]:
         """The part as a tuple; its pattern as start and end within the whole one where possible."""
         start = match.find(part.match)
         own = (start, start + len(part.match)) if start >= 0 else part.match
-        return own, part.needles, part.goes_on, part.reach
+        return own, part.required_words, part.goes_on, part.reach
 
     for sign in raw.get("sign", ()):
         match = sign.get("match", "")
         compiled_ways = [[plain(part, match) for part in way] for way in alternative_parts(match)]
-        sign["compiled"] = needles(match), may_span_lines(match), compiled_ways
+        sign["compiled"] = required_words(match), may_span_lines(match), compiled_ways
     return raw
 
 
@@ -79,7 +79,7 @@ def checked_setups(folder: Path) -> list[dict[str, Any]]:
     """Every page of the folder as TOML gave it, after all its checks and without its cases."""
     checked = []
     for path in sorted(folder.glob("*.toml")):
-        raw = pages.toml(path)
+        raw = page_cache.toml(path)
         page, cases = setup_page(raw, str(path)), setup_cases_on(raw, path)
         if page.id != path.stem:
             raise RuleError(f"{path}: the file is named by its id, not {page.id!r}")
@@ -132,7 +132,7 @@ def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, 
         original = folder / origin
         if not original.is_file():
             raise RuleError(f"{path}: there is no page {original} that it could translate")
-        page, raw = read_page(original), pages.toml(path)
+        page, raw = read_page(original), page_cache.toml(path)
         raw = LetNames(page, Spot(original)).spelled_out(raw)
         if not isinstance(raw.get("of"), str):
             raise RuleError(f'{path}: of = "{digest(page)}" is missing: the digest of the words that it translates')
@@ -208,5 +208,5 @@ def compiled_copies(folder: Path) -> dict[str, object]:
     return {
         **{f"{name}.json": build(folder.joinpath(name).parent) for name, build in COPIES.items()},
         "tables/tables-reach.json": table_reach.reach_of(tables),
-        **{f"tables/tables-{path.stem}.json": pages.toml(path) for path in sorted(tables.glob("*.toml"))},
+        **{f"tables/tables-{path.stem}.json": page_cache.toml(path) for path in sorted(tables.glob("*.toml"))},
     }

@@ -19,7 +19,7 @@ from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Fix, Rule
-from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.expression import BUILTINS, parse
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.page import Spot
@@ -151,7 +151,7 @@ _RETIRED = frozenset(["said", "open", "about"])
 
 def read_page(path: Path) -> dict[str, Any]:
     """The page's TOML with its ``let`` names expanded; raises `RuleError`, also for an unused name."""
-    whole = pages.toml(path)
+    whole = page_cache.toml(path)
     raw = {key: part for key, part in whole.items() if key not in _RETIRED}
     if "let" not in raw:
         return raw

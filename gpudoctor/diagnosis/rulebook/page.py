@@ -234,7 +234,7 @@ def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
     return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
 
 
-def compiled_sign(sign: Sign, needles: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
+def compiled_sign(sign: Sign, required_words: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
     """The sign with what was derived from its pattern at compile time."""
 
     def compiled_part(
@@ -246,12 +246,12 @@ def compiled_sign(sign: Sign, needles: Sequence[Sequence[str]], goes_on: bool, w
         )
 
     parts = tuple(tuple(compiled_part(*part) for part in way) for way in ways)
-    return replace(sign, needles=_as_tuples(needles), goes_on=goes_on, ways=parts)
+    return replace(sign, required_words=_as_tuples(required_words), goes_on=goes_on, ways=parts)
 
 
-def _as_tuples(needles: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+def _as_tuples(required_words: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     """The word sets as tuples."""
-    return tuple(map(tuple, needles))
+    return tuple(map(tuple, required_words))
 
 
 def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:

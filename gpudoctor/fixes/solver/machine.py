@@ -18,7 +18,7 @@ from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import drivers, gpus
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.diagnosis.knowledge.archs import Capability, capability
-from gpudoctor.diagnosis.knowledge.entries import gpu_is_listed, near_gpus
+from gpudoctor.diagnosis.knowledge.explain_tables import gpu_is_listed, near_gpus
 
 
 @lru_cache(maxsize=1 << 12)

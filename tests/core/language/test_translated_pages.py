@@ -13,7 +13,7 @@ from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.rule import Case, Rule
-from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.expression import NOT_KNOWN
 from gpudoctor.diagnosis.judge import judge_rule
 from gpudoctor.diagnosis.rulebook.compiled import setups, translations
@@ -33,7 +33,7 @@ def _books() -> tuple[rulebook.Rulebook, rulebook.Rulebook]:
 
 
 ENGLISH, CHINESE = _books()
-TRANSLATIONS = translations(pages.home(), "zh")
+TRANSLATIONS = translations(page_cache.home(), "zh")
 TRANSLATED = sorted(TRANSLATIONS)
 
 
@@ -68,14 +68,14 @@ def _commands(finding: Finding) -> list[list[tuple[object, ...]]]:
 
 
 def test_no_translation_of_ours_is_stale() -> None:
-    assert stale(pages.home()) == []
+    assert stale(page_cache.home()) == []
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Path]:
     """A site's folder with one page of its own and its translation."""
-    page = (pages.home() / PAGE).read_text("utf-8").replace("driver.missing", "driver.gone")
-    translation = (pages.home() / "zh" / PAGE).read_text("utf-8")
+    page = (page_cache.home() / PAGE).read_text("utf-8").replace("driver.missing", "driver.gone")
+    translation = (page_cache.home() / "zh" / PAGE).read_text("utf-8")
     for place, text in (("driver/driver.gone.toml", page), ("zh/driver/driver.gone.toml", translation)):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(text, "utf-8")

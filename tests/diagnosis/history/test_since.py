@@ -20,9 +20,9 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.history import Shelf
-from gpudoctor.diagnosis.history.best import NAME, with_best
-from gpudoctor.diagnosis.history.since import FAMILIES, with_changes
-from gpudoctor.diagnosis.history.since import keep_with_changes as keep
+from gpudoctor.diagnosis.history.best_rates import NAME, with_best
+from gpudoctor.diagnosis.history.changes_since import FAMILIES, with_changes
+from gpudoctor.diagnosis.history.changes_since import keep_with_changes as keep
 from gpudoctor.views import text
 from tests import rates
 

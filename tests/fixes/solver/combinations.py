@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from gpudoctor.core.stack import GPU, Wishes
-from gpudoctor.diagnosis.pages import toml
+from gpudoctor.diagnosis.page_cache import toml
 from gpudoctor.fixes.solver.solution import Solution
 from gpudoctor.fixes.solver.solver import solve
 from tests.fixes.solver import oracle

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpudoctor.diagnosis.pages import home, toml
+from gpudoctor.diagnosis.page_cache import home, toml
 
 Row = Mapping[str, Any]
 Numbers = tuple[int, ...]

@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.stack import GPU, Wishes
-from gpudoctor.diagnosis.pages import toml
+from gpudoctor.diagnosis.page_cache import toml
 from gpudoctor.fixes.solver.described_machine import parse_machine
 from gpudoctor.fixes.solver.solver import solve
 from tests.fixes.solver.combinations import trial

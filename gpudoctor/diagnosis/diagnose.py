@@ -10,7 +10,7 @@ from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.diagnosis.history.since import with_changes
+from gpudoctor.diagnosis.history.changes_since import with_changes
 from gpudoctor.diagnosis.judge import judge
 from gpudoctor.diagnosis.knowledge import LOOKUPS, complete, table_reach
 from gpudoctor.diagnosis.knowledge.table_reach import BeyondTables
@@ -101,7 +101,7 @@ def _and_list(items: Iterable[str]) -> str:
     return say(" and ").join((", ".join(most), last)) if most else last
 
 
-def judged(snapshot: Snapshot, book: Rulebook, today: str = "") -> Diagnosis:
+def diagnosis_of(snapshot: Snapshot, book: Rulebook, today: str = "") -> Diagnosis:
     """The diagnosis of the snapshot: implied facts added, rules judged, notes and recent changes attached.
 
     Fixes that need the solver are named, not worked out. `today` (2026-11-21, default now) dates the tables.

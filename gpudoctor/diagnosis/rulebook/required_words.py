@@ -27,7 +27,7 @@ _LINE_ENDS = {f"CATEGORY_{name}" for name in ("SPACE", "NOT_WORD", "NOT_DIGIT", 
 
 
 @lru_cache(maxsize=8192)
-def needles(pattern: str) -> tuple[tuple[str, ...], ...]:
+def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
     """Up to three sets of lower-case words: every match contains a word of each set; longest words first."""
     found = [words for words in _required_word_sets(_parsed(pattern)) if len(words) <= _MOST_WORDS]
     sets = sorted({frozenset(words) for words in found}, key=lambda words: (-min(map(len, words)), sorted(words)))
@@ -144,8 +144,8 @@ def alternative_parts(pattern: str) -> tuple[tuple[Part, ...], ...]:
     if not all(match for parts in alternatives for match, _ in parts) or _NUMBERED.search(pattern):
         return ()
     found = [tuple(_compile_part(match, reach) for match, reach in parts) for parts in alternatives]
-    wordless = [way[0].match for way in found if len(way) == 1 and not way[0].needles]
-    apart = [way for way in found if len(way) > 1 or way[0].needles]
+    wordless = [way[0].match for way in found if len(way) == 1 and not way[0].required_words]
+    apart = [way for way in found if len(way) > 1 or way[0].required_words]
     if wordless:
         apart.append((_compile_part("|".join(wordless), 0),))
     return tuple(apart) if len(apart) > 1 or len(apart[0]) > 1 else ()
@@ -160,7 +160,7 @@ def _compile_part(match: str, reach: int) -> Part:
 
     by_itself = _NOT_AGAIN.sub(lambda back: resolved(back, ""), match)
     by_itself = _AGAIN.sub(lambda back: resolved(back, r"[^\n]*?"), by_itself)
-    return Part(by_itself, needles(by_itself), may_span_lines(by_itself), reach)
+    return Part(by_itself, required_words(by_itself), may_span_lines(by_itself), reach)
 
 
 def _split_alternatives(pattern: str) -> list[list[tuple[str, int]]]:
