@@ -15,8 +15,8 @@ from typing import Any
 
 from gpudoctor.core.sample import GPU, NUMBERS, Instance, Process, Sample
 from gpudoctor.probes._nvml import values
+from gpudoctor.probes._nvml.client import child_argv
 from gpudoctor.probes._nvml.columns import COLUMNS
-from gpudoctor.probes._nvml.replies import child_argv
 from gpudoctor.target.child import Stream
 from gpudoctor.target.local import Local
 from gpudoctor.target.protocol import answers, printable

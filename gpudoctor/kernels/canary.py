@@ -11,7 +11,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, number_of, tex
 from gpudoctor.core.language import say
 
 if TYPE_CHECKING:
-    from gpudoctor.kernels.across import Across
+    from gpudoctor.kernels.across_hosts import Across
 
 SOURCE = "torch.nn.parallel.DistributedDataParallel"
 

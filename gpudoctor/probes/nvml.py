@@ -9,8 +9,8 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, l
 from gpudoctor.core.frozen import field, mutable, replace
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.probes._nvml import groups, values
+from gpudoctor.probes._nvml.client import HANDLE, NvmlRequest, Replies, ask_nvml, limits
 from gpudoctor.probes._nvml.columns import COLUMNS
-from gpudoctor.probes._nvml.replies import HANDLE, NvmlRequest, Replies, ask_nvml, limits
 from gpudoctor.probes._reading import as_unread, line, names_in, path_exists
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import printable, text_rows

@@ -109,7 +109,7 @@ def libcuda_kind(path: str) -> str:
 
 
 # ---- The form of a label's value ----
-# By the name that the form has in the tables of `notes._words`.
+# By the name that the form has in the tables of `notes._label_facts`.
 
 _ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
 _CODES = Pattern(r"code=((?:sm|compute)_\d{2,3}[af]?)")

@@ -13,7 +13,7 @@ from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, 
 from gpudoctor.core import fleet
 from gpudoctor.core.fact import Fact, Known, Row, Unread, Value, number_of
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.kernels.across import Across
+from gpudoctor.kernels.across_hosts import Across
 from gpudoctor.kernels.canary import Trained, canary_rows
 from gpudoctor.kernels.facts import FACTS
 from tests.cluster.fleet_documents import BOOK, document, folded, hosts

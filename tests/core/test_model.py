@@ -25,7 +25,7 @@ from gpudoctor.core.frozen import field, frozen, mutable, replace
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.sample import GPU, NUMBERS, Instance, Process, Sample, sample_of
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.probes.children import nvml_people
+from gpudoctor.probes.children import process_names
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 values = st.recursive(
@@ -251,7 +251,7 @@ def test_a_snapshot_without_gpus_says_why() -> None:
     ],
 )
 def test_a_process_is_named_by_its_program_script_or_module_and_nothing_else(words: list[str], name: str) -> None:
-    assert nvml_people.display_name(words) == name
+    assert process_names.display_name(words) == name
 
 
 def test_who_is_gone_from_all_gpus_is_forgotten() -> None:
@@ -261,7 +261,7 @@ def test_who_is_gone_from_all_gpus_is_forgotten() -> None:
         asked.append(pid)
         return "job"
 
-    people = nvml_people.ProcessNames()
+    people = process_names.ProcessNames()
     for _ in range(2):
         people.name_and_user(-5, lambda: name(-5))
         people.forget_ended(0, [-5])

@@ -19,7 +19,7 @@ from gpudoctor.core import files, shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread
 from gpudoctor.probes import python_env, torch_live
-from gpudoctor.probes._nvml import replies
+from gpudoctor.probes._nvml import client
 from gpudoctor.target import Answer, rights
 from gpudoctor.target.local import Local
 from tests import needs
@@ -342,7 +342,7 @@ def test_the_child_that_asks_nvml_takes_nothing_of_the_caller_s_environment(tmp_
         "PATH": os.environ["PATH"],
     }
     target = Local("quick", environ=env)
-    told = replies.ask_nvml(target, replies.NvmlRequest(replies.limits(target, 1)))
+    told = client.ask_nvml(target, client.NvmlRequest(client.limits(target, 1)))
     assert "could not be started" not in told.broken
     assert not mark.exists()
 
@@ -357,7 +357,7 @@ def test_the_child_that_asks_nvml_takes_no_library_that_the_session_preloads(tmp
             return answer
 
     target = Heard("quick", environ={"PATH": os.environ["PATH"], "LD_PRELOAD": str(tmp_path / "odd.so")})
-    replies.ask_nvml(target, replies.NvmlRequest(replies.limits(target, 1)))
+    client.ask_nvml(target, client.NvmlRequest(client.limits(target, 1)))
     assert heard
     assert "odd.so" not in "".join(heard)
     assert "odd.so" in target.run(["/bin/sh", "-c", "true"]).err, "what is asked of the session's own programs"

@@ -12,8 +12,8 @@ import pytest
 from gpudoctor.core.fact import Known, Unread
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.catalog import catalog
-from gpudoctor.kernels.across import Across, Ended, Found, Via, collective_rows
-from gpudoctor.kernels.child.collective._across import (
+from gpudoctor.kernels.across_hosts import Across, Ended, Found, Via, collective_rows
+from gpudoctor.kernels.child.collective._across_hosts import (
     Leg,
     Place,
     group_of,

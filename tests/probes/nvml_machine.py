@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import nvml
-from gpudoctor.probes._nvml.replies import Limits
+from gpudoctor.probes._nvml.client import Limits
 from gpudoctor.target.local import Local
 from tests.sim import build, scenario
 

@@ -20,7 +20,7 @@ from gpudoctor.core.fact import Known, number_of
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.probes._nvml.replies import child_argv
+from gpudoctor.probes._nvml.client import child_argv
 from gpudoctor.target.local import Local
 from tests.processes import gone
 from tests.sim import clients

@@ -11,7 +11,7 @@ import pytest
 from gpudoctor.core.fact import Absent, Known, Unread, value_of
 from gpudoctor.core.secrets import HIDDEN
 from gpudoctor.probes import environment, limits
-from gpudoctor.probes._job.around import Around
+from gpudoctor.probes._job.shared_resources import SharedResources
 from gpudoctor.target.local import Local
 from tests.probes.trees import Tree, said, values
 
@@ -176,7 +176,7 @@ def version2(tmp_path: Path) -> Tree:
 def test_version_2(tmp_path: Path) -> None:
     """The kernel counts kills for the whole subtree, a full limit where it is, and keeps the peak between two looks."""
     tree = version2(tmp_path)
-    around = Around.here(tree.target(), "/work")
+    around = SharedResources.here(tree.target(), "/work")
     around.look()
     tree.file(f"{STEP}/memory.peak", f"{64 << 30}\n")
     tree.file(f"{STEP}/memory.events", EVENTS.format(max=41, oom=1, kill=1))
@@ -192,7 +192,7 @@ def test_version_2(tmp_path: Path) -> None:
 
 
 def test_a_peak_of_before_is_not_this_runs_and_no_limit_is_none(tmp_path: Path) -> None:
-    around = Around.here(version2(tmp_path).target(), "/work")
+    around = SharedResources.here(version2(tmp_path).target(), "/work")
     around.look()
     facts = around.facts()
     assert value_of(facts["run.cgroup_peak_mib"]) == 1024
@@ -200,7 +200,7 @@ def test_a_peak_of_before_is_not_this_runs_and_no_limit_is_none(tmp_path: Path) 
     tree = (
         Tree(tmp_path / "bare").file("/proc/self/cgroup", "0::/\n").file("/sys/fs/cgroup/memory.events", "oom_kill 0\n")
     )
-    around = Around.here(tree.target(), "/work")
+    around = SharedResources.here(tree.target(), "/work")
     around.look()
     facts = around.facts()
     assert isinstance(facts["run.memory_limit_mib"], Absent)
@@ -212,7 +212,7 @@ def test_a_kernel_without_peaks(tmp_path: Path) -> None:
     tree = version2(tmp_path)
     for folder in (V2, STEP):
         (tmp_path / f"{folder}/memory.peak".lstrip("/")).unlink()
-    around = Around.here(tree.target(), "/work")
+    around = SharedResources.here(tree.target(), "/work")
     around.look()
     assert value_of(around.facts()["run.cgroup_peak_mib"]) == 1024
 
@@ -228,7 +228,7 @@ def test_version_1(tmp_path: Path) -> None:
     tree.file(f"{memory}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
     tree.file(f"{pids}/pids.max", "100\n")
     tree.file(f"{pids}/pids.events", "max 2\n")
-    around = Around.here(tree.target(), "/work")
+    around = SharedResources.here(tree.target(), "/work")
     tree.file(f"{memory}/memory.max_usage_in_bytes", f"{8 << 30}\n")
     tree.file(f"{memory}/memory.failcnt", "905\n")
     tree.file(f"{memory}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
@@ -241,7 +241,7 @@ def test_version_1(tmp_path: Path) -> None:
 
 def test_this_machine_is_read_without_a_word(tmp_path: Path) -> None:
     """Whatever version it has: its memory is read, and nothing raises."""
-    around = Around.here(Local("quick"), str(tmp_path))
+    around = SharedResources.here(Local("quick"), str(tmp_path))
     around.look()
     low = value_of(around.facts()["run.machine_low_mib"])
     assert isinstance(low, int)

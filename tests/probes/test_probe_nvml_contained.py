@@ -16,7 +16,7 @@ import pytest
 
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.probes import nvml
-from gpudoctor.probes._nvml.replies import limits
+from gpudoctor.probes._nvml.client import limits
 from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests.probes.nvml_machine import Ask, Section, asker, faulty, h100, known, rows, simulated, why

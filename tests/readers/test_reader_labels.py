@@ -10,7 +10,7 @@ from gpudoctor.readers import read_text
 from gpudoctor.readers._machine import split_gpu_names
 from gpudoctor.readers._paste import normalized_label
 from gpudoctor.readers._values import FORMS
-from gpudoctor.readers.notes._words import COLUMNS, FACTS_OF
+from gpudoctor.readers.notes._label_facts import COLUMNS, FACTS_OF
 from tests.readers.reading import rows, values
 
 

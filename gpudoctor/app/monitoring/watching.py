@@ -23,9 +23,9 @@ if TYPE_CHECKING and sys.platform != "win32":
     from gpudoctor.app.monitoring.ranks import Ranks
     from gpudoctor.core.diagnosis import Diagnosis
     from gpudoctor.core.sample import GPU, Sample
-    from gpudoctor.probes._job.around import Around
     from gpudoctor.probes._job.members import Job
     from gpudoctor.probes._job.processes import Tree
+    from gpudoctor.probes._job.shared_resources import SharedResources
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
@@ -60,7 +60,7 @@ class Watch:
         self._on_sample = on_sample
         self._stop = threading.Event()
         self._tree: Tree | None = None
-        self._around: Around | None = None
+        self._shared: SharedResources | None = None
         self._gpus: GPUUse | None = None
         self._end_gpus: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="beside", daemon=True)
@@ -87,7 +87,7 @@ class Watch:
     @property
     def facts(self) -> dict[str, Fact]:
         """The facts ``run.*`` that were seen."""
-        facts: dict[str, Fact] = dict(self._around.facts()) if self._around else {}
+        facts: dict[str, Fact] = dict(self._shared.facts()) if self._shared else {}
         if self._tree and self._tree.most:
             facts["run.memory_peak_mib"] = Known(self._tree.peak >> 20, "/proc, while it ran")
             facts["run.processes"] = Known(self._tree.most, "/proc, while it ran")
@@ -121,20 +121,20 @@ class Watch:
 
     def _run(self) -> None:
         """Look again and again; the thread's own processor time sets how often."""
-        from gpudoctor.probes._job.around import Around
         from gpudoctor.probes._job.processes import Tree
+        from gpudoctor.probes._job.shared_resources import SharedResources
         from gpudoctor.target.local import Local
 
         began = time.monotonic()
         self._tree = tree = Tree(self._pid, without=child.begun)
         tree.look()
-        self._around = around = Around.here(Local("quick"), os.getcwd())  # noqa: PTH109 - as text
+        self._shared = shared = SharedResources.here(Local("quick"), os.getcwd())  # noqa: PTH109 - as text
         pause = _FIRST
         while True:
             cost = time.thread_time()
             over = self._stop.is_set()
             tree.look()
-            around.look()
+            shared.look()
             cost = time.thread_time() - cost
             if over:
                 return

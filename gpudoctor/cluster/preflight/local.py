@@ -34,8 +34,8 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Rows, Unread
 from gpudoctor.core.fleet import Fleet
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.kernels import across
-from gpudoctor.kernels.across import Across
+from gpudoctor.kernels import across_hosts
+from gpudoctor.kernels.across_hosts import Across
 from gpudoctor.probes._net_choice import settings_of
 from gpudoctor.target import rights
 from gpudoctor.target.child import MARK, run_child
@@ -349,7 +349,7 @@ def rows(results: list[Across] | str) -> Rows:
     """Rows of the group ``collective``; Unread with the reason if nothing was measured."""
     if isinstance(results, str):
         return Unread(results)
-    return across.collective_rows(results) or Unread(_failure_reason(results))
+    return across_hosts.collective_rows(results) or Unread(_failure_reason(results))
 
 
 def _failure_reason(results: list[Across]) -> str:
@@ -368,9 +368,9 @@ def rank_task(rank: int, world: int, local_rank: int, host: str, python: str | N
         """Run the collective that the message describes: ``{"across": result as JSON}``."""
         address, port = message["store"]
         level = str(message["level"])
-        answer = across.run(
+        answer = across_hosts.run(
             Local(level, python),
-            across.Member(rank, world, local_rank, host, (str(address), int(port))),
+            across_hosts.Member(rank, world, local_rank, host, (str(address), int(port))),
             level=level,
             seconds=float(message["seconds"]),
             canary=message.get("canary") is True,

@@ -8,7 +8,7 @@ from typing import Any
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
 from gpudoctor.probes._nvml import values
-from gpudoctor.probes._nvml.replies import NOT_REPORTED, Replies, mapping
+from gpudoctor.probes._nvml.client import NOT_REPORTED, Replies, mapping
 from gpudoctor.target import child
 
 FACTS = (

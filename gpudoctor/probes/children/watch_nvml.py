@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 if TYPE_CHECKING:
     from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS, binding, load
     from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
-    from gpudoctor.probes.children.nvml_people import ProcessNames
+    from gpudoctor.probes.children.process_names import ProcessNames
 else:
     sys.path.insert(0, sys.argv[1])
     from ask_nvml import MIG, MOST_GPUS, binding, load
     from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
-    from nvml_people import ProcessNames
+    from process_names import ProcessNames
 
 PATIENCE = 1.0
 ONCE = ("Name", "UUID", "PciInfo")

@@ -24,7 +24,7 @@ from gpudoctor.readers._paste import Label, Paste
 from gpudoctor.readers._pattern import Pattern, phrases, words
 from gpudoctor.readers._software import is_gpu_variable, variable_facts
 from gpudoctor.readers._values import FORMS, driver_version, env_name, libcuda_kind, missing_fact
-from gpudoctor.readers.notes._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, canonical_label
+from gpudoctor.readers.notes._label_facts import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, canonical_label
 
 EXACT = 2
 

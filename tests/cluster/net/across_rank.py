@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from gpudoctor.kernels.across import Member, run
+from gpudoctor.kernels.across_hosts import Member, run
 from gpudoctor.target.local import Local
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.core.fact import Known
-from gpudoctor.kernels.across import Across, collective_rows
+from gpudoctor.kernels.across_hosts import Across, collective_rows
 from tests import needs
 from tests.cluster.net.hosts import Hosts, Job
 from tests.needs import torch_python

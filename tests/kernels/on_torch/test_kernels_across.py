@@ -21,8 +21,8 @@ from gpudoctor.core.fact import Known, Row, Unread, number_of, value_of
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge
-from gpudoctor.kernels import across
-from gpudoctor.kernels.across import Across, Member, collective_rows, run
+from gpudoctor.kernels import across_hosts
+from gpudoctor.kernels.across_hosts import Across, Member, collective_rows, run
 from gpudoctor.kernels.canary import canary_rows, summary
 from gpudoctor.target.local import Local
 from tests import needs, processes
@@ -82,11 +82,11 @@ def planted(folder: Path, rank: int, what: str, when: str) -> Iterator[None]:
     speed (``slow``), when it says that step.
     """
     child = folder / "child"
-    shutil.copytree(Path(across.program()).parent, child)
+    shutil.copytree(Path(across_hosts.program()).parent, child)
     with (child / "collective" / "_across.py").open("a") as file:
         file.write(_PLANTED.format(rank=rank, what=what, when=when))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(across, "program", lambda: str(child / "__main__.py"))
+        patch.setattr(across_hosts, "program", lambda: str(child / "__main__.py"))
         yield
 
 
@@ -104,7 +104,7 @@ def job(python: str, hosts: Sequence[str], world: int = 0, **options: Any) -> li
         if rank:
             known.wait(120)
         me = Member(rank, world or len(hosts), hosts[:rank].count(hosts[rank]), hosts[rank], ("127.0.0.1", port[0]))
-        answers[rank] = across.run(target, me, listening=listening, **options)
+        answers[rank] = across_hosts.run(target, me, listening=listening, **options)
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(len(hosts))]
     for thread in threads:
@@ -118,7 +118,7 @@ pytestmark = pytest.mark.full
 
 ALONE = """
 import sys
-from gpudoctor.kernels.across import Member, run
+from gpudoctor.kernels.across_hosts import Member, run
 from gpudoctor.target.local import Local
 
 def tell(step):

@@ -95,7 +95,7 @@ def processors(target: Target) -> Fact:
 
 
 @dataclass(slots=True)
-class Around:
+class SharedResources:
     """The least and the most that was seen, in MiB, and what was counted at the start."""
 
     target: Target
@@ -109,7 +109,7 @@ class Around:
     _shm: int = 0
 
     @classmethod
-    def here(cls, target: Target, folder: str) -> Around:
+    def here(cls, target: Target, folder: str) -> SharedResources:
         """What is around a command that works in that folder."""
         group = Group.of_this_process(target)
         disk = _mount_of(target, folder)

@@ -70,7 +70,7 @@ def run(
     alone.
     """
     ask = {
-        "entry": "collective._across",
+        "entry": "collective._across_hosts",
         "rank": me.rank,
         "world": me.world,
         "local_rank": me.local_rank,
@@ -86,7 +86,7 @@ def run(
 
 
 class _CollectiveChild:
-    """One child process that runs ``child/collective/_across.py``, and what it has reported so far."""
+    """One child process that runs ``child/collective/_across_hosts.py``, and what it has reported so far."""
 
     def __init__(
         self, me: Member, tell: Callable[[str], None], listening: Callable[[int], None], halt: Callable[[], str]
