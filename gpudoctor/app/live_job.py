@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from gpudoctor.app import live_gpus
-from gpudoctor.cluster.running.following import Following
+from gpudoctor.cluster.running_job.following import Following
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.fact import Row, Unread, number_of, texts_of

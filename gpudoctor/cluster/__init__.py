@@ -1,1 +1,1 @@
-"""Many machines: links between hosts, the preflight of a job, a running job, and a fleet."""
+"""Many machines: `links` between hosts, the `preflight` of a job, a `running_job`, and a `fleet`."""

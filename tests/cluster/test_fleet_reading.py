@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.app import reading
-from gpudoctor.cluster.fleet import asking, remote
+from gpudoctor.cluster.fleet import remote, sources
 from gpudoctor.cluster.fleet.reading import Reply, ReplyReader, names_phrase, node_set, ordered
 from gpudoctor.cluster.fleet.summary import Rate, Summary
 from gpudoctor.cluster.preflight import launcher
@@ -173,14 +173,14 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
     (tmp_path / ".hidden").write_text("x")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(document("n6").encode())))
     reader = ReplyReader(BOOK)
-    found = [one for reply in asking.replies([str(tmp_path), "-"]) for one in reader.summaries(reply)]
+    found = [one for reply in sources.replies([str(tmp_path), "-"]) for one in reader.summaries(reply)]
     assert [one.host for one in found] == ["n3", "n4", "n5", "n1", "n2", "n6"]
     assert [one.host for one in found if not one.answered] == ["n5"]
 
 
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        asking.verify([str(tmp_path / "x.json")])
+        sources.verify([str(tmp_path / "x.json")])
 
 
 NAMES = st.sets(

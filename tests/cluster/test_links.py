@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.flow import measure
-from gpudoctor.cluster.links.lines import ClosedError, Lines, TalkError, greeting
+from gpudoctor.cluster.links.protocol import ClosedError, Lines, TalkError, greeting
 from gpudoctor.cluster.links.server import Server
 from gpudoctor.target.network import (
     Address,

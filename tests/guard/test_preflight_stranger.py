@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.links.lines import nonce, tag
+from gpudoctor.cluster.links.protocol import nonce, tag
 from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, meeting, member, stages
 from gpudoctor.cluster.preflight.launcher import Place, place_from_environment
 from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_hub, connections, greeting

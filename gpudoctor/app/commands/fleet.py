@@ -9,10 +9,10 @@ from gpudoctor.app import interactive, output, pipeline, reading
 from gpudoctor.app.commands.interface import demand_interface, run_interface
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
-from gpudoctor.cluster.fleet import asking
-from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
+from gpudoctor.cluster.fleet import sources
 from gpudoctor.cluster.fleet.fold import FleetFold
 from gpudoctor.cluster.fleet.remote import Question
+from gpudoctor.cluster.fleet.sources import FleetQuery, ReplySource
 from gpudoctor.core import language
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import replace
@@ -62,11 +62,11 @@ def _source(options: argparse.Namespace) -> ReplySource:
     if [bool(options.hosts), slurm, bool(options.results)].count(True) != 1:
         raise UsageError("fleet: give one of --hosts NODESET, --slurm, or the files with the hosts' documents")
     if options.results:
-        return asking.files(options.results)
+        return sources.files(options.results)
     seconds = min(options.timeout, options.budget)
     question = Question(
         options.level, options.program, seconds, options.budget, options.fanout, language=language.current()
     )
     if slurm:
-        return asking.slurm(options.partition, question)
-    return asking.ssh(options.hosts, question, options.ssh_options)
+        return sources.slurm(options.partition, question)
+    return sources.ssh(options.hosts, question, options.ssh_options)

@@ -11,8 +11,8 @@ from gpudoctor.app import live_gpus, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import remote
-from gpudoctor.cluster.running import hosts, judging
-from gpudoctor.cluster.running.looking import look
+from gpudoctor.cluster.running_job import hosts, judging
+from gpudoctor.cluster.running_job.looking import look
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread

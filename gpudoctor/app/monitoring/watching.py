@@ -299,8 +299,8 @@ class HangWatch:
 
     def _look(self, asked: bool) -> None:
         """Look at the ranks, and tell what is found; where nobody has asked, nothing where nothing is."""
-        from gpudoctor.cluster.running import judging
-        from gpudoctor.cluster.running.looking import look
+        from gpudoctor.cluster.running_job import judging
+        from gpudoctor.cluster.running_job.looking import look
         from gpudoctor.probes._job.members import read_job
 
         self._asked = False

@@ -1,5 +1,7 @@
 """Many documents folded into one diagnosis: what is wrong on which hosts, who differs, whom to take out.
 
-`asking` gathers replies, from files or by `remote`; `reading` and `summary` keep little of each; `findings` folds what
-they found and compares hosts; `fold` puts the facts of all into one snapshot, which pages of scope ``cluster`` judge.
+- `sources`: gathers replies, from files or over ssh and srun (`remote`)
+- `reading`, `summary`: a reply's documents, and the few facts and findings that are kept of each host
+- `findings`: the hosts' findings merged by id, hosts that differ from the others, and drain commands
+- `fold`: all of it in one snapshot, judged by the pages of scope ``cluster``
 """

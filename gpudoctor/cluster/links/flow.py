@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
 from gpudoctor.cluster.links import tcp
-from gpudoctor.cluster.links.lines import ClosedError, Lines, TalkError, greeting, nonce
+from gpudoctor.cluster.links.protocol import ClosedError, Lines, TalkError, greeting, nonce
 from gpudoctor.cluster.links.tcp import Outcome, open_connection
 
 SECONDS = 5.0

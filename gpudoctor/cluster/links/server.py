@@ -12,7 +12,7 @@ from hmac import compare_digest
 from types import TracebackType
 
 from gpudoctor.cluster.links import tcp
-from gpudoctor.cluster.links.lines import Lines, TalkError, greeting, nonce
+from gpudoctor.cluster.links.protocol import Lines, TalkError, greeting, nonce
 from gpudoctor.cluster.links.tcp import literal_address_info
 
 LONGEST = 15.0

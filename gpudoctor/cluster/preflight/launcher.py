@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpudoctor.cluster.links.lines import job_key
+from gpudoctor.cluster.links.protocol import job_key
 from gpudoctor.core.errors import UsageError
 
 

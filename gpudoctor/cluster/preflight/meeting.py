@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpudoctor.cluster.links.lines import is_tag, nonce, tag
+from gpudoctor.cluster.links.protocol import is_tag, nonce, tag
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.results import UNKNOWN
 from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, Message

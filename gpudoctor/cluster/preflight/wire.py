@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpudoctor.cluster.links import tcp
-from gpudoctor.cluster.links.lines import ForgedError, SealedEnd
+from gpudoctor.cluster.links.protocol import ForgedError, SealedEnd
 from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.core.errors import UsageError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.cluster.running.following import Following, Look
+from gpudoctor.cluster.running_job.following import Following, Look
 from gpudoctor.core.fact import Row, Unread, listed, text_of, value_of
 from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, read_job

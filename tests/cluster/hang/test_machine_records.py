@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.cluster.running.recorded import MachineRecords
+from gpudoctor.cluster.running_job.recorded import MachineRecords
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job.members import Job, read_job
 from gpudoctor.target.local import Local

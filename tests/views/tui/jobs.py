@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor.app.interactive import work_on
-from gpudoctor.cluster.running import judging
-from gpudoctor.cluster.running.following import Following, Look
+from gpudoctor.cluster.running_job import judging
+from gpudoctor.cluster.running_job.following import Following, Look
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row
 from gpudoctor.core.sample import Sample

@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 
 from gpudoctor.app import demos, interactive
 from gpudoctor.app.interactive import work_on
-from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.fleet.remote import OnReply
+from gpudoctor.cluster.fleet.sources import FleetQuery, ReplySource
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fleet import OK, Check, Fleet, Host, Pairwise

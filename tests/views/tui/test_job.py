@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.app.live_job import NO_JOB
-from gpudoctor.cluster.running import judging
+from gpudoctor.cluster.running_job import judging
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, listed
 from gpudoctor.core.sample import Process, Sample

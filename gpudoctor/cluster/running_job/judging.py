@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpudoctor.cluster.running.recorded import dumps_in
+from gpudoctor.cluster.running_job.recorded import dumps_in
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Subject, verdict_of
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, number_of, text_of, value_of
 from gpudoctor.core.frozen import replace

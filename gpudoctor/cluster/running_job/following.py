@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpudoctor.cluster.running import judging
-from gpudoctor.cluster.running.looking import Seen, all_go_on, host_row, look_at_workers, look_once, rows_of
-from gpudoctor.cluster.running.recorded import Records
+from gpudoctor.cluster.running_job import judging
+from gpudoctor.cluster.running_job.looking import Seen, all_go_on, host_row, look_at_workers, look_once, rows_of
+from gpudoctor.cluster.running_job.recorded import Records
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Fact, Known, Reason, Row, Unread, number_of

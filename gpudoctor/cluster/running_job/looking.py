@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from gpudoctor.cluster.running.recorded import MachineRecords, Records
+from gpudoctor.cluster.running_job.recorded import MachineRecords, Records
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, number_of, text_of
 from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
