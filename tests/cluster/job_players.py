@@ -14,7 +14,7 @@ from typing import Any
 
 from gpudoctor.cluster.links.flow import Flow
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import BEAT, authenticate_to_hub
+from gpudoctor.cluster.preflight.meeting import BEAT, authenticate_to_coordinator
 from gpudoctor.cluster.preflight.wire import GoneError, Line
 
 SOUND = asdict(
@@ -95,11 +95,11 @@ class Players:
                         self._lines[key.data].close()
 
     def _connect(self, rank: int) -> Line:
-        """The rank's line to the hub; tried again, as ranks do, where the hub drops it for a stranger."""
+        """The rank's line to the coordinator; tried again, as ranks do, where it is dropped for a stranger."""
         while True:
             line = Line(socket.create_connection(self._where, 600))
             try:
-                authenticate_to_hub(line, Place("env", rank, self._count, job=self._job), 600)
+                authenticate_to_coordinator(line, Place("env", rank, self._count, job=self._job), 600)
             except GoneError:
                 line.close()
             else:
@@ -115,14 +115,14 @@ class Players:
 
     def _hello(self, rank: int) -> dict[str, Any]:
         number, local = divmod(rank, self._each)
-        ear = {"used_by": ["nccl", "gloo"], "address": f"10.0.0.{number}", "port": 4000, "interface": "eth0"}
+        listener = {"used_by": ["nccl", "gloo"], "address": f"10.0.0.{number}", "port": 4000, "interface": "eth0"}
         return {
             "rank": rank,
             "host": f"n{number}",
             "world": self._count,
             "local_rank": local,
             "leads": local == 0,
-            "ears": [ear] if local == 0 else [],
+            "listeners": [listener] if local == 0 else [],
         }
 
     def _hear(self, line: Line, rank: int) -> bool:

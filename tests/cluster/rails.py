@@ -41,7 +41,7 @@ class Rails:
 
 
 def blamed(rails: Rails) -> tuple[int, list[Suspect]]:
-    """(rounds it took, suspects), by the rounds as the hub runs them."""
+    """(rounds it took, suspects), by the rounds as the coordinator runs them."""
     names = {rail: fabric.hosts for rail, fabric in rails.fabrics.items()}
     switches = next(iter(rails.fabrics.values())).switches
     plan = RailPlan(names, switches, dict.fromkeys(names, 400.0), {rail: [] for rail in names})

@@ -39,7 +39,7 @@ def place(environ: dict[str, str]) -> Place:
 
 
 def told(where: Place) -> tuple[str, int, int, int, bool, str]:
-    return where.launcher, where.rank, where.world, where.local_rank, where.hub, where.master
+    return where.launcher, where.rank, where.world, where.local_rank, where.coordinator, where.master
 
 
 ARBITRARY = variables("SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_DISTRIBUTION=arbitrary")
@@ -81,7 +81,7 @@ def test_where_ranks_meet_and_on_which_host_they_are() -> None:
     assert (where.host, where.node, where.switch) == ("node2", "node2", "leaf4")
     assert all(20000 <= port < 30000 for port in where.ports)
     assert place({**SRUN, "SLURM_TOPOLOGY_ADDR": "node2"}).switch == ""
-    assert not place({**SRUN, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "1"}).hub
+    assert not place({**SRUN, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "1"}).coordinator
 
 
 @pytest.mark.parametrize(

@@ -21,27 +21,29 @@ from gpudoctor.cluster.preflight.measuring import to_each_other
 from gpudoctor.cluster.preflight.meeting import Meeting, greeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError
 from gpudoctor.cluster.preflight.results import LinkSeen
-from gpudoctor.cluster.preflight.run import Hub, room_for
+from gpudoctor.cluster.preflight.run import Coordinator, room_for
 from gpudoctor.cluster.preflight.stages import furthest_clock
-from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, port_holder
+from gpudoctor.cluster.preflight.wire import GoneError, Line, ListeningSockets, port_holder
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
 
 JOB = f"a job of process {os.getpid()}"
 """Ports follow from it: tests of other processes do not meet ours."""
-HELLO = {"world": 2, "local_rank": 0, "leads": True, "version": "0.0.1", "ears": []}
-EAR = {"used_by": ["nccl"], "address": "127.0.0.1", "port": 9, "interface": "lo"}
+HELLO = {"world": 2, "local_rank": 0, "leads": True, "version": "0.0.1", "listeners": []}
+LISTENER = {"used_by": ["nccl"], "address": "127.0.0.1", "port": 9, "interface": "lo"}
 
 
 def place(port: int, rank: int = 0, world: int = 2, host: str = "") -> Place:
-    return Place("env", rank, world, host=host or f"n{rank}", hub=rank == 0, master="127.0.0.1", port=port, job=JOB)
+    return Place(
+        "env", rank, world, host=host or f"n{rank}", coordinator=rank == 0, master="127.0.0.1", port=port, job=JOB
+    )
 
 
 @contextmanager
 def held(world: int = 2) -> Iterator[tuple[Meeting, int]]:
     port = free_port()
-    meeting = Meeting(place(port, world=world), Door([port]))
+    meeting = Meeting(place(port, world=world), ListeningSockets([port]))
     try:
         yield meeting, port
     finally:
@@ -54,7 +56,7 @@ def come(port: int, rank: int, **hello: Any) -> Member:
 
 def attend(port: int, rank: int) -> Any:
     """The verdict that a rank hears which knows no tasks."""
-    return come(port, rank, ears=[EAR]).attend({}, 60)
+    return come(port, rank, listeners=[LISTENER]).attend({}, 60)
 
 
 def spoken(port: int, *lines: bytes) -> socket.socket:
@@ -66,7 +68,7 @@ def spoken(port: int, *lines: bytes) -> socket.socket:
 
 def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
     with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 60)):
-        assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
+        assert meeting.wait_until(lambda: 1 in meeting.joined_ranks, 60)
         other = place(port, 1, host="elsewhere")
         with beside(lambda: member.join_meeting(other, HELLO, 60.0).attend({}, 60)) as heard:
             assert meeting.wait_until(lambda: bool(heard), 60)
@@ -88,20 +90,20 @@ def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
 def test_a_rank_whose_connection_broke_may_come_again() -> None:
     with held() as (meeting, port):
         with beside(lambda: Line.close(come(port, 1).line)):
-            assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
-        assert meeting.wait_until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
+            assert meeting.wait_until(lambda: 1 in meeting.joined_ranks, 60)
+        assert meeting.wait_until(lambda: 1 in meeting.joined_ranks and bool(meeting.joined_ranks[1].ended), 60)
         assert stages.rank_states(meeting, 1.0)[1].state == "ended"
         with beside(lambda: come(port, 1).attend({}, 60)):
-            assert meeting.wait_until(lambda: not meeting.guests[1].ended, 60)
+            assert meeting.wait_until(lambda: not meeting.joined_ranks[1].ended, 60)
             assert meeting.twice == {}
             meeting.close(lambda _: {"verdict": "go", "code": 0})
 
 
 def test_a_rank_that_does_not_hang_up_leaves_the_port_to_the_job() -> None:
     port = free_port()
-    meeting = Meeting(place(port), Door([port]))
+    meeting = Meeting(place(port), ListeningSockets([port]))
     with beside(lambda: come(port, 1)) as silent:
-        assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
+        assert meeting.wait_until(lambda: 1 in meeting.joined_ranks, 60)
     meeting.close(lambda _: {"verdict": "go", "code": 0})
     silent[0].line.close()
     with socket.socket() as job:  # without SO_REUSEADDR, as a job may bind it
@@ -154,14 +156,14 @@ def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) 
         with beside(partial(told, stranger)) as shown:
             assert meeting.wait_until(lambda: bool(shown), 60)
         assert shown == [True]
-        assert meeting.guests == {}
+        assert meeting.joined_ranks == {}
 
 
 def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as door:
-        port = door.getsockname()[1]
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
         with beside(lambda: come(port, 1)) as came:
-            link = Line(door.accept()[0])
+            link = Line(listening.accept()[0])
             link.send(**greeting(JOB), nonce="a nonce")
             said = link.wait(60) or {}
             link.authenticate(place(port).key, "a nonce", said["nonce"], listens=True)
@@ -175,7 +177,7 @@ def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None
 
 def test_a_meeting_that_never_speaks_is_left() -> None:
     with held() as (meeting, port), beside(lambda: come(port, 1)) as came:
-        assert meeting.wait_until(lambda: bool(came) and 1 in meeting.guests, 60)
+        assert meeting.wait_until(lambda: bool(came) and 1 in meeting.joined_ranks, 60)
         with pytest.raises(NotMetError, match="said nothing in 0 s"):
             came[0].attend({}, 0.2)
 
@@ -187,10 +189,10 @@ def test_512_ranks_on_64_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     where = Place("env", 0, 512, host="n0", master="127.0.0.1", port=port, job=JOB)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with room_for(2 * 512):
-        hub = Hub(where, JobOptions(), lambda _: None)
-        with Players(hub.door[1], JOB, 512, 8, document) as players:
+        coordinator = Coordinator(where, JobOptions(), lambda _: None)
+        with Players(coordinator.listening[1], JOB, 512, 8, document) as players:
             pass  # until all have heard the verdict
-    diagnosis = hub.finish()
+    diagnosis = coordinator.finish()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limit
     assert {said["verdict"] for said in players.verdicts.values()} == {"go"}
     assert len(players.verdicts) == 512
@@ -247,11 +249,11 @@ def test_the_clock_that_is_away_from_the_others(offsets: dict[Any, float], hosts
 def test_a_door_on_free_and_taken_ports() -> None:
     with closing(socket.create_server(("", 0))) as other:
         taken, free = other.getsockname()[1], free_port()
-        door = Door([taken, free])
-        assert (door.taken, [one.getsockname()[1] for one in door.sockets]) == ([taken], [free])
+        listening = ListeningSockets([taken, free])
+        assert (listening.taken, [one.getsockname()[1] for one in listening.sockets]) == ([taken], [free])
         assert port_holder(taken).endswith(f"(pid {os.getpid()})")
-        door.close()
-    Door([taken, free]).close()  # at once again
+        listening.close()
+    ListeningSockets([taken, free]).close()  # at once again
 
 
 def test_a_port_that_nobody_has() -> None:

@@ -41,7 +41,7 @@ def server() -> Iterator[Server]:
 
 @contextmanager
 def played(peer: Peer) -> Iterator[int]:
-    """The port of a program that is no ear: `peer` plays one connection."""
+    """The port of a program that is no measurement server: `peer` plays one connection."""
     with socket.create_server((HERE, 0)) as listener:
         listener.settimeout(60)
 

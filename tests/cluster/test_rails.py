@@ -138,7 +138,7 @@ def test_one_port_is_written_to_for_a_second(tmp_path: Path, monkeypatch: pytest
     assert "No such file" in str(run_perftest(asked)["why"])
 
 
-class Hub:
+class Coordinator:
     """A meeting of as many machines with two cards each, whose ib_write_bw gives `rate` by way; None where it fails."""
 
     stop = threading.Event()
@@ -150,8 +150,10 @@ class Hub:
         ]
         self.leaders = []
         for rank in range(count):
-            hello = {"ports": ports, "ears": [{"address": f"n{rank}", "port": 1}]}
-            self.leaders.append(SimpleNamespace(host=f"n{rank}", rank=rank, hello=hello))
+            listeners = [{"address": f"n{rank}", "port": 1}]
+            self.leaders.append(
+                SimpleNamespace(host=f"n{rank}", rank=rank, hello={"ports": ports}, listeners=listeners)
+            )
         self._rate = rate
         self.looks: Counter[str] = Counter()
 
@@ -178,21 +180,21 @@ class Hub:
         return {"gbps": rate if task["server"] else None}
 
 
-def measured(hub: Hub) -> MeetingResults:
+def measured(coordinator: Coordinator) -> MeetingResults:
     found = MeetingResults(Place())
-    measure_rails(hub, hub.leaders, found, Limits(), math.inf, lambda _: None, rdma=True)  # type: ignore[arg-type]
+    measure_rails(coordinator, coordinator.leaders, found, Limits(), math.inf, lambda _: None, rdma=True)  # type: ignore[arg-type]
     return found
 
 
 def test_a_port_that_writes_slowly_by_rdma_is_named_in_gigabytes() -> None:
-    found = measured(Hub(4, lambda device, host: 88.0 if (device, host) == ("mlx5_1", "n2") else 385.0))
+    found = measured(Coordinator(4, lambda device, host: 88.0 if (device, host) == ("mlx5_1", "n2") else 385.0))
     (slow,) = found.suspects
     assert slow.words.startswith("mlx5_1 on n2 sends 11 of the usual 48.1 GB/s (")
     assert (sorted(found.rails.rdma), found.rails.unmeasured) == (["mlx5_0", "mlx5_1"], {})
 
 
 def test_what_counters_rose_by_is_kept_by_port() -> None:
-    gains = measured(Hub(4, lambda _device, _host: 385.0)).rails.gains
+    gains = measured(Coordinator(4, lambda _device, _host: 385.0)).rails.gains
     assert {port: (gain.errors, gain.discards) for port, gain in gains.items() if gain.errors != 0} == {
         ("mlx5_0", "n1"): (1000, 0)
     }
@@ -207,7 +209,7 @@ def test_counters_of_cards_and_of_other_interfaces(tmp_path: Path) -> None:
 
 
 def test_where_it_fails_on_one_machine_tcp_is_measured_and_that_is_told() -> None:
-    found = measured(Hub(4, lambda _, host: None if host == "n2" else 385.0))
+    found = measured(Coordinator(4, lambda _, host: None if host == "n2" else 385.0))
     assert (found.suspects, found.rails.rdma) == ((), frozenset())
     assert list(found.rails.unmeasured.values()) == ["mlx5_0 on n2 by RDMA: ib_write_bw says: Couldn't allocate MR"]
     assert {pair.there.gbps for pair in found.rails.pairs} == {10.0}

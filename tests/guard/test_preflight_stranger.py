@@ -15,20 +15,22 @@ import pytest
 from gpudoctor.cluster.links.protocol import nonce, tag
 from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, meeting, member, stages
 from gpudoctor.cluster.preflight.launcher import Place, place_from_environment
-from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_hub, connections, greeting
+from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_coordinator, connections, greeting
 from gpudoctor.cluster.preflight.member import NotMetError
-from gpudoctor.cluster.preflight.run import Hub, room_for
-from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, addresses
+from gpudoctor.cluster.preflight.run import Coordinator, room_for
+from gpudoctor.cluster.preflight.wire import GoneError, Line, ListeningSockets, addresses
 from tests.cluster.fleet_documents import document
 from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
 
 JOB = f"an attacked job of process {os.getpid()}"
-HELLO = {"world": 4, "local_rank": 0, "leads": True, "version": "1", "ears": []}
+HELLO = {"world": 4, "local_rank": 0, "leads": True, "version": "1", "listeners": []}
 
 
 def place(port: int, rank: int = 0, secret: str = "") -> Place:
-    return Place("env", rank, 4, host=f"n{rank}", hub=rank == 0, master="127.0.0.1", port=port, job=JOB, secret=secret)
+    return Place(
+        "env", rank, 4, host=f"n{rank}", coordinator=rank == 0, master="127.0.0.1", port=port, job=JOB, secret=secret
+    )
 
 
 def connected(port: int, *said: bytes) -> socket.socket:
@@ -61,7 +63,7 @@ def odd_text(port: int) -> list[socket.socket]:
 
 
 def claims_of_ranks(port: int) -> list[socket.socket]:
-    """As a gpudoctor that authenticates nothing, by what the hub's own greeting tells everybody."""
+    """As a gpudoctor that authenticates nothing, by what the coordinator's own greeting tells everybody."""
     job = greeting(JOB)["job"]
     return [
         connected(port, line_of(job=job, rank=rank, host="evil", **HELLO), line_of(tell={"document": {}}))
@@ -112,12 +114,12 @@ def test_four_ranks_come_to_their_verdict_beside_a_stranger(
         monkeypatch.setattr(module, "SILENT", 600.0)  # on a busy machine the ranks' one thread is late with its beats
     port = free_port()
     with room_for(connections(4) + 600), ExitStack() as kept:
-        hub = Hub(place(port), JobOptions(network=True), lambda _: None)
+        coordinator = Coordinator(place(port), JobOptions(network=True), lambda _: None)
         for link in attack(port):
             kept.enter_context(closing(link))
-        with Players(hub.door[1], JOB, 4, 1, document) as players:
+        with Players(coordinator.listening[1], JOB, 4, 1, document) as players:
             pass  # they end with the meeting
-        diagnosis = hub.finish()
+        diagnosis = coordinator.finish()
         assert diagnosis.fleet
         assert diagnosis.fleet.verdict == "go", [finding.title for finding in diagnosis.findings]
         assert {said["verdict"] for said in players.verdicts.values()} == {"go"}
@@ -128,7 +130,7 @@ def test_four_ranks_come_to_their_verdict_beside_a_stranger(
 @contextmanager
 def held(secret: str = "") -> Iterator[tuple[Meeting, int]]:
     port = free_port()
-    meeting = Meeting(place(port, secret=secret), Door([port], ["127.0.0.1"]))
+    meeting = Meeting(place(port, secret=secret), ListeningSockets([port], ["127.0.0.1"]))
     try:
         yield meeting, port
     finally:
@@ -141,13 +143,13 @@ def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:
 
         def honest() -> None:
             line = Line(Recording(socket.create_connection(("127.0.0.1", port), 60), said))  # type: ignore[arg-type]
-            authenticate_to_hub(line, place(port, 1), 60)
+            authenticate_to_coordinator(line, place(port, 1), 60)
             line.send(rank=1, host="n1", **HELLO)
             line.drop()
 
         with beside(honest):
-            assert meeting.wait_until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
-        first = meeting.guests[1]
+            assert meeting.wait_until(lambda: 1 in meeting.joined_ranks and bool(meeting.joined_ranks[1].ended), 60)
+        first = meeting.joined_ranks[1]
 
         def replayed() -> bytes:
             with closing(connected(port, *said)) as link:
@@ -161,16 +163,16 @@ def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:
             assert meeting.wait_until(lambda: bool(heard), 60)
         assert isinstance(heard[0], bytes)
         assert b"meeting" not in heard[0].replace(b'"gpudoctor":"meeting"', b"")
-        assert meeting.guests == {1: first}
+        assert meeting.joined_ranks == {1: first}
 
 
 @pytest.mark.parametrize("attack", ["forged", "replayed", "reflected", "repeated"])
 def test_a_go_that_the_hub_did_not_say_is_not_believed(attack: str) -> None:
     """Somebody who can write into the connection of a rank."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as door:
-        port = door.getsockname()[1]
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
         with beside(lambda: member.join_meeting(place(port, 1), HELLO, 60.0)) as came:
-            link = Line(door.accept()[0])
+            link = Line(listening.accept()[0])
             link.send(**greeting(JOB), nonce="a" * 32)
             caller = (link.wait(60) or {})["nonce"]
             link.authenticate(place(port).key, "a" * 32, caller, listens=True)
@@ -184,7 +186,7 @@ def test_a_go_that_the_hub_did_not_say_is_not_believed(attack: str) -> None:
             with closing(Line(socket.socket())) as other:
                 other.authenticate(place(port).key, "b" * 32, "c" * 32, listens=True)
                 sent = [_sealed(other, verdict="go", code=0)]
-        elif attack == "reflected":  # a rank's own words, as if they were the hub's
+        elif attack == "reflected":  # a rank's own words, as if they were the coordinator's
             sent = [_sealed(rank.line, verdict="go", code=0)]
         else:
             task = _sealed(link, task="nothing", id=1)
@@ -201,14 +203,14 @@ def _sealed(line: Line, **said: Any) -> bytes:
 
 
 def test_a_hub_without_the_key_holds_no_rank() -> None:
-    """It has recorded our hub's greeting, and stands on one of the ports at which ranks look."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as door:
-        port = door.getsockname()[1]
+    """It has recorded our coordinator's greeting, and stands on one of the ports at which ranks look."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
 
         def pose() -> None:
             with suppress(OSError):
                 while True:
-                    with closing(door.accept()[0]) as link:
+                    with closing(listening.accept()[0]) as link:
                         link.sendall(line_of(**greeting(JOB), nonce="a" * 32))
                         link.sendall(b"0" * 32 + b' {"meeting":"x"}\n')
                         link.settimeout(60)
@@ -218,7 +220,7 @@ def test_a_hub_without_the_key_holds_no_rank() -> None:
         with beside(pose):
             with pytest.raises(NotMetError, match="not of this job"):
                 member.join_meeting(place(port, 1), HELLO, 1.0)
-            door.shutdown(socket.SHUT_RDWR)
+            listening.shutdown(socket.SHUT_RDWR)
 
 
 def test_without_the_jobs_secret_nobody_comes_who_knows_all_else() -> None:
@@ -229,7 +231,7 @@ def test_without_the_jobs_secret_nobody_comes_who_knows_all_else() -> None:
         assert "GPUDOCTOR_JOB_KEY" in str(came[0])
         assert "GPUDOCTOR_JOB_KEY of rank 1 is not that of rank 0" in meeting.unproven[1]
         with beside(lambda: Line.close(member.join_meeting(place(port, 1, "s3cret"), HELLO, 60.0).line)) as came:
-            assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
+            assert meeting.wait_until(lambda: 1 in meeting.joined_ranks, 60)
         assert came == [None]
         meeting.close(lambda _: {"verdict": "go", "code": 0})
 
@@ -243,7 +245,7 @@ def test_a_rank_of_an_older_gpudoctor_is_told_why_it_is_turned_away() -> None:
         assert "nonce" in first
         assert (said["verdict"], said["code"]) == ("unknown", 3)
         assert "cannot authenticate itself" in said["words"]
-        assert meeting.guests == {}
+        assert meeting.joined_ranks == {}
 
 
 def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,26 +262,26 @@ def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> No
                     rank.line.send(step="again")
 
         with beside(chatter):
-            assert meeting.wait_until(lambda: 1 in meeting.guests and bool(meeting.guests[1].reports), 60)
+            assert meeting.wait_until(lambda: 1 in meeting.joined_ranks and bool(meeting.joined_ranks[1].reports), 60)
             told.set()
-            assert meeting.wait_until(lambda: bool(meeting.guests[1].ended), 60)
-        guest = meeting.guests[1]
-        assert len(guest.step) < 1000
-        assert (guest.answers, guest.reports) == ({}, {"nccl": "2.27.3"})
+            assert meeting.wait_until(lambda: bool(meeting.joined_ranks[1].ended), 60)
+        joined = meeting.joined_ranks[1]
+        assert len(joined.step) < 1000
+        assert (joined.answers, joined.reports) == ({}, {"nccl": "2.27.3"})
 
 
 def test_the_door_is_at_the_address_of_the_job_alone() -> None:
     port = free_port()
     assert addresses(place(port)) == ("127.0.0.1",)
     assert addresses(Place(master="192.0.2.1")) == ()  # a load balancer's, which is not ours
-    door = Door([port], addresses(place(port)))
+    listening = ListeningSockets([port], addresses(place(port)))
     try:
-        assert door.own_address == ("127.0.0.1", port)
+        assert listening.own_address == ("127.0.0.1", port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), 60)
         connected(port).close()
     finally:
-        door.close()
+        listening.close()
 
 
 def test_the_key_of_a_job_is_made_of_its_secret_and_its_identity() -> None:

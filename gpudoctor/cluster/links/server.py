@@ -66,7 +66,7 @@ class Server:
         self._open: set[socket.socket] = set()
         self._talks: dict[str, _Talk] = {}
         self._closed = False
-        self._thread = threading.Thread(target=self._listen, name=f"ear {address}", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name=f"listener {address}", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Server:
@@ -105,7 +105,7 @@ class Server:
             if taken:
                 self._open.add(link)
         if taken:
-            threading.Thread(target=self._serve, args=(link,), name="a guest of the ear", daemon=True).start()
+            threading.Thread(target=self._serve, args=(link,), name="measurement", daemon=True).start()
         else:
             link.close()
 

@@ -20,8 +20,8 @@ from gpudoctor.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A rank's identity in its job, and where the ranks meet: at the hub.
-    The hub is rank 0; under Slurm the first task of the first node.
+    """A rank's identity in its job, and where the ranks meet: at the coordinator.
+    The coordinator is rank 0; under Slurm the first task of the first node.
     """
 
     launcher: str = "alone"
@@ -29,9 +29,9 @@ class Place:
     world: int = 1
     local_rank: int = 0
     host: str = "localhost"
-    hub: bool = True
+    coordinator: bool = True
     master: str = ""
-    """Name or address of the hub's machine."""
+    """Name or address of the coordinator's machine."""
     port: int = 0
     """The job's own port there, which is tested as well; 0 where the environment names none."""
     job: str = ""
@@ -58,9 +58,8 @@ class Place:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Ports at which the hub may listen, in order of preference: the job's own, then three derived from the job's
-        id.
-        The job's own is left out if the launcher's store holds it already.
+        """Ports at which the coordinator may listen, in order of preference: the job's own, then three derived from the
+        job's id. The job's own is left out if the launcher's store holds it already.
         """
         ours = tuple(_OURS + (zlib.crc32(self.job.encode()) + step * 2503) % _OURS_COUNT for step in range(3))
         return ours if self.store or not self.port else (self.port, *(port for port in ours if port != self.port))
@@ -125,7 +124,7 @@ def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: s
     return Place(
         launcher=launcher,
         rank=rank,
-        hub=rank == 0,
+        coordinator=rank == 0,
         world=_integer(environ, "WORLD_SIZE", 1),
         local_rank=_integer(environ, "LOCAL_RANK", 0),
         host=_host_name(environ),
@@ -151,7 +150,7 @@ def _srun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
         world=_integer(environ, "SLURM_STEP_NUM_TASKS", 1),
         local_rank=local,
         host=_host_name(environ),
-        hub=local == 0 and _integer(environ, "SLURM_NODEID", 0) == 0,
+        coordinator=local == 0 and _integer(environ, "SLURM_NODEID", 0) == 0,
         master=next(iter(nodes), ""),
         port=_integer(environ, "MASTER_PORT", 0),
         job=f"slurm {job}.{step}",
@@ -205,7 +204,7 @@ def _mpirun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
             world=size,
             local_rank=_integer(environ, local, 0),
             host=_host_name(environ),
-            hub=number == 0,
+            coordinator=number == 0,
             master=environ.get("MASTER_ADDR") or _first_host(environ, size, hostnames),
             port=port,
             job=f"mpirun {_run_id(environ)} {port}",

@@ -23,7 +23,7 @@ from gpudoctor.cluster.links.tcp import Reached, connect
 from gpudoctor.cluster.preflight import JobOptions
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import Guest, Meeting
+from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
 from gpudoctor.cluster.preflight.ports import listen_at, own_ports, read_counters, run_perftest
 from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RankSeen
@@ -56,7 +56,7 @@ class OwnRank:
         self._listeners = Listeners(place.key, _listener_name(place), environ) if self._leads else None
 
     def hello(self) -> Message:
-        """The message by which the rank introduces itself to the hub."""
+        """The message by which the rank introduces itself to the coordinator."""
         place = self._place
         return {
             "world": place.world,
@@ -66,17 +66,17 @@ class OwnRank:
             "pid": os.getpid(),
             "machine": _machine_id(),
             "version": __version__,
-            "ears": self._listeners.announced if self._listeners else [],
+            "listeners": self._listeners.announced if self._listeners else [],
             "ports": self._listeners.ports if self._listeners else [],
         }
 
     def begin(self, rank: Member) -> None:
-        """If this rank leads, start the machine's check in a thread; it sends the document to the hub when done."""
+        """If this rank leads, start the machine's check in a thread, which sends its document to the coordinator."""
         if self._leads:
             threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
 
     def tasks(self, rank: Member) -> Mapping[str, Task]:
-        """Task functions that the hub may call on this rank, by name: reach, flow, perftest, counters, collective."""
+        """Task functions by the name that the coordinator asks for: reach, flow, perftest, counters, collective."""
         place = self._place
         part = rank_task(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
@@ -93,7 +93,7 @@ class OwnRank:
             self._listeners.close()
 
     def _check(self, rank: Member) -> None:
-        """Run the machine's check and send its document, or why it failed, to the hub."""
+        """Run the machine's check and send its document, or why it failed, to the coordinator."""
         rank.set_step(f"check of this machine, level {self._wanted.level}")
         try:
             document = check_this_machine(self._wanted)
@@ -116,19 +116,19 @@ def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None
 
 def diagnosis_without_meeting(options: JobOptions, place: Place, error: NotMetError) -> Diagnosis:
     """Diagnosis from what this rank alone knows, when it could not join or lost the meeting.
-    If every port was refused and the hub's host is known, rank 0 is reported as missing.
+    If every port was refused and the coordinator's host is known, rank 0 is reported as missing.
     """
     found = MeetingResults(place, checked=False, asked=False, cut=str(error))
     found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
-    ways = [(port, way) for port in place.ports if (way := error.ways.get(port))]
+    outcomes = [(port, end) for port in place.ports if (end := error.outcomes.get(port))]
     found.links = [
-        LinkSeen(place.host, place.master, "rendezvous", way.outcome, way.words, "rendezvous", place.master, port)
-        for port, way in ways
-        if way.outcome != "connected"
+        LinkSeen(place.host, place.master, "rendezvous", end.outcome, end.words, "rendezvous", place.master, port)
+        for port, end in outcomes
+        if end.outcome != "connected"
     ]
     if (
-        ways
-        and all(way.outcome == "refused" for _, way in ways)
+        outcomes
+        and all(end.outcome == "refused" for _, end in outcomes)
         and (not place.hosts or place.hosts[0] == place.master)
     ):
         because = f"of {place.master} does not listen there: it never came, or a firewall turns all away"
@@ -311,7 +311,7 @@ def run_collective(
     with `canary` some steps of training follow.
     """
     here = meeting.here
-    if [guest.rank for guest in here] != list(range(meeting.place.world)):
+    if [joined.rank for joined in here] != list(range(meeting.place.world)):
         return "not every rank is here: a collective would wait for the others"
     if unreachable:
         return "some machines do not reach each other: a collective would hang"
@@ -326,23 +326,23 @@ def run_collective(
     if not isinstance(store, int):
         answers = meeting.collect_answers(began, 0.5)
     else:
-        others = meeting.give({guest.rank: {**task, "store": [address or first.host, store]} for guest in here[1:]})
+        others = meeting.give({joined.rank: {**task, "store": [address or first.host, store]} for joined in here[1:]})
         answers = {**meeting.collect_answers(others, seconds + _SLACK), **meeting.collect_answers(began, _SLACK)}
-    return [_result_of(guest, answers.get(guest.rank, {})) for guest in here if guest.rank in answers or store]
+    return [_result_of(joined, answers.get(joined.rank, {})) for joined in here if joined.rank in answers or store]
 
 
-def _result_of(guest: Guest, message: Mapping[str, Any]) -> Across:
+def _result_of(joined: JoinedRank, message: Mapping[str, Any]) -> Across:
     """A rank's result from its answer; without one, a failed result with the reason and its last known step."""
     if isinstance(raw := message.get("across"), dict):
         return Across.from_json(raw)
-    why = str(message.get("because") or guest.ended or "did not come to an end")
-    return Across(guest.rank, guest.host, int(guest.hello.get("local_rank") or 0), why=why, step=guest.step)
+    why = str(message.get("because") or joined.ended or "did not come to an end")
+    return Across(joined.rank, joined.host, int(joined.hello.get("local_rank") or 0), why=why, step=joined.step)
 
 
-def _rendezvous_address(meeting: Meeting, first: Guest) -> str:
+def _rendezvous_address(meeting: Meeting, first: JoinedRank) -> str:
     """Address at which rank 0's machine announced a listener for NCCL or Gloo; ``""`` if it announced none."""
-    ears = (ear for guest in meeting.leaders if guest.host == first.host for ear in guest.hello.get("ears", ()))
-    return next((str(ear["address"]) for ear in ears if ear.get("port")), "")
+    listeners = (own for joined in meeting.leaders if joined.host == first.host for own in joined.listeners)
+    return next((str(listener["address"]) for listener in listeners if listener.get("port")), "")
 
 
 def rows(results: list[Across] | str) -> Rows:
@@ -360,8 +360,8 @@ def _failure_reason(results: list[Across]) -> str:
 
 def rank_task(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Message]:
     """Task function for this rank's part in a collective.
-    Called with the hub's message it runs the collective, reports its steps by `set_step` and its store's port by
-    `tell`, and returns ``{"across": result as JSON}``.
+    Called with the coordinator's message it runs the collective, reports its steps by `set_step` and its store's port
+    by `tell`, and returns ``{"across": result as JSON}``.
     """
 
     def run(message: Mapping[str, Any], set_step: Callable[[str], None], tell: Callable[..., None]) -> Message:

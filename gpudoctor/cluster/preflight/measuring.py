@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.cluster.preflight import ROUNDS, rounds
-from gpudoctor.cluster.preflight.meeting import Guest, Meeting
+from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
 from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Direction, Pair
 from gpudoctor.cluster.preflight.results import LinkSeen, Port
 from gpudoctor.cluster.preflight.wire import Message
@@ -20,18 +20,18 @@ ALL_OF = 16
 """Machines up to which each connects to all others."""
 
 
-def to_the_hub(meeting: Meeting) -> Iterator[LinkSeen]:
+def to_the_coordinator(meeting: Meeting) -> Iterator[LinkSeen]:
     """Outcome of reaching the job's own port, per machine.
-    From the hub's machine only failures of name or route are given.
+    From the coordinator's machine only failures of name or route are given.
     """
     place = meeting.place
-    for guest in meeting.leaders:
-        for way in guest.hello.get("ways", ()):
+    for joined in meeting.leaders:
+        for way in joined.hello.get("ways", ()):
             outcome = str(way["outcome"])
-            blind = guest.host == place.host and outcome not in {"unresolved", "unroutable"}
+            blind = joined.host == place.host and outcome not in {"unresolved", "unroutable"}
             if way["port"] == place.port and not way["stranger"] and not blind:
                 yield LinkSeen(
-                    source=guest.host,
+                    source=joined.host,
                     target=place.master if outcome == "unresolved" else place.host,
                     kind="rendezvous",
                     outcome=outcome,
@@ -42,21 +42,21 @@ def to_the_hub(meeting: Meeting) -> Iterator[LinkSeen]:
                 )
 
 
-def to_each_other(meeting: Meeting, leaders: Sequence[Guest], seconds: float) -> list[LinkSeen]:
+def to_each_other(meeting: Meeting, leaders: Sequence[JoinedRank], seconds: float) -> list[LinkSeen]:
     """Links between machines: each connects to the addresses that others announce, all in parallel, within
     `seconds`.
     """
     known: list[LinkSeen] = []
     tried: dict[int, list[LinkSeen]] = {}
     for source, target in _connection_schedule(leaders):
-        for ear in target.hello.get("ears", ()):
-            link = _link_before_attempt(source.host, target.host, ear)
+        for listener in target.listeners:
+            link = _link_before_attempt(source.host, target.host, listener)
             (known if link.outcome else tried.setdefault(source.rank, [])).append(link)
     return known + connect_all(meeting, tried, seconds)
 
 
 def by_each_port(
-    meeting: Meeting, leaders: Sequence[Guest], ports: Mapping[str, Mapping[str, Port]], seconds: float
+    meeting: Meeting, leaders: Sequence[JoinedRank], ports: Mapping[str, Mapping[str, Port]], seconds: float
 ) -> list[LinkSeen]:
     """Links between the same ports of two machines, each by that port alone; `ports` by rail, then by machine."""
     tried: dict[int, list[LinkSeen]] = {}
@@ -90,7 +90,7 @@ def connect_all(meeting: Meeting, tried: Mapping[int, Sequence[LinkSeen]], secon
     ]
 
 
-def _connection_schedule(ring: Sequence[Guest]) -> Iterator[tuple[Guest, Guest]]:
+def _connection_schedule(ring: Sequence[JoinedRank]) -> Iterator[tuple[JoinedRank, JoinedRank]]:
     """(source, target) machines: all pairs up to `ALL_OF` machines, else those 1, 2, 4, 8, ... places on."""
     count = len(ring)
     steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
@@ -99,26 +99,26 @@ def _connection_schedule(ring: Sequence[Guest]) -> Iterator[tuple[Guest, Guest]]
             yield host, ring[(at + step) % count]
 
 
-def _link_before_attempt(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
+def _link_before_attempt(source: str, target: str, listener: Mapping[str, Any]) -> LinkSeen:
     """Link to an announced address; its outcome is ``""`` unless it is known to be unreachable (loopback, no
     address).
     """
     outcome, words = "", ""
-    if ear.get("loopback"):
-        outcome, words = "loopback", str(ear.get("because") or "a loopback leads nowhere from elsewhere")
-    elif not ear.get("port"):
-        outcome = "failed" if ear.get("address") else "nowhere"
-        words = str(ear.get("because") or "it does not listen")
+    if listener.get("loopback"):
+        outcome, words = "loopback", str(listener.get("because") or "a loopback leads nowhere from elsewhere")
+    elif not listener.get("port"):
+        outcome = "failed" if listener.get("address") else "nowhere"
+        words = str(listener.get("because") or "it does not listen")
     return LinkSeen(
         source=source,
         target=target,
         kind="peer",
         outcome=outcome,
         words=words,
-        used_by=", ".join(ear.get("used_by", ())),
-        address=str(ear.get("address", "")),
-        port=int(ear.get("port") or 0),
-        interface=str(ear.get("interface", "")),
+        used_by=", ".join(listener.get("used_by", ())),
+        address=str(listener.get("address", "")),
+        port=int(listener.get("port") or 0),
+        interface=str(listener.get("interface", "")),
     )
 
 
@@ -134,7 +134,7 @@ def _with_outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
 
 BUSY = 0.5
 """Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
-Way = tuple[str, str]
+SourceTarget = tuple[str, str]
 """From a machine to another."""
 
 
@@ -144,7 +144,7 @@ class Measuring:
     def __init__(
         self,
         meeting: Meeting,
-        leaders: Sequence[Guest],
+        leaders: Sequence[JoinedRank],
         links: Sequence[LinkSeen],
         seconds: float,
         rail: str = "",
@@ -154,11 +154,11 @@ class Measuring:
         measured by that port of each machine alone; `ports` by machine.
         """
         self.pairs: list[Pair] = []
-        self.flows: dict[Way, Mapping[str, Any]] = {}
+        self.flows: dict[SourceTarget, Mapping[str, Any]] = {}
         self._failed: list[LinkSeen] = []
         self._meeting = meeting
         self._seconds = seconds
-        self._guests = {guest.host: guest for guest in leaders}
+        self._joined_ranks = {joined.host: joined for joined in leaders}
         self._rail, self._ports = rail, ports or {}
         peers = [link for link in links if link.kind == ("rail" if rail else "peer")]
         self._open = {(peer.source, peer.target): peer for peer in peers if peer.works}
@@ -167,7 +167,7 @@ class Measuring:
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
         """Run rounds until nothing is in doubt or `ROUNDS` are done; results are added to `pairs`."""
         for number in range(1, ROUNDS + 1):
-            two = rounds.pairs_of_round(number, list(self._guests), self.pairs, switches)
+            two = rounds.pairs_of_round(number, list(self._joined_ranks), self.pairs, switches)
             if not two:
                 break
             tell(f"round {number}: {len(two)} pairs measure")
@@ -199,7 +199,7 @@ class Measuring:
                 self.flows.pop(way, None)
         self.pairs += [self._pair_result(number, pair, ways.get(pair)) for pair in two]
 
-    def _measured_flows(self, ways: Sequence[Way]) -> Mapping[Way, Mapping[str, Any]]:
+    def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
         """What each pair measured, asked by its first host; missing where no answer came."""
         answers = self._meeting.ask({self._rank(way[0]): self._flow_task(way) for way in ways}, self._seconds + 1)
         flows = {way: answers.get(self._rank(way[0]), {}).get("flow") for way in ways}
@@ -207,13 +207,13 @@ class Measuring:
 
     def _rank(self, host: str) -> int:
         """Number of the rank that measures for a machine."""
-        return self._guests[host].rank
+        return self._joined_ranks[host].rank
 
-    def _open_direction(self, a: str, b: str) -> Way | None:
+    def _open_direction(self, a: str, b: str) -> SourceTarget | None:
         """The direction of a pair in which a connection is possible; None if there is none."""
         return next((way for way in ((a, b), (b, a)) if way not in self._shut and self._address(way)), None)
 
-    def _address(self, direction: Way) -> tuple[str, int] | None:
+    def _address(self, direction: SourceTarget) -> tuple[str, int] | None:
         """(address, port) at which the target was reached, else where it listens for NCCL or Gloo; None if it does
         not.
         """
@@ -222,30 +222,32 @@ class Measuring:
         if self._rail:
             other = self._ports[direction[1]]
             return (other.address, other.port) if other.port else None
-        ears = self._guests[direction[1]].hello.get("ears", ())
-        return next(((str(ear["address"]), int(ear["port"])) for ear in ears if _is_reachable_listener(ear)), None)
+        listeners = filter(_is_reachable_listener, self._joined_ranks[direction[1]].listeners)
+        return next(((str(own["address"]), int(own["port"])) for own in listeners), None)
 
-    def _flow_task(self, direction: Way) -> Message:
+    def _flow_task(self, direction: SourceTarget) -> Message:
         """Task message for measuring in that direction."""
         address, port = self._address(direction) or ("", 0)
         task: Message = {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
         return {**task, "source": self._ports[direction[0]].place} if self._rail else task
 
-    def _note_flow(self, direction: Way, flow: Mapping[str, Any]) -> None:
+    def _note_flow(self, direction: SourceTarget, flow: Mapping[str, Any]) -> None:
         """Store a measured flow; if it did not connect, record a failed link."""
         self.flows[direction] = flow
         if flow["outcome"] != CONNECTED:
             words, where = str(flow["words"]), self._address(direction) or ("", 0)
             self._failed.append(LinkSeen(*direction, "peer", str(flow["outcome"]), words, "nccl", *where))
 
-    def _pair_result(self, number: int, pair: tuple[str, str], direction: Way | None) -> Pair:
+    def _pair_result(self, number: int, pair: tuple[str, str], direction: SourceTarget | None) -> Pair:
         """Pair with both directions, from the flow measured in `direction` (None: not measured)."""
         flow = self.flows.get(direction) if direction else None
         there, back = (self._direction(end, direction, flow) for end in (pair, pair[::-1]))
         ms = flow.get("ms") if flow and not self._rail else None  # a round trip is the host's rather than its port's
         return Pair(number, *pair, there, back, ms, self._rail)
 
-    def _direction(self, end: Way, measured_from: Way | None, flow: Mapping[str, Any] | None) -> Direction:
+    def _direction(
+        self, end: SourceTarget, measured_from: SourceTarget | None, flow: Mapping[str, Any] | None
+    ) -> Direction:
         """Result of one direction `end` of a pair that was measured in `measured_from`; known failures to connect
         take precedence.
         """
@@ -267,6 +269,6 @@ class Measuring:
         )
 
 
-def _is_reachable_listener(ear: Mapping[str, Any]) -> bool:
+def _is_reachable_listener(listener: Mapping[str, Any]) -> bool:
     """True if the announced listener has a port and is not a loopback."""
-    return bool(ear.get("port")) and not ear.get("loopback")
+    return bool(listener.get("port")) and not listener.get("loopback")

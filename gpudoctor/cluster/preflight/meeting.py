@@ -1,8 +1,8 @@
-"""The hub's side: who came, what each said last, and tasks for them. One thread hears all, until it is told to stop.
+"""The coordinator's side: which ranks have joined, what each sent last, and tasks for them; all in one thread.
 
 Whoever connects is greeted with a nonce, and must prove within seconds, with a nonce of its own, that it knows the
-job's key; from there on each line is authenticated, both ways. Who has not proven it can neither become a guest nor be
-waited for: such connections are limited in number, time and bytes, and the oldest is dropped for the next.
+job's key; from there on each line is authenticated, both ways. Without that proof nobody joins or is waited for: such
+connections are limited in number, time and bytes, and the oldest is dropped for the next.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpudoctor.cluster.links.protocol import is_tag, nonce, tag
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.results import UNKNOWN
-from gpudoctor.cluster.preflight.wire import Door, GoneError, Line, Message
+from gpudoctor.cluster.preflight.wire import GoneError, Line, ListeningSockets, Message
 from gpudoctor.core.about import __version__
 
 TERMINATED = "told to end"
@@ -32,7 +33,7 @@ _LONGEST_STEP = 500
 
 
 @dataclass
-class Guest:
+class JoinedRank:
     """A rank that joined the meeting, with all it has sent. `hello` is its introduction."""
 
     line: Line
@@ -59,6 +60,12 @@ class Guest:
     def leads(self) -> bool:
         """True if it is the rank that speaks for its machine."""
         return bool(self.hello.get("leads"))
+
+    @property
+    def listeners(self) -> Sequence[Mapping[str, Any]]:
+        """The measurement servers of its machine, as it announced them; gpudoctor 1.0.0 sends them as ``ears``."""
+        announced = self.hello.get("listeners", self.hello.get("ears"))
+        return announced if isinstance(announced, list) else ()
 
     @property
     def silent(self) -> float:
@@ -97,27 +104,27 @@ _GOING = 1.0
 
 
 def greeting(job: str) -> Message:
-    """First message of the hub to every connection; identifies gpudoctor and the job."""
+    """First message of the coordinator to every connection; identifies gpudoctor and the job."""
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
 def is_own_greeting(message: Message | None, job: str) -> bool:
-    """True if the message is the greeting of a hub of this job; additional keys are allowed."""
+    """True if the message is the greeting of a coordinator of this job; additional keys are allowed."""
     return message is not None and greeting(job).items() <= message.items()
 
 
 def connections(world: int) -> int:
-    """Maximum number of connections that the hub holds open for a job of `world` ranks."""
+    """Maximum number of connections that the coordinator holds open for a job of `world` ranks."""
     return 2 * world + _STRANGERS
 
 
 class NotOursError(Exception):
-    """The program that answers is not a hub of this job; the message says what it is."""
+    """The program that answers is not a coordinator of this job; the message says what it is."""
 
 
-def authenticate_to_hub(line: Line, place: Place, seconds: float) -> str:
-    """Authenticate with the hub in both directions; the id of its meeting. Each reply is awaited `seconds`.
-    Raises `NotOursError` for another program or another job's hub, `GoneError` if the connection ends.
+def authenticate_to_coordinator(line: Line, place: Place, seconds: float) -> str:
+    """Authenticate with the coordinator in both directions; the id of its meeting. Each reply is awaited `seconds`.
+    Raises `NotOursError` for another program or another job's coordinator, `GoneError` if the connection ends.
     """
     message = line.wait(seconds)
     if message is None or not is_own_greeting(message, place.job):
@@ -133,53 +140,53 @@ def authenticate_to_hub(line: Line, place: Place, seconds: float) -> str:
     return str(welcome.get("meeting"))
 
 
-Asked = tuple[int, list[Guest]]
+Asked = tuple[int, list[JoinedRank]]
 """The number of a task, and who was given it."""
 
 
 class Meeting:
-    """The hub's meeting: all ranks that joined, by rank. Methods must be called from one thread."""
+    """The coordinator's meeting: all ranks that joined, by rank. Methods must be called from one thread."""
 
-    def __init__(self, place: Place, door: Door) -> None:
-        """Begin to listen at the door's sockets; nobody is received until a method waits for messages."""
+    def __init__(self, place: Place, listening: ListeningSockets) -> None:
+        """Begin to accept at the listening sockets; nothing is received until a method waits for messages."""
         self.place = place
-        self.guests: dict[int, Guest] = {}
+        self.joined_ranks: dict[int, JoinedRank] = {}
         self.twice: dict[int, list[str]] = {}
         """By rank, the machines of all who came as a rank that was here already."""
         self.key = secrets.token_hex(8)
         """Tells this meeting from another that calls itself by the same job."""
-        self._door = door
+        self._listening = listening
         self.unproven: dict[int, str] = {}
         """By rank, what is wrong with somebody who called itself so and could not prove that it is of this job."""
         self._turned_away: Counter[int] = Counter()
         self._nonces: dict[Line, str] = {}
         """Of those who have not proven it yet, the nonces that they were given; in the order in which they came."""
         self._until: dict[Line, float] = {}
-        """Of all who are no guests yet, until when they are waited for."""
+        """Of connections that have not joined yet, until when (monotonic) they are waited for."""
         self._ids = itertools.count(1)
         self._selector = selectors.DefaultSelector()
         self._greeting = greeting(place.job)
         self._proof_key = place.key
         self.stop = threading.Event()
         """Set from elsewhere: nobody is waited for any longer."""
-        for sock in door.sockets:
+        for sock in listening.sockets:
             sock.setblocking(False)
             self._selector.register(sock, selectors.EVENT_READ, None)
 
     @property
-    def here(self) -> list[Guest]:
+    def here(self) -> list[JoinedRank]:
         """Guests that are still connected, by rank."""
-        return [guest for _, guest in sorted(self.guests.items()) if not guest.ended]
+        return [joined for _, joined in sorted(self.joined_ranks.items()) if not joined.ended]
 
     @property
     def complete(self) -> bool:
         """True if every rank of the job joined at some time."""
-        return all(rank in self.guests for rank in range(self.place.world))
+        return all(rank in self.joined_ranks for rank in range(self.place.world))
 
     @property
-    def leaders(self) -> list[Guest]:
+    def leaders(self) -> list[JoinedRank]:
         """The leading rank of each machine that is still connected, by rank."""
-        return list({guest.host: guest for guest in reversed(self.here) if guest.leads}.values())[::-1]
+        return list({joined.host: joined for joined in reversed(self.here) if joined.leads}.values())[::-1]
 
     def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Receive messages until `condition()` is true or `seconds` have passed; True if it became true.
@@ -200,56 +207,57 @@ class Meeting:
         return self.collect_answers(self.give(tasks), seconds)
 
     def give(self, tasks: Mapping[int, Message]) -> Asked:
-        """Send a task to each of these ranks; the task's number and the guests it reached, for `collect_answers`."""
+        """Send a task to each of these ranks; the task's number and the ranks it reached, for `collect_answers`."""
         number = next(self._ids)
         return number, [
-            guest for rank, task in tasks.items() if self._give_task(guest := self.guests[rank], number, task)
+            joined for rank, task in tasks.items() if self._give_task(joined := self.joined_ranks[rank], number, task)
         ]
 
     def collect_answers(self, given: Asked, seconds: float) -> dict[int, Message]:
         """Wait at most `seconds` for the answers to tasks sent by `give` (`given`: its result): answers by rank."""
-        number, guests = given
+        number, joined_ranks = given
         self.wait_until(
-            lambda: all(number in guest.answers or guest.ended or guest.silent > SILENT for guest in guests), seconds
+            lambda: all(number in joined.answers or joined.ended or joined.silent > SILENT for joined in joined_ranks),
+            seconds,
         )
-        return {guest.rank: guest.answers[number] for guest in guests if number in guest.answers}
+        return {joined.rank: joined.answers[number] for joined in joined_ranks if number in joined.answers}
 
-    def _give_task(self, guest: Guest, number: int, task: Message) -> bool:
-        """Send a task to a guest; False, and the guest is ended, if it is gone."""
-        guest.asked.add(number)
+    def _give_task(self, joined: JoinedRank, number: int, task: Message) -> bool:
+        """Send a task to a rank; False if its connection is gone, and it is then marked as ended."""
+        joined.asked.add(number)
         try:
-            guest.line.send(id=number, **task)
+            joined.line.send(id=number, **task)
         except GoneError as error:
-            self._end_guest(guest, str(error))
-        return not guest.ended
+            self._end_joined(joined, str(error))
+        return not joined.ended
 
-    def close(self, last: Callable[[Guest], Message]) -> None:
-        """Send each guest its last message, wait shortly until they hang up, and close all connections and ports.
-        Who has not hung up by then is reset: a side that closes first would keep the job's port for a minute.
+    def close(self, last: Callable[[JoinedRank], Message]) -> None:
+        """Send each rank its last message, wait shortly until they hang up, and close all connections and ports.
+        Connections still open by then are reset: a side that closes first would keep the job's port for a minute.
         """
-        for guest in self.here:
-            self._give_task(guest, 0, last(guest))
-        self._door.close()  # before anybody goes on: the port is the job's
+        for joined in self.here:
+            self._give_task(joined, 0, last(joined))
+        self._listening.close()  # before anybody goes on: the port is the job's
         end = time.monotonic() + _GOING
         while any(map(self._will_receive, self.here)) and time.monotonic() < end:
             self._receive(0.1)
-        for guest in self.guests.values():
-            guest.line.close() if guest.ended else guest.line.drop()
+        for joined in self.joined_ranks.values():
+            joined.line.close() if joined.ended else joined.line.drop()
         for line in self._until:
             line.drop()
         self._selector.close()
 
-    def _will_receive(self, guest: Guest) -> bool:
-        """True if the guest will read its last message; the hub's own rank does not once it was told to stop."""
-        return guest.rank != self.place.rank or not self.stop.is_set()
+    def _will_receive(self, joined: JoinedRank) -> bool:
+        """True if the rank will read its last message; the coordinator's own one does not once it was told to stop."""
+        return joined.rank != self.place.rank or not self.stop.is_set()
 
     def _receive(self, seconds: float) -> None:
         """Handle all connections and messages that come within `seconds`, and drop expired unproven ones."""
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._accept(key.fileobj)  # type: ignore[arg-type]
-            elif isinstance(key.data, Guest):
-                self._receive_from_guest(key.data)
+            elif isinstance(key.data, JoinedRank):
+                self._receive_from_joined(key.data)
             elif key.data in self._until:  # it was not dropped for another one in this very turn
                 self._receive_from_unproven(key.data)
         now = time.monotonic()
@@ -292,7 +300,7 @@ class Meeting:
         self._selector.register(line.socket, selectors.EVENT_READ, line)
 
     def _receive_from_unproven(self, line: Line) -> None:
-        """Handle messages of a connection that is no guest yet: first its proof, then its introduction."""
+        """Handle messages of a connection that has not joined yet: first its proof, then its introduction."""
         try:
             messages = line.receive()
         except GoneError:
@@ -325,7 +333,7 @@ class Meeting:
         """
         rank = message.get("rank")
         named = "proof" in message or message.get("job") == self._greeting["job"]
-        if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.guests:
+        if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.joined_ranks:
             self._drop(line)
             return
         if self._turned_away[rank] >= _TURNED_AWAY:
@@ -344,36 +352,35 @@ class Meeting:
         line.close()
 
     def _register(self, line: Line, hello: Message, *more: Message) -> None:
-        """Make an authenticated connection the guest of the rank it names; refused if that rank is already
-        connected.
-        """
+        """Let an authenticated connection join as the rank it names; refused if that rank is already connected."""
         rank = hello.get("rank")
         if type(rank) is not int or rank < 0:
             self._drop(line)
             return
-        seated = rank in self.guests and not self.guests[rank].ended  # one whose connection broke may come again
-        if seated or (rank == self.place.rank and not line.local):  # the hub's own seat is its own
+        first = self.joined_ranks.get(rank)
+        here = first is not None and not first.ended  # one whose connection broke may come again
+        if here or (rank == self.place.rank and not line.local):  # the coordinator's own seat is its own
             self._refuse(line, rank, str(hello.get("host", "")))
             return
         if other := hello.get("elsewhere"):
             self.twice[rank] = [str(hello.get("host", "")), str(other)]
         del self._until[line]
-        guest = Guest(line, rank, {**hello, "host": self._host_name(hello, line)}, time.monotonic())
-        self.guests[rank] = guest
-        self._selector.modify(line.socket, selectors.EVENT_READ, guest)
+        joined = JoinedRank(line, rank, {**hello, "host": self._host_name(hello, line)}, time.monotonic())
+        self.joined_ranks[rank] = joined
+        self._selector.modify(line.socket, selectors.EVENT_READ, joined)
         for message in more:
-            guest.note(message)
+            joined.note(message)
 
     def _host_name(self, hello: Message, line: Line) -> str:
         """Name of its machine; its address is added if another machine has that name already."""
         host = str(hello.get("host", ""))
-        here = [guest.hello.get("machine") for guest in self.guests.values() if guest.host == host]
+        here = [joined.hello.get("machine") for joined in self.joined_ranks.values() if joined.host == host]
         same = line.local if host == self.place.host else not here or hello.get("machine") in here
         return host if same else f"{host} ({line.peer})"
 
     def _refuse(self, line: Line, rank: int, host: str) -> None:
         """Tell a second connection with the same rank that it is refused, and record it in `twice`."""
-        first = self.guests[rank].host if rank in self.guests else self.place.host
+        first = self.joined_ranks[rank].host if rank in self.joined_ranks else self.place.host
         self.twice.setdefault(rank, [first]).append(host)
         with contextlib.suppress(GoneError):
             line.send(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
@@ -386,25 +393,25 @@ class Meeting:
         line.drop()
 
     def _forget(self, line: Line) -> None:
-        """Remove a connection that is no guest from the selector and the lists of those waited for."""
+        """Remove a connection that has not joined from the selector and the lists of those waited for."""
         self._until.pop(line, None)
         self._nonces.pop(line, None)
         self._selector.unregister(line.socket)
 
-    def _receive_from_guest(self, guest: Guest) -> None:
-        """Store the messages of a guest; end it if its connection is gone."""
+    def _receive_from_joined(self, joined: JoinedRank) -> None:
+        """Store the messages of a rank; mark it as ended if its connection is gone."""
         try:
-            messages = guest.line.receive()
+            messages = joined.line.receive()
         except GoneError as error:
-            self._end_guest(guest, str(error))
+            self._end_joined(joined, str(error))
             return
-        guest.last_received = time.monotonic()  # be it half a document
+        joined.last_received = time.monotonic()  # be it half a document
         for message in messages:
-            guest.note(message)
+            joined.note(message)
 
-    def _end_guest(self, guest: Guest, why: str) -> None:
-        """Mark a guest as ended for the reason `why` and close its connection; does nothing if it has ended."""
-        if not guest.ended:
-            guest.ended = why
-            self._selector.unregister(guest.line.socket)
-            guest.line.close()
+    def _end_joined(self, joined: JoinedRank, why: str) -> None:
+        """Mark a rank as ended for the reason `why` and close its connection; does nothing if it has ended."""
+        if not joined.ended:
+            joined.ended = why
+            self._selector.unregister(joined.line.socket)
+            joined.line.close()

@@ -1,4 +1,4 @@
-"""A rank's side: it comes to the meeting, says that it lives, does what it is asked, and hears what has come of it."""
+"""A rank's side: it joins the meeting, sends signs of life, runs the coordinator's tasks, and receives the verdict."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from gpudoctor.cluster.links.tcp import SMALL, Reached, open_connection
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_hub
+from gpudoctor.cluster.preflight.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_coordinator
 from gpudoctor.cluster.preflight.wire import GoneError, Line, Message
 
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
 _OWN = 10.0
-"""Seconds in which the hub answers its own rank, however many others come at the same moment."""
+"""Seconds in which the coordinator answers its own rank, however many others come at the same moment."""
 _PAUSE = 0.25
 _OPENS = 5.0
-"""Seconds until a rank 0 that was started at the same time has opened its door."""
+"""Seconds until a rank 0 that was started at the same time listens."""
 
 Task = Callable[[Mapping[str, Any]], Message]
 """What a rank can be asked to do, and its answer. It is called in a thread of its own."""
@@ -29,13 +29,13 @@ Task = Callable[[Mapping[str, Any]], Message]
 
 class NotMetError(Exception):
     """This rank could not join, or the meeting ended without a verdict.
-    `ways` is the outcome of connecting, by port of the hub.
+    `outcomes` of connecting are by port of the coordinator.
     """
 
-    def __init__(self, why: str, ways: Mapping[int, Reached] | None = None) -> None:
-        """`why` is the message; `ways` the outcome of connecting, by port of the hub."""
+    def __init__(self, why: str, outcomes: Mapping[int, Reached] | None = None) -> None:
+        """`why` is the message; `outcomes` those of connecting, by port of the coordinator."""
         super().__init__(why)
-        self.ways = dict(ways or {})
+        self.outcomes = dict(outcomes or {})
 
 
 @dataclass
@@ -43,13 +43,13 @@ class Member:
     """This rank's connection to the meeting."""
 
     line: Line
-    ways: Mapping[int, Reached]
-    """What became of connecting to each of the hub's ports."""
+    outcomes: Mapping[int, Reached]
+    """What became of connecting to each of the coordinator's ports."""
     step: str = "here"
     _over: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, **report: Any) -> None:
-        """Send an unsolicited report to the hub; does nothing once the meeting is over."""
+        """Send an unsolicited report to the coordinator; does nothing once the meeting is over."""
         with contextlib.suppress(GoneError):
             self.line.send(tell=report)
 
@@ -60,7 +60,7 @@ class Member:
             self.line.send(step=step)
 
     def attend(self, tasks: Mapping[str, Task], seconds: float) -> Message:
-        """Run the hub's tasks, each in a thread, until its verdict message comes; the message.
+        """Run the coordinator's tasks, each in a thread, until its verdict message comes; the message.
         Raises `NotMetError` if the meeting ends, or `seconds` pass, without one.
         """
         end = time.monotonic() + seconds
@@ -73,7 +73,7 @@ class Member:
                     threading.Thread(target=self._run_task, args=(message, tasks), name="task", daemon=True).start()
         except GoneError as error:
             raise NotMetError(
-                f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
+                f"the meeting ended without a word ({error}), while we did: {self.step}", self.outcomes
             ) from error
         except (KeyboardInterrupt, SystemExit):
             self.tell(**{TERMINATED: True})
@@ -81,7 +81,7 @@ class Member:
         finally:
             self._over.set()
             self.line.close()
-        raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.ways)
+        raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.outcomes)
 
     def _run_task(self, message: Message, tasks: Mapping[str, Task]) -> None:
         """Run one task and send its answer; an exception is sent as the answer's ``because``."""
@@ -100,25 +100,25 @@ class Member:
                 self.line.send(step=self.step)
 
 
-def connect_to_own_hub(place: Place, hello: Message, door: tuple[str, int]) -> Member:
-    """Member for the rank that holds the meeting itself; `door` is the (address, port) of its own listener.
+def connect_to_own_coordinator(place: Place, hello: Message, listening: tuple[str, int]) -> Member:
+    """Member for the rank that holds the meeting itself; `listening` is the (address, port) of its own listener.
     Also connects once by MASTER_ADDR, to see whether that leads to another rank 0's meeting. Raises `NotMetError`.
     """
-    address, port = door
+    address, port = listening
     if not port:
         raise NotMetError(f"all ports on which the ranks could meet are taken: {', '.join(map(str, place.ports))}")
     link, reached = open_connection(address, port, TRY)
     if link is None:
-        raise NotMetError(f"the hub does not reach itself: {reached.words}")
+        raise NotMetError(f"the coordinator does not reach itself: {reached.words}")
     line = Line(link)
     try:
-        own = authenticate_to_hub(line, place, _OWN)
+        own = authenticate_to_coordinator(line, place, _OWN)
     except (GoneError, NotOursError) as error:
         line.close()
-        raise NotMetError(f"the hub does not answer itself: {error}") from error
+        raise NotMetError(f"the coordinator does not answer itself: {error}") from error
     search = _Search(place, 0.0)
     if place.port and not place.store:
-        other, search.ways[place.port] = _connect_to_master(place)
+        other, search.outcomes[place.port] = _connect_to_master(place)
         if other and _is_another_meeting(Line(other), own, place, hello):
             hello = {**hello, "elsewhere": place.master}
     return _introduced(line, place, hello, search)
@@ -137,7 +137,7 @@ def _connect_to_master(place: Place) -> tuple[socket.socket | None, Reached]:
 def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -> bool:
     """True if the connection leads to a meeting of this job other than `own_id`; that one is then told of this rank."""
     try:
-        another = authenticate_to_hub(line, place, TRY) != own_id
+        another = authenticate_to_coordinator(line, place, TRY) != own_id
         if another:
             _introduced(line, place, hello, _Search(place, 0.0)).line.wait(TRY)
     except (GoneError, NotOursError, NotMetError):
@@ -148,39 +148,39 @@ def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -
 
 
 def join_meeting(place: Place, hello: Message, seconds: float) -> Member:
-    """Join the meeting by whichever port of the hub accepts us; raises `NotMetError` if none does within `seconds`."""
+    """Join by whichever port of the coordinator accepts us; raises `NotMetError` if none does within `seconds`."""
     search = _Search(place, time.monotonic() + seconds)
-    line = search.find_hub()
+    line = search.find_coordinator()
     if line is None:
-        raise NotMetError(search.why(), search.ways)
+        raise NotMetError(search.why(), search.outcomes)
     return _introduced(line, place, hello, search)
 
 
 def _introduced(line: Line, place: Place, hello: Message, search: _Search) -> Member:
     """Member after sending this rank's introduction; raises `NotMetError` if the connection is gone."""
     try:
-        line.send(rank=place.rank, host=place.host, **hello, ways=search.outcomes())
+        line.send(rank=place.rank, host=place.host, **hello, ways=search.outcome_messages())
     except GoneError as error:
-        raise NotMetError(f"the meeting ended when we came ({error})", search.ways) from error
-    return Member(line, search.ways)
+        raise NotMetError(f"the meeting ended when we came ({error})", search.outcomes) from error
+    return Member(line, search.outcomes)
 
 
 class _Search:
-    """Tries all ports of the hub in parallel, repeatedly, until one leads to our hub."""
+    """Tries all ports of the coordinator in parallel, repeatedly, until one leads to our coordinator."""
 
     def __init__(self, place: Place, end: float) -> None:
         """Prepare the search; `end` is the deadline (monotonic seconds)."""
         self.place = place
-        self.ways: dict[int, Reached] = {}
+        self.outcomes: dict[int, Reached] = {}
         self._end = end
         self._lines: list[Line] = []
         self._found = threading.Event()
         self._tried = {port: threading.Event() for port in place.ports}
         self._lock = threading.Lock()
         self._strangers: dict[int, str] = {}
-        """By port, why whoever answered there is not our hub."""
+        """By port, why whoever answered there is not our coordinator."""
 
-    def find_hub(self) -> Line | None:
+    def find_coordinator(self) -> Line | None:
         """The first authenticated connection, None if there was none before the deadline.
         The job's own port gets one more attempt, so that its outcome is known.
         """
@@ -194,11 +194,11 @@ class _Search:
             return self._lines[0] if self._lines else None
 
     def _try(self, port: int) -> None:
-        """Try one port until it leads to our hub, another port has, or the deadline passes."""
+        """Try one port until it leads to our coordinator, another port has, or the deadline passes."""
         met = False
         while not met and time.monotonic() < self._end:
             searched_on = not self._found.is_set()
-            link, self.ways[port] = open_connection(self.place.master, port, TRY, segment=SMALL)
+            link, self.outcomes[port] = open_connection(self.place.master, port, TRY, segment=SMALL)
             met = link is not None and self._is_admitted(port, Line(link))
             if met or not searched_on:
                 break
@@ -206,10 +206,10 @@ class _Search:
         self._tried[port].set()
 
     def _is_admitted(self, port: int, line: Line) -> bool:
-        """True if our hub answers and authentication succeeds; the first such connection is kept, others are closed."""
+        """True if our coordinator answers and we authenticate; the first such connection is kept, others are closed."""
         why = ""
         try:
-            authenticate_to_hub(line, self.place, TRY)
+            authenticate_to_coordinator(line, self.place, TRY)
         except NotOursError as error:
             why = str(error)
         except GoneError as error:
@@ -225,17 +225,17 @@ class _Search:
                 self._strangers[port] = why
         return not why
 
-    def outcomes(self) -> list[Message]:
-        """Outcome of connecting to each port of the hub, as JSON objects for the hub."""
+    def outcome_messages(self) -> list[Message]:
+        """Outcome of connecting to each port of the coordinator, as JSON objects for the coordinator."""
         return [
-            {"port": port, "outcome": way.outcome, "words": way.words, "stranger": port in self._strangers}
-            for port, way in sorted(self.ways.items())
+            {"port": port, "outcome": outcome.outcome, "words": outcome.words, "stranger": port in self._strangers}
+            for port, outcome in sorted(self.outcomes.items())
         ]
 
     def why(self) -> str:
         """Why no port worked, as one sentence."""
         message = dict.fromkeys(
-            f"{way.words}, but {self._strangers[port]}" if port in self._strangers else way.words
-            for port, way in sorted(self.ways.items())
+            f"{outcome.words}, but {self._strangers[port]}" if port in self._strangers else outcome.words
+            for port, outcome in sorted(self.outcomes.items())
         )
         return f"no way to {self.place.master}: " + "; ".join(message)

@@ -19,8 +19,8 @@ from zlib import crc32
 
 from gpudoctor.cluster.preflight import ROUNDS, Limits, rounds
 from gpudoctor.cluster.preflight.culprits import suspects
-from gpudoctor.cluster.preflight.measuring import Measuring, Way, by_each_port, connect_all, link_by_port
-from gpudoctor.cluster.preflight.meeting import Guest, Meeting
+from gpudoctor.cluster.preflight.measuring import Measuring, SourceTarget, by_each_port, connect_all, link_by_port
+from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
 from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Pair, Suspect, limits_of, sentence
 from gpudoctor.cluster.preflight.pairs import Limits as Usual
 from gpudoctor.cluster.preflight.ports import PERFTEST
@@ -166,12 +166,12 @@ def _of_one_host(same: list[Suspect], hosts: Mapping[str, Sequence[str]]) -> lis
     return [replace(best, rail=f"each of {ports} ports", pairs=sum(one.pairs for one in same))]
 
 
-# ---- The hub's stage ----
+# ---- The coordinator's stage ----
 
 
 def measure_rails(
     meeting: Meeting,
-    leaders: Sequence[Guest],
+    leaders: Sequence[JoinedRank],
     found: MeetingResults,
     limits: Limits,
     until: float,
@@ -185,7 +185,7 @@ def measure_rails(
     result.ports = ports = _announced(leaders)
     if not ports:
         return
-    result.unmeasured = dict(_missing_ports(ports, [guest.host for guest in leaders]))
+    result.unmeasured = dict(_missing_ports(ports, [joined.host for joined in leaders]))
     stage = _Stage(meeting, leaders, found, limits, rdma)
     tell(f"{len(stage.plan.hosts)} network ports of each machine connect")
     stage.connect()
@@ -198,13 +198,13 @@ def measure_rails(
     stage.conclude()
 
 
-def _announced(leaders: Iterable[Guest]) -> dict[str, dict[str, Port]]:
+def _announced(leaders: Iterable[JoinedRank]) -> dict[str, dict[str, Port]]:
     """Ports by rail, then by machine, as the machines announced them."""
     ports: dict[str, dict[str, Port]] = {}
-    for guest in leaders:
-        for message in guest.hello.get("ports", ()):
+    for joined in leaders:
+        for message in joined.hello.get("ports", ()):
             port = Port(**{name: message[name] for name in asdict(Port("")) if name in message})
-            ports.setdefault(port.rail, {})[guest.host] = port
+            ports.setdefault(port.rail, {})[joined.host] = port
     return ports
 
 
@@ -219,10 +219,10 @@ def _missing_ports(ports: Mapping[str, Mapping[str, Port]], hosts: Sequence[str]
 
 
 class _Stage:
-    """What the hub does of it."""
+    """What the coordinator does of it."""
 
     def __init__(
-        self, meeting: Meeting, leaders: Sequence[Guest], found: MeetingResults, limits: Limits, rdma: bool
+        self, meeting: Meeting, leaders: Sequence[JoinedRank], found: MeetingResults, limits: Limits, rdma: bool
     ) -> None:
         """Choose the rails to be measured and by what; ports that cannot be are noted as unmeasured."""
         self._meeting, self._leaders, self._found, self._limits = meeting, leaders, found, limits
@@ -299,9 +299,9 @@ class _Stage:
 
     def _counters(self) -> dict[RailPort, Mapping[str, int]]:
         """Where the counters of each port stand."""
-        asked = {guest.rank: {"task": "counters"} for guest in self._leaders if guest.hello.get("ports")}
+        asked = {joined.rank: {"task": "counters"} for joined in self._leaders if joined.hello.get("ports")}
         answers = self._meeting.ask(asked, _COUNTING)
-        hosts = {guest.rank: guest.host for guest in self._leaders}
+        hosts = {joined.rank: joined.host for joined in self._leaders}
         return {
             (rail, hosts[rank]): counts
             for rank, answer in answers.items()
@@ -317,7 +317,7 @@ class _Stage:
 
     def _cross(self, tried: Sequence[tuple[RailPort, RailPort]]) -> Crossings:
         """What became of connecting from each port to ports of other hosts, whichever rail these are of."""
-        ranks = {guest.host: guest.rank for guest in self._leaders}
+        ranks = {joined.host: joined.rank for joined in self._leaders}
         links: dict[int, list[LinkSeen]] = {}
         for (rail, host), (other, target) in tried:
             own, there = self._ports[rail][host], self._ports[other][target]
@@ -361,12 +361,12 @@ class RdmaMeasuring(Measuring):
         self.failed: dict[str, str] = {}
         """What ib_write_bw said, by machine on which it failed by itself."""
 
-    def _address(self, direction: Way) -> tuple[str, int] | None:
+    def _address(self, direction: SourceTarget) -> tuple[str, int] | None:
         """(address, port) by which both sides of perftest find each other: where the target listens for the job."""
-        ears = self._guests[direction[1]].hello.get("ears", ())
-        return next(((str(ear["address"]), int(ear["port"])) for ear in ears if ear.get("port")), None)
+        listeners = self._joined_ranks[direction[1]].listeners
+        return next(((str(own["address"]), int(own["port"])) for own in listeners if own.get("port")), None)
 
-    def _measured_flows(self, ways: Sequence[Way]) -> Mapping[Way, Mapping[str, Any]]:
+    def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
         """Rates of both directions, one after the other; missing where one of them came to no end."""
         out = self._written(ways)
         back = self._written([(there, here) for here, there in ways])
@@ -377,7 +377,7 @@ class RdmaMeasuring(Measuring):
             if one is not None and other is not None
         }
 
-    def _written(self, ways: Sequence[Way]) -> dict[Way, float]:
+    def _written(self, ways: Sequence[SourceTarget]) -> dict[SourceTarget, float]:
         """Gbit/s that each first host writes to the second one; missing where that failed."""
         tasks: dict[int, Message] = {}
         for host, target in ways:

@@ -1,4 +1,4 @@
-"""The check of one rank, from its place to the verdict; on the hub it is the check of all."""
+"""The check of one rank, from its place to the verdict; on the coordinator it is the check of all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from gpudoctor.cluster.preflight import JobOptions, launcher, local, member
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import Guest, Meeting, connections
+from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting, connections
 from gpudoctor.cluster.preflight.results import UNKNOWN, MeetingResults, exit_code, verdict_word
 from gpudoctor.cluster.preflight.stages import Stages
-from gpudoctor.cluster.preflight.wire import Door, Message, addresses, port_holder
+from gpudoctor.cluster.preflight.wire import ListeningSockets, Message, addresses, port_holder
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.diagnosis import rulebook
@@ -34,7 +34,7 @@ _LAST = 5.0
 
 @dataclass
 class Checked:
-    """Result for this rank: exit code, verdict, and the diagnosis if this rank reports it (the hub)."""
+    """Result for this rank: exit code, verdict, and the diagnosis if this rank reports it (the coordinator)."""
 
     place: Place
     code: int
@@ -64,7 +64,7 @@ def run(
     with _outer_timer(options.seconds + _LAST):
         if place.alone:
             return _alone(options, place, check)
-        with room_for(connections(place.world) if place.hub else 0):
+        with room_for(connections(place.world) if place.coordinator else 0):
             return _check_with_others(options, place, environ, on_progress or (lambda _: None))
 
 
@@ -110,15 +110,15 @@ def _attend_meeting(
     on_progress: Callable[[str], None],
     opened: list[local.OwnRank],
 ) -> Checked:
-    """Hold (on the hub) or join the meeting, and attend it; objects to be closed are appended to `opened`."""
+    """Hold (on the coordinator) or join the meeting, and attend it; objects to be closed are appended to `opened`."""
     began = time.monotonic()
-    held: Hub | None = None
+    held: Coordinator | None = None
     try:
-        held = Hub(place, options, on_progress) if place.hub else None
+        held = Coordinator(place, options, on_progress) if place.coordinator else None
         opened.append(own := local.OwnRank(options, place, environ))
         hello = own.hello()
         rank = (
-            member.connect_to_own_hub(place, hello, held.door)
+            member.connect_to_own_coordinator(place, hello, held.listening)
             if held
             else member.join_meeting(place, hello, options.limits.come)
         )
@@ -187,7 +187,7 @@ class _Rules(threading.Thread):
         return self._book
 
 
-class Hub:
+class Coordinator:
     """The rank that holds the meeting, in a thread; it listens as soon as it is created."""
 
     def __init__(self, place: Place, options: JobOptions, on_progress: Callable[[str], None]) -> None:
@@ -196,12 +196,12 @@ class Hub:
         """
         self._found = MeetingResults(place, checked=not options.network)
         """What is known so far."""
-        door = Door(place.ports, addresses(place))
-        if place.port in door.taken:
+        listening = ListeningSockets(place.ports, addresses(place))
+        if place.port in listening.taken:
             self._found.taken = port_holder(place.port)
-        self.door = door.own_address
+        self.listening = listening.own_address
         """Address and port at which its own rank finds it; port 0 where all its ports are taken."""
-        self._meeting = Meeting(place, door)
+        self._meeting = Meeting(place, listening)
         how = (options.limits, on_progress, options.level, options.seconds)
         self._stages = Stages(self._meeting, self._found, *how)
         self._diagnosis: Diagnosis | None = None
@@ -233,8 +233,8 @@ class Hub:
         finally:
             self._meeting.close(self._last_message)
 
-    def _last_message(self, _: Guest) -> Message:
-        """Last message to each guest: verdict, exit code, and the first finding's title."""
+    def _last_message(self, _: JoinedRank) -> Message:
+        """Last message to each rank: verdict, exit code, and the first finding's title."""
         diagnosis = self._diagnosis
         if diagnosis is None or diagnosis.fleet is None:
             return {"verdict": "unknown", "code": UNKNOWN, "words": "the meeting's own diagnosis failed"}

@@ -1,4 +1,4 @@
-"""What the hub has done, stage after stage: all come, connect, measure in rounds of pairs, tell of their own checks."""
+"""The coordinator's stages in order: ranks join, connect, measure in rounds of pairs, and send their own checks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from gpudoctor.cluster.preflight import Limits, local
 from gpudoctor.cluster.preflight.culprits import suspects
-from gpudoctor.cluster.preflight.measuring import Measuring, to_each_other, to_the_hub
-from gpudoctor.cluster.preflight.meeting import SILENT, TERMINATED, Guest, Meeting
+from gpudoctor.cluster.preflight.measuring import Measuring, to_each_other, to_the_coordinator
+from gpudoctor.cluster.preflight.meeting import SILENT, TERMINATED, JoinedRank, Meeting
 from gpudoctor.cluster.preflight.rails import measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, RankSeen
 from gpudoctor.core.about import __version__
@@ -46,7 +46,9 @@ class Stages:
         """Run all stages; those after an interruption are skipped."""
         self._wait_for_ranks()
         leaders = self.meeting.leaders
-        self.found.switches = {guest.host: str(guest.hello["switch"]) for guest in leaders if guest.hello.get("switch")}
+        self.found.switches = {
+            joined.host: str(joined.hello["switch"]) for joined in leaders if joined.hello.get("switch")
+        }
         if len(leaders) > 1 and self._goes_on:
             self._connect(leaders)
         if len(leaders) > 1 and self._goes_on:
@@ -69,18 +71,18 @@ class Stages:
         return not self.meeting.stop.is_set()
 
     def _wait_for_ranks(self) -> None:
-        """Wait until all ranks have joined or their time is up; record how each reached the hub's port."""
+        """Wait until all ranks have joined or their time is up; record how each reached the coordinator's port."""
         world = self.meeting.place.world
         self._tell(f"waiting for {world} ranks")
         self._waited = self.meeting.wait_until(lambda: self.meeting.complete, self._limits.come) or self._goes_on
-        self.found.links += to_the_hub(self.meeting)
+        self.found.links += to_the_coordinator(self.meeting)
 
-    def _connect(self, leaders: Sequence[Guest]) -> None:
+    def _connect(self, leaders: Sequence[JoinedRank]) -> None:
         """Have the machines connect to each other, and record the links."""
         self._tell(f"{len(leaders)} machines connect to each other")
         self.found.links += to_each_other(self.meeting, leaders, self._limits.connect)
 
-    def _measure(self, leaders: Sequence[Guest]) -> None:
+    def _measure(self, leaders: Sequence[JoinedRank]) -> None:
         """Measure in rounds of pairs; record pairs, suspects and the largest clock difference."""
         measuring = Measuring(self.meeting, leaders, self.found.links, self._limits.flow)
         self.found.pairs, self.found.flows = measuring.pairs, measuring.flows
@@ -89,10 +91,10 @@ class Stages:
         self.found.suspects = suspects(self.found.pairs, self.found.switches)
         offsets = {way: flow.get("clock_offset_ms") for way, flow in self.found.flows.items()}
         known = {way: float(offset) for way, offset in offsets.items() if offset is not None}
-        if furthest := furthest_clock(known, [guest.host for guest in leaders]):
+        if furthest := furthest_clock(known, [joined.host for joined in leaders]):
             self.found.skew_ms, self.found.skew_host = furthest
 
-    def _await_own_checks(self, leaders: Sequence[Guest]) -> None:
+    def _await_own_checks(self, leaders: Sequence[JoinedRank]) -> None:
         """Wait for each machine's own diagnosis document and record it; also which backend they would use."""
         self._tell("waiting for the machines' own checks")
         self.meeting.wait_until(
@@ -102,10 +104,10 @@ class Stages:
             ),
             min(self._limits.check + self._limits.waking, max(self._limits.check, self._until - time.monotonic())),
         )
-        for guest in leaders:
-            document = guest.reports.get("document")
+        for joined in leaders:
+            document = joined.reports.get("document")
             if isinstance(document, dict):
-                self.found.documents[guest.host] = document
+                self.found.documents[joined.host] = document
         gpus = [document["facts"].get("gpu") for document in self.found.documents.values()]
         if gpus:
             self.found.backend = "nccl" if any(isinstance(rows, list) and rows for rows in gpus) else "gloo"
@@ -169,35 +171,35 @@ def rank_states(meeting: Meeting, waited: float | None) -> list[RankSeen]:
     """State of every rank of the job, and of any other that joined. `waited`: seconds they had to join.
     `waited` is None if the check was interrupted before that time was up.
     """
-    ranks = sorted({*range(meeting.place.world), *meeting.guests})
+    ranks = sorted({*range(meeting.place.world), *meeting.joined_ranks})
     return [_rank_seen(meeting, rank, waited) for rank in ranks]
 
 
 def _rank_seen(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
     """State of one rank; `waited` is how many seconds it had to join, None if that time was not up."""
-    guest = meeting.guests.get(rank)
-    if guest is None:
+    joined = meeting.joined_ranks.get(rank)
+    if joined is None:
         return _missing(meeting, rank, waited)
-    state, because = _state_of(guest, meeting.stop.is_set())
+    state, because = _state_of(joined, meeting.stop.is_set())
     if others := meeting.twice.get(rank):
         state, because = "twice", f"came more than once: from {' and from '.join(others)}"
-    hello = guest.hello
+    hello = joined.hello
     return RankSeen(
         rank=rank,
         state=state,
-        host=guest.host,
+        host=joined.host,
         local_rank=_integer_or_none(hello.get("local_rank")),
-        step=guest.step,
+        step=joined.step,
         because=because,
         world=_integer_or_none(hello.get("world")),
-        nccl=str(guest.reports.get("nccl", "")),
-        seconds=guest.silent,
-        blames=state != "twice" and TERMINATED not in guest.reports,
+        nccl=str(joined.reports.get("nccl", "")),
+        seconds=joined.silent,
+        blames=state != "twice" and TERMINATED not in joined.reports,
     )
 
 
 def _missing(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
-    """A rank without a guest: awaited if `waited` is None, else missing: it was turned away or never came."""
+    """A rank that has not joined: awaited if `waited` is None, else missing: it was turned away or never came."""
     place = meeting.place
     host = place.hosts[rank] if rank < len(place.hosts) else ""
     if waited is None:
@@ -208,24 +210,24 @@ def _missing(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
     return RankSeen(rank, "missing", host, because=f"never came to {place.master} in {waited:.0f} s{expected}")
 
 
-def _state_of(guest: Guest, cut: bool) -> tuple[str, str]:
-    """(``here``, ``ended``, ``silent`` or ``failed``; explanation, ``""`` for ``here``). With `cut`, the hub was told
-    to end, too, and a guest that was told to end still counts as ``here``.
+def _state_of(joined: JoinedRank, cut: bool) -> tuple[str, str]:
+    """(``here``, ``ended``, ``silent`` or ``failed``; explanation, ``""`` for ``here``).
+    With `cut` the coordinator was told to end, too: a rank that was told to end then counts as ``here``.
     """
-    if guest.ended and TERMINATED in guest.reports:
+    if joined.ended and TERMINATED in joined.reports:
         if cut:  # so were we all
             return "here", ""
-        return "ended", f"on {guest.host} was told to end while it did: {guest.step}"
-    if guest.ended:
-        return "ended", f"on {guest.host} ended while it did: {guest.step} ({guest.ended})"
-    if guest.silent > SILENT:
-        return "silent", f"on {guest.host} hangs: nothing heard for {guest.silent:.0f} s, last: {guest.step}"
-    if guest.refused:
-        version = guest.hello.get("version")
+        return "ended", f"on {joined.host} was told to end while it did: {joined.step}"
+    if joined.ended:
+        return "ended", f"on {joined.host} ended while it did: {joined.step} ({joined.ended})"
+    if joined.silent > SILENT:
+        return "silent", f"on {joined.host} hangs: nothing heard for {joined.silent:.0f} s, last: {joined.step}"
+    if joined.refused:
+        version = joined.hello.get("version")
         other = f" (gpudoctor {version}, and {__version__} here)" if version != __version__ else ""
-        return "failed", f"on {guest.host} could not do its part: {guest.refused}{other}"
-    if guest.leads and "failed" in guest.reports:
-        return "failed", f"on {guest.host}: {guest.reports['failed']}"
+        return "failed", f"on {joined.host} could not do its part: {joined.refused}{other}"
+    if joined.leads and "failed" in joined.reports:
+        return "failed", f"on {joined.host}: {joined.reports['failed']}"
     return "here", ""
 
 

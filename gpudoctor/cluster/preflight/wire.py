@@ -143,7 +143,7 @@ class Line(SealedEnd):
         tcp.hang_up(self.socket)
 
 
-# ---- Where the hub listens: the job's own port, and some of ours should that one be closed to somebody ----
+# ---- Where the coordinator listens: the job's own port, and some of ours should that one be closed to somebody ----
 # Only at the addresses that MASTER_ADDR leads to on rank 0, which are those that the other ranks come to. At all
 # addresses where these cannot be told: a name that leads to no address of this machine (a load balancer or a service
 # of Kubernetes), or to a loopback, as Debian has it for the machine's own name, while others see another address.
@@ -171,8 +171,8 @@ def _is_local_address(address: str) -> bool:
     return True
 
 
-class Door:
-    """The hub's listening sockets, on each port at the given addresses (all addresses if there are none).
+class ListeningSockets:
+    """The coordinator's listening sockets, on each port at the given addresses (all addresses if there are none).
     `taken` lists ports in use by another program; a port that cannot be bound for another reason raises `UsageError`.
     """
 

@@ -211,11 +211,11 @@ def test_two_jobs_on_the_same_hosts(two: Hosts) -> None:
 def test_two_jobs_that_were_given_one_port(two: Hosts) -> None:
     """Each waits for a third rank, so that neither is over before the other begins."""
     jobs = [Job(two, env={rank: {"WORLD_SIZE": "3"} for rank in range(2)}) for _ in range(2)]
-    hubs = [job.ended()[0] for job in jobs]
-    taken = [said for hub in hubs for said in hub.titles("nccl.port-in-use")]
+    coordinators = [job.ended()[0] for job in jobs]
+    taken = [said for coordinator in coordinators for said in coordinator.titles("nccl.port-in-use")]
     assert len(taken) == 1
     assert taken[0].startswith(f"Port {PORT} on node0 is taken by ")
-    assert all(hub.code == 1 for hub in hubs)
+    assert all(coordinator.code == 1 for coordinator in coordinators)
 
 
 def test_environments_with_different_nccl(two: Hosts, tmp_path: Path) -> None:

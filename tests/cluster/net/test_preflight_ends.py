@@ -32,8 +32,8 @@ def waiting(hosts: Hosts) -> Job:
     return job
 
 
-def met(hub: Host, ranks: int) -> None:
-    """Wait until so many ranks have come to the hub, by whichever of its ports: all are below the kernel's own.
+def met(coordinator: Host, ranks: int) -> None:
+    """Wait until so many ranks have come to the coordinator, by whichever of its ports: all are below the kernel's own.
 
     Who is there says so every second, after its name: each must have been heard again, and once more.
     """
@@ -43,15 +43,15 @@ def met(hub: Host, ranks: int) -> None:
     while sum(count > 2 for count in times.values()) < ranks:
         assert time.monotonic() < deadline, times
         time.sleep(0.05)
-        now = heard(hub)
+        now = heard(coordinator)
         times.update(peer for peer, count in now.items() if count > before.get(peer, 0))
         before = now
 
 
-def heard(hub: Host) -> dict[str, int]:
-    """The bytes that the hub has read of each connection."""
+def heard(coordinator: Host) -> dict[str, int]:
+    """The bytes that the coordinator has read of each connection."""
     found = {}
-    said = hub.run(["ss", "-HOtni", "state", "established", "sport < :32768"]).stdout
+    said = coordinator.run(["ss", "-HOtni", "state", "established", "sport < :32768"]).stdout
     for waiting, _, _, peer, *words in (line.split() for line in said.splitlines()):
         came = next((word.partition(":")[2] for word in words if word.startswith("bytes_received:")), "0")
         found[peer] = int(came) - int(waiting)
