@@ -89,7 +89,7 @@ class ExpectedRates:
         return self._run_by_kernel_and_gpu[key]
 
 
-DEEP = 110.0
+DEEP_SECONDS = 110.0
 """Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
 
 
@@ -100,7 +100,7 @@ def deepened(
     on_snapshot: Callable[[Snapshot], None],
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """The snapshot with what every kernel measured, on idle GPUs, within `DEEP` seconds.
+    """The snapshot with what every kernel measured, on idle GPUs, within `DEEP_SECONDS` seconds.
 
     `on_snapshot` gets the snapshot so far whenever a run ends, `progress` the start and end of each; `stop` ends it
     early.
@@ -118,7 +118,7 @@ def deepened(
         if any_ended:
             on_snapshot(facts.measured(snapshot, measurements))
 
-    return facts.measured(snapshot, run(target, snapshot, Plan(budget=DEEP), follow, stop))
+    return facts.measured(snapshot, run(target, snapshot, Plan(budget=DEEP_SECONDS), follow, stop))
 
 
 def _run_label(measurements: Measurements, run: Run) -> str:
@@ -187,7 +187,7 @@ class _Samples:
 
 _Moment = tuple[float, GPU]
 """A sample of one GPU, and its time in seconds of the Unix clock."""
-_OFTEN = 0.1
+_THROTTLED_SHARE = 0.1
 """Share of the samples in which a reason must have held the clocks down."""
 
 
@@ -213,7 +213,7 @@ def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanw
         return gain(counts) if counts else None
 
     counts = Counter(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
-    reasons = [reason for reason, count in counts.items() if count >= _OFTEN * len(busy)]
+    reasons = [reason for reason, count in counts.items() if count >= _THROTTLED_SHARE * len(busy)]
     return Meanwhile(
         over_busy_samples("clock_mhz", median),
         over_busy_samples("clock_max_mhz", max),

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 
 from gpudoctor.app.arguments import COMMANDS, no_command, parse
-from gpudoctor.app.output import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
+from gpudoctor.app.output import BROKEN_PIPE, INTERRUPTED, MISUSE, UNKNOWN
 from gpudoctor.core import files, language, system
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.language import choose_language
@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # the reader has gone: nothing is left to say
-        return UNHEARD
+        return BROKEN_PIPE
     except Exception as error:
         if isinstance(error, OSError) and system.is_disk_full(error):
             sys.stdout = None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
-_GARBAGE = 1_000
+_GC_THRESHOLD = 1_000
 """Objects made before a search for cycles: unlike a command the interface lives long, and must not grow."""
 
 
@@ -61,7 +61,7 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
     from gpudoctor.views.tui import terminal  # with Textual
 
     gc.freeze()  # what is imported by now is no garbage, and is not searched for any again and again
-    gc.set_threshold(_GARBAGE, 10, 10)
+    gc.set_threshold(_GC_THRESHOLD, 10, 10)
     with terminal.failsafe_stderr():
         app.run()
     if (code := app.return_code or 0) > 128:

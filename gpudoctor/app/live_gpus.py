@@ -21,18 +21,18 @@ from gpudoctor.target.child import Stream
 from gpudoctor.target.local import Local
 from gpudoctor.target.protocol import answers, printable
 
-INTERVAL = 0.5
-HANGS = 15.0
+SAMPLE_SECONDS = 0.5
+HANG_SECONDS = 15.0
 """Seconds after which a call that has not returned is given up: it may wait while a job opens a GPU."""
 
-STARTS = 30.0
+START_SECONDS = 30.0
 """Seconds that NVML may take to start, and each GPU to open: it wakes where no daemon keeps the driver loaded."""
 
-PAUSES = (0.0, 2.0, 10.0, 30.0)
+RESTART_SECONDS = (0.0, 2.0, 10.0, 30.0)
 """Seconds before another child is started, from the first failure on; the last one again and again."""
 
-_QUIET = 1.0
-_SETTLED = 20
+_QUIET_SECONDS = 1.0
+_SOUND_SAMPLES = 20
 """Samples after which a child counts as sound: the next failure is a first one again."""
 
 OnSample = Callable[[Sample], None]
@@ -44,7 +44,7 @@ def has_gpus() -> bool:
     return any(Path(mark).exists() for mark in _GPU_MARKS)
 
 
-def watch(on_sample: OnSample, target: Local | None = None, interval: float = INTERVAL) -> Callable[[], None]:
+def watch(on_sample: OnSample, target: Local | None = None, interval: float = SAMPLE_SECONDS) -> Callable[[], None]:
     """Call `on_sample` with every NVML sample, in a thread, `interval` seconds apart, until the result is called."""
     watcher = Watcher(on_sample, target or Local(), interval)
     threading.Thread(target=watcher.run, name="watch", daemon=True).start()
@@ -126,14 +126,14 @@ class Watcher:
             fault = self._run_child(state)
             if self._stopped.is_set():
                 return
-            failures = 1 if state.samples > _SETTLED else failures + 1
+            failures = 1 if state.samples > _SOUND_SAMPLES else failures + 1
             if fault.gpu is not None and fault.gpu >= 0:
                 self._left_out[fault.gpu] = fault.why
             self._announce_calls = fault.crashed and not fault.call
             self._report_trouble(fault.why)
             if fault.final:
                 return
-            self._stopped.wait(PAUSES[min(failures, len(PAUSES)) - 1])
+            self._stopped.wait(RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1])
 
     def _report_trouble(self, trouble: str) -> None:
         """Pass on a sample without GPUs that tells what is wrong."""
@@ -164,7 +164,7 @@ class Watcher:
         last_heard = time.monotonic()
         while not self._stopped.is_set():
             try:
-                line = stream.line(_QUIET)
+                line = stream.line(_QUIET_SECONDS)
             except EOFError:
                 return None
             now = time.monotonic()
@@ -176,7 +176,7 @@ class Watcher:
                     last_heard = now
             if fault := state.patience(now - last_heard):
                 return fault
-            if now - last_heard > _QUIET and state.waits:
+            if now - last_heard > _QUIET_SECONDS and state.waits:
                 self._report_trouble(state.waits)
         return None
 
@@ -218,10 +218,10 @@ class _ChildState:
         return False
 
     def patience(self, silent: float) -> _Failure | None:
-        """The failure to report after `silent` seconds without a message; None while within `STARTS` or `HANGS`."""
+        """The failure to report after `silent` seconds without a message; None while that is within the limits."""
         call, gpu = self.step
         starting = not self.samples and (gpu is None or gpu < 0 or call == "HandleByIndex")
-        limit = STARTS if starting else HANGS
+        limit = START_SECONDS if starting else HANG_SECONDS
         if silent < limit:
             return None
         if not call:

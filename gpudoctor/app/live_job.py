@@ -24,11 +24,11 @@ from gpudoctor.probes._job.members import Job, find_jobs, read_job
 from gpudoctor.probes._job.stacks import Stacks
 from gpudoctor.views.tui.work import JobLook, JobWatch, Live
 
-_PAUSE = 1.0
-_STACKS = 10.0
+_LOOK_SECONDS = 1.0
+_STACKS_SECONDS = 10.0
 """Seconds between two readings of the stacks: py-spy does not stop the program, but costs processor time itself."""
-_SEARCH = 3.0
-_HOSTS = 30.0
+_SEARCH_SECONDS = 3.0
+_HOSTS_SECONDS = 30.0
 OnLook = Callable[[JobLook], None]
 NO_JOB = "none here: no ranks of a launcher, no Python program on a GPU"
 
@@ -36,7 +36,7 @@ NO_JOB = "none here: no ranks of a launcher, no Python program on a GPU"
 class Source:
     """What can be looked at: a job of this machine, many machines, or whatever job there is."""
 
-    every = _PAUSE
+    every = _LOOK_SECONDS
 
     def look(self, read: bool) -> JobLook:
         """The job as it is now; with `read` its stacks are read first. May raise `DoctorError`."""
@@ -82,7 +82,7 @@ class OfThisMachine(Source):
         """Look at its processes, and at its stacks where that is wanted or it was long ago."""
         read = read or (time.monotonic() >= self._due and not self._ended_at)
         if read:
-            self._due = time.monotonic() + _STACKS
+            self._due = time.monotonic() + _STACKS_SECONDS
         look = self._following.look(next(iter(self._samples), None), read)
         self._ended_at = (self._ended_at or time.time()) if look.ended else 0.0
         return JobLook(look.diagnosis, "", look.read_at, look.reading, self._ended_at, look.exit)
@@ -115,7 +115,7 @@ def _threads(who: str, stacks: Stacks) -> Iterator[tuple[str, Sequence[str]]]:
 class OfManyMachines(Source):
     """A job on many machines: `ask` asks all of them, and may take its time."""
 
-    every = _HOSTS
+    every = _HOSTS_SECONDS
 
     def __init__(self, ask: Callable[[], Diagnosis]) -> None:
         self._ask = ask
@@ -129,7 +129,7 @@ class OfManyMachines(Source):
 class AnyJob(Source):
     """The jobs that are found on this machine, one at a time; `rules` are folders of extra pages."""
 
-    every = _SEARCH
+    every = _SEARCH_SECONDS
 
     def __init__(self, rules: Sequence[Path] = (), samples: Live | None = None) -> None:
         self._rules = rules
@@ -144,7 +144,7 @@ class AnyJob(Source):
 
     def look(self, read: bool) -> JobLook:
         """Look at the chosen job; without one, or where it has ended and another is there, search."""
-        if self._source is None or self._turned or time.monotonic() - self._searched > _HOSTS:
+        if self._source is None or self._turned or time.monotonic() - self._searched > _HOSTS_SECONDS:
             self._search()
         if self._source is None:
             return JobLook(trouble=NO_JOB, every=self.every)

@@ -33,15 +33,15 @@ takes what somebody pasted (collect_env, nvidia-smi, logs, tracebacks, requireme
 of a finding's id; `setup` works out which torch fits a machine. Nothing is ever changed. Findings come root cause
 first, with commands for the user to run; what could not be judged is counted, and is not healthy.
 """
-MOST_TEXT = 2 << 20
+MOST_TEXT_CHARACTERS = 2 << 20
 """Letters of a text that is given to be read."""
-MOST_DOCUMENT = 200_000
+MOST_DOCUMENT_CHARACTERS = 200_000
 """Letters of a document that is answered; one that is longer comes without its facts."""
-MOST_REPORT = 40_000
+MOST_REPORT_CHARACTERS = 40_000
 
 _LOOKS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _SECONDS = {"quick": 60.0, "standard": 180.0}
-_READING = 60.0
+_READ_SECONDS = 60.0
 
 Topics = Annotated[list[str], Field(max_length=50, description="topics of facts to be told, too: gpu, driver, torch")]
 
@@ -94,13 +94,13 @@ class Tools:
 
     def read(
         self,
-        text: Annotated[str, Field(max_length=MOST_TEXT, description="what was pasted, as it is")],
+        text: Annotated[str, Field(max_length=MOST_TEXT_CHARACTERS, description="what was pasted, as it is")],
         machine: Annotated[str, Field(max_length=500, description="gpu=RTX 5090,driver=570: for requirements")] = "",
         facts: Topics = [],  # noqa: B006
     ) -> Annotated[CallToolResult, Document]:
         """Diagnose a pasted report or log, a saved snapshot, or a manifest such as requirements.txt or a Dockerfile."""
         arguments = ["read", "-", *self._share_option, *([f"--for={machine}"] if machine else [])]
-        return _diagnosis_result(arguments, _READING, text, facts)
+        return _diagnosis_result(arguments, _READ_SECONDS, text, facts)
 
     def read_file(
         self,
@@ -117,7 +117,7 @@ class Tools:
         key: Annotated[str, Field(max_length=100, description="what to look up in a table: RTX 5090")] = "",
     ) -> str:
         """Tell all that is known of a finding or a fact by its id, or what a table knows of a GPU or a CUDA release."""
-        return _truncated(_as_tool_error(lambda: output_of(["explain", "--", id, *key.split()], _READING)))
+        return _truncated(_as_tool_error(lambda: output_of(["explain", "--", id, *key.split()], _READ_SECONDS)))
 
     def setup(
         self,
@@ -129,8 +129,8 @@ class Tools:
         """Work out which torch stack fits a machine, why, and which commands would install it; installs nothing."""
         arguments = ["setup", "torch", "--offline", *self._share_option, *(f"--want={one}" for one in want)]
         arguments += [f"--for={machine}"] if machine else [f"--python={self.python}"] if self.python else []
-        stack = _as_tool_error(lambda: document([*arguments, "--json"], _READING))
-        return _tool_result(_truncated(_as_tool_error(lambda: output_of(arguments, _READING))), stack)
+        stack = _as_tool_error(lambda: document([*arguments, "--json"], _READ_SECONDS))
+        return _tool_result(_truncated(_as_tool_error(lambda: output_of(arguments, _READ_SECONDS))), stack)
 
     @property
     def _share_option(self) -> Sequence[str]:
@@ -150,7 +150,7 @@ def _diagnosis_result(arguments: Sequence[str], seconds: float, stdin: str, topi
 
 
 def text_under(folders: Sequence[Path], name: str) -> str:
-    """Text of the file `name`, which must be a regular file under a folder, of at most `MOST_TEXT` bytes.
+    """Text of the file `name`, which must be a regular file under a folder, of at most `MOST_TEXT_CHARACTERS` bytes.
 
     Raises `UsageError` for any other. No link is followed inside a folder, and no ``..``: each part is opened in the
     one before, so that nothing can be exchanged in between.
@@ -187,28 +187,34 @@ def _text_of_regular_file(folder: Path, parts: Sequence[str]) -> str:
     with os.fdopen(at, "rb") as file:
         if not stat.S_ISREG(os.fstat(at).st_mode):
             raise UsageError(f"{'/'.join(parts)} is no regular file")
-        text = file.read(MOST_TEXT + 1)
-    if len(text) > MOST_TEXT:
-        raise UsageError(f"{'/'.join(parts)} is larger than {MOST_TEXT >> 20} MiB; paste the part that matters")
+        text = file.read(MOST_TEXT_CHARACTERS + 1)
+    if len(text) > MOST_TEXT_CHARACTERS:
+        raise UsageError(
+            f"{'/'.join(parts)} is larger than {MOST_TEXT_CHARACTERS >> 20} MiB; paste the part that matters"
+        )
     return text.decode("utf-8", "replace")
 
 
 def _tool_result(text: str, structured: dict[str, Any]) -> CallToolResult:
     """The report as text and the document as structured content, without facts if too long.
 
-    Raises `ToolError` if the document is longer than `MOST_DOCUMENT` even so.
+    Raises `ToolError` if the document is longer than `MOST_DOCUMENT_CHARACTERS` even so.
     """
-    if len(json.dumps(structured)) > MOST_DOCUMENT:
+    if len(json.dumps(structured)) > MOST_DOCUMENT_CHARACTERS:
         structured = {**structured, "facts": {}}
-    if len(json.dumps(structured)) > MOST_DOCUMENT:
-        raise ToolError(f"the document is longer than {MOST_DOCUMENT:,} letters; ask for a part of it:\n{text}")
+    if len(json.dumps(structured)) > MOST_DOCUMENT_CHARACTERS:
+        raise ToolError(
+            f"the document is longer than {MOST_DOCUMENT_CHARACTERS:,} letters; ask for a part of it:\n{text}"
+        )
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)
 
 
 def _truncated(text: str) -> str:
-    """The text, cut after `MOST_REPORT` characters with a note of how many are missing."""
+    """The text, cut after `MOST_REPORT_CHARACTERS` characters with a note of how many are missing."""
     return (
-        text if len(text) <= MOST_REPORT else f"{text[:MOST_REPORT]}\n... cut: {len(text) - MOST_REPORT:,} letters more"
+        text
+        if len(text) <= MOST_REPORT_CHARACTERS
+        else f"{text[:MOST_REPORT_CHARACTERS]}\n... cut: {len(text) - MOST_REPORT_CHARACTERS:,} letters more"
     )
 
 
@@ -242,7 +248,7 @@ def serve(python: str = "", share: bool = True, folders: Sequence[Path] = ()) ->
 # ---- A command of the command line in a process of its own, as a tool asks it ----
 # It may hang or crash, and keeps nothing.
 
-_MOST = 64 << 20
+_MOST_OUTPUT_BYTES = 64 << 20
 """Bytes that a command may print."""
 
 
@@ -253,7 +259,7 @@ def output_of(arguments: Sequence[str], seconds: float, stdin: str = "") -> str:
     """
     quiet = {"GPUDOCTOR_HISTORY": "off", "GPUDOCTOR_LANG": "en", "NO_COLOR": "1", "COLUMNS": "100"}
     env = {**os.environ, **quiet, MARK: secrets.token_hex(8)}
-    answer = run_child([*shipped.own_command(), *arguments], seconds, env, stdin, _MOST)
+    answer = run_child([*shipped.own_command(), *arguments], seconds, env, stdin, _MOST_OUTPUT_BYTES)
     if answer.status is None or answer.status < 0 or answer.status == MISUSE or not answer.out.strip():
         last = (answer.err.strip().splitlines() or [answer.how])[-1]
         raise DoctorError(last.removeprefix("gpudoctor: ") if answer.status == MISUSE else f"{answer.how}: {last}")

@@ -93,7 +93,7 @@ def _mode_to_keep(place: Path) -> int | None:
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
 DIFFERENT = 1
 INTERRUPTED = 128 + signal.SIGINT
-UNHEARD = 128 + 13
+BROKEN_PIPE = 128 + 13
 """As where SIGPIPE ends a program, which not every system has."""
 OF_VERDICT = {"sound": SOUND, "impaired": SOUND, "broken": BROKEN, "unknown": UNKNOWN}
 

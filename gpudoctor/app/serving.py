@@ -33,15 +33,15 @@ from gpudoctor.core import shipped
 from gpudoctor.core.errors import UsageError
 from gpudoctor.target.network import is_address
 
-_PATIENCE = 2.0
+_PAGE_END_SECONDS = 2.0
 """Seconds that pages still open may take to end when the server does."""
 MOST_PAGES = 8
 """Pages that are open at a time: each is a process."""
 _MOST_REQUESTS = 64
 """Requests that are answered at a time."""
-IDLE = 1800.0
+IDLE_SECONDS = 1800.0
 """Seconds without a key, a click or a change of size after which a page is ended."""
-_KEPT_ALIVE = 15.0
+_KEEP_ALIVE_SECONDS = 15.0
 """Seconds that a connection without a request is kept."""
 
 _HEADERS = {
@@ -103,8 +103,8 @@ def serve(arguments: Sequence[str], at: str, changes: bool = False) -> None:
             sock=listening,
             print=None,
             handle_signals=False,
-            shutdown_timeout=_PATIENCE,
-            keepalive_timeout=_KEPT_ALIVE,
+            shutdown_timeout=_PAGE_END_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
         )
 
 
@@ -222,7 +222,7 @@ class TokenServer(Server):
             self._pages -= 1
 
     async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
-        """Process messages as Textual does, but end after `IDLE` seconds without one."""
+        """Process messages as Textual does, but end after `IDLE_SECONDS` seconds without one."""
         await super()._process_messages(_IdleLimitedSocket(websocket), app_service)  # type: ignore[arg-type]
 
     async def handle_index(self, request: web.Request) -> web.Response:
@@ -243,7 +243,7 @@ class TokenServer(Server):
 
 
 class _IdleLimitedSocket:
-    """A websocket whose messages end when none came for `IDLE` seconds."""
+    """A websocket whose messages end when none came for `IDLE_SECONDS` seconds."""
 
     def __init__(self, websocket: web.WebSocketResponse) -> None:
         self._websocket = websocket
@@ -251,7 +251,7 @@ class _IdleLimitedSocket:
 
     async def __aiter__(self) -> AsyncIterator[WSMessage]:
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            while (message := await self._websocket.receive(IDLE)).type not in _ENDS:
+            while (message := await self._websocket.receive(IDLE_SECONDS)).type not in _ENDS:
                 yield message
 
 

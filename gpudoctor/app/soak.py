@@ -26,9 +26,9 @@ _ALONE = ("soak.matmul", "soak.memory")
 _ON_GPUS = ("driver.memory.all", "matmul.bf16", "matmul.fp16", "copy.device", "copy.to", "copy.from")
 """Patterns by the driver alone, and rates that the tables know, measured while the GPU is hot."""
 _LINKS = ("peer.copy", "nccl.all_reduce", "nccl.all_to_all")
-_SHARE = 6
+_KERNEL_PART = 6
 """A kernel of level soak works for one part of so many of the whole time..."""
-_LONGEST = 60.0
+_LONGEST_KERNEL_SECONDS = 60.0
 """...and for so many seconds at most, so that a round that is cut off costs little."""
 _SOURCE = "gpudoctor soak"
 
@@ -81,7 +81,7 @@ def run(
             rounds += 1
             left = began + seconds - time.monotonic()
             gpus = _devices(snapshot, device)
-            work = min(_LONGEST, seconds / _SHARE)
+            work = min(_LONGEST_KERNEL_SECONDS, seconds / _KERNEL_PART)
             ladder = Ladder(target, gpus, _kernels(gpus), on_results, stop, meter, device == CPU, max(left, 0.0), work)
             latest = ladder.climb()
             so_far = latest if so_far is None else _merged(so_far, latest)

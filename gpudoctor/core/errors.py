@@ -45,7 +45,7 @@ class ExtraError(UsageError):
 # ---- What a misspelt word was probably meant to be ----
 
 
-_AS_LIKE = 0.15
+_LIKENESS_MARGIN = 0.15
 """How much less like the misspelt word, of 1, a candidate may be than the best one."""
 
 
@@ -57,7 +57,9 @@ def near_words(word: str, known: Iterable[str]) -> list[str]:
     begun = sorted((candidate for candidate in words if len(asked) > 1 and candidate.startswith(asked)), key=len)
     alike = get_close_matches(asked, words, 3, 0.6)
     likeness = [SequenceMatcher(None, candidate, asked).ratio() for candidate in alike]
-    nearest = [candidate for candidate, ratio in zip(alike, likeness, strict=True) if ratio > likeness[0] - _AS_LIKE]
+    nearest = [
+        candidate for candidate, ratio in zip(alike, likeness, strict=True) if ratio > likeness[0] - _LIKENESS_MARGIN
+    ]
     return list(dict.fromkeys([*begun, *nearest]))[:3]
 
 

@@ -164,7 +164,7 @@ def value_to_json(value: Value) -> Json:
     return value
 
 
-_DEEPEST = 20
+_DEEPEST_LIST = 20
 """Lists within lists that a value may hold; no fact of ours comes near."""
 
 
@@ -172,8 +172,8 @@ def value_from_json(raw: object, depth: int = 0) -> Value:
     """The inverse of `value_to_json`; raises `DocumentError` for what JSON cannot hold, or nests without end."""
     if raw is None or isinstance(raw, (bool, int, float, str)):
         return raw
-    if depth == _DEEPEST:
-        raise DocumentError(f"a fact nests more than {_DEEPEST} deep")
+    if depth == _DEEPEST_LIST:
+        raise DocumentError(f"a fact nests more than {_DEEPEST_LIST} deep")
     if isinstance(raw, Mapping):
         return {str(key): value_from_json(item, depth + 1) for key, item in raw.items()}
     if isinstance(raw, Sequence):

@@ -27,7 +27,7 @@ from gpudoctor.core.errors import UsageError
 
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
-_OVERFLOW = 65534
+_OVERFLOW_UID = 65534
 """Whom files belong to whose owner is not mapped into this user namespace."""
 _GIVEN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 """Files that whoever started us has opened already."""
@@ -125,7 +125,7 @@ def secure_tmpdir() -> None:
 
 def _foreign_owner(place: str, state: os.stat_result, uid: int) -> Doubt | None:
     """The doubt that `place` belongs to another user; None for this user, root, or unmapped owners."""
-    if state.st_uid in (0, uid) or (state.st_uid == _OVERFLOW and _is_overflow_unmapped()):
+    if state.st_uid in (0, uid) or (state.st_uid == _OVERFLOW_UID and _is_overflow_unmapped()):
         return None
     return Doubt(place, f"user {user_name(state.st_uid)}", state.st_uid)
 
@@ -179,7 +179,7 @@ def _is_overflow_unmapped() -> bool:
         rows = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
     except (OSError, ValueError):
         return False
-    return not any(first <= _OVERFLOW < first + count for first, _, count in rows)
+    return not any(first <= _OVERFLOW_UID < first + count for first, _, count in rows)
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import field, frozen, replace
 
 SCHEMA = "gpudoctor-kernels/1"
-SLOW = 0.9
+SLOW_SHARE = 0.9
 """Share of what the tables expect below which a run counts as slow, its fastest repetition included."""
 _BESIDE = {"compute": 0.75, "memory": 0.9, "latency": 0.5}
 """The same of the median of its siblings, by `kind`; of others 0.7. The pages gpu.slow and gpu.copies-slow say why."""
@@ -299,7 +299,7 @@ def kind(kernel: str, unit: str) -> str:
 
 def slow_below(kernel_kind: str, reference: str) -> float:
     """Share of the reference (``table`` or ``siblings``) below which a run of that kind of kernel is slow."""
-    return SLOW if reference == "table" else _BESIDE.get(kernel_kind, 0.7)
+    return SLOW_SHARE if reference == "table" else _BESIDE.get(kernel_kind, 0.7)
 
 
 def from_json(raw: object) -> Measurements:

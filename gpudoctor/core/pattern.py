@@ -56,23 +56,23 @@ def pattern(written: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
 _T = TypeVar("_T")
 
-READING, JUDGING = 0.3, 0.5
+READING_SECONDS, JUDGING_SECONDS = 0.3, 0.5
 """Seconds of a usual processor that any text may cost: its readers, and the search for signs with the conditions. The
 costliest report known, 157 kB of nvidia-smi, takes a third to two thirds of the first two.
 """
-PER_MB = 0.2
+SECONDS_PER_MB = 0.2
 """Seconds that each MB may cost on top."""
 TOO_COSTLY = "too costly: searching this text takes too long, which no log that a program wrote does"
-_BETWEEN = 2000
+_CHARACTERS_BETWEEN_CHECKS = 2000
 """Characters that are searched before the clock is looked at again, for that costs as much as searching a line."""
-_PIECE = 1 / 8
+_MOST_PIECE_SHARE = 1 / 8
 """Part of a whole budget that one piece of work on it is charged at most."""
-_CALL = 20
+_CALL_CHARACTERS = 20
 """Characters that could be searched in the time that a search takes to begin."""
-_SYNC = 0.005
+_SYNC_SECONDS = 0.005
 """Seconds for which a clock on the wall stands in for a thread's own, which may cost a hundred times as much to ask."""
 _SAMPLE = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-72f7d108-ffd3-52a1-a91f-ebb07ace9680) at 0000:3b:00.0\n" * 30
-_USUAL = 0.00015
+_SAMPLE_SECONDS = 0.00015
 """Seconds that a look for every number in the sample takes on a server's processor of 2023, at 2.9 GHz."""
 
 
@@ -84,13 +84,13 @@ class _ThreadClock:
     """A thread's processor time in seconds: asked every few milliseconds, and between that as the wall clock runs."""
 
     def __init__(self) -> None:
-        self._wall = -_SYNC
+        self._wall = -_SYNC_SECONDS
         self._thread = 0.0
 
     def __call__(self) -> float:
         """The thread's processor time in seconds, about."""
         wall = time.perf_counter()
-        if wall - self._wall >= _SYNC:
+        if wall - self._wall >= _SYNC_SECONDS:
             self._thread, self._wall = time.thread_time(), wall
         return self._thread + wall - self._wall
 
@@ -106,10 +106,10 @@ class Budget:
         self.left: float = min(seconds, whole.left) if whole else seconds
         """Seconds of a usual processor when work on it last ended; below 0 where more was used."""
         self.whole = whole
-        self._most = seconds if whole else seconds * _PIECE
+        self._most = seconds if whole else seconds * _MOST_PIECE_SHARE
         self.clock: Callable[[], float] = clock or (whole.clock if whole else _ThreadClock())
         self._started = 0.0
-        self._unchecked = _BETWEEN
+        self._unchecked = _CHARACTERS_BETWEEN_CHECKS
 
     def start(self) -> None:
         """Starts counting time."""
@@ -126,10 +126,10 @@ class Budget:
             budget.left -= used
             budget = budget.whole
 
-    def check(self, characters: int = _BETWEEN) -> None:
+    def check(self, characters: int = _CHARACTERS_BETWEEN_CHECKS) -> None:
         """Raises `TooCostlyError` where nothing is left; to be called before searching so many characters."""
-        self._unchecked += characters + _CALL
-        if self._unchecked > _BETWEEN:
+        self._unchecked += characters + _CALL_CHARACTERS
+        if self._unchecked > _CHARACTERS_BETWEEN_CHECKS:
             self._unchecked = 0
             if self.clock() - self._started > self.left * slowness():
                 raise TooCostlyError(TOO_COSTLY)
@@ -149,7 +149,7 @@ def measured_slowness() -> float:
         started = time.thread_time()
         numbers.findall(_SAMPLE)
         taken.append(time.thread_time() - started)
-    return max(1.0, min(taken) / _USUAL)
+    return max(1.0, min(taken) / _SAMPLE_SECONDS)
 
 
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)

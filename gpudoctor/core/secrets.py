@@ -64,7 +64,7 @@ _SHORT_OPTIONS = (
 """Options that hold a password with these programs alone."""
 _NAME_SIGNS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _LONGEST_NAME = 80
-SHORT = 400
+LONGEST_CACHED = 400
 """Characters of a text that is remembered."""
 _ANYWHERE = pattern(r"(?:passw(?:or)?d|passphrase|secret|api_?key|token|credentials?)\Z", re.IGNORECASE)
 """Words that tell in the middle of a name, too: ``PGPASSWORD``, ``clientSecret``."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from gpudoctor.core.fact import Absent, Known, Unread
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.secrets import HIDDEN, SHORT, continues_key, is_key_open, is_secret_entry, without_secrets
+from gpudoctor.core.secrets import HIDDEN, LONGEST_CACHED, continues_key, is_key_open, is_secret_entry, without_secrets
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def _screen_value(value: object, known: tuple[str, ...]) -> object:
         for secret in known:
             if secret in value:
                 value = value.replace(secret, HIDDEN)
-        return _screened_text(value) if len(value) < SHORT else without_secrets(value)
+        return _screened_text(value) if len(value) < LONGEST_CACHED else without_secrets(value)
     if isinstance(value, Known):
         inner, source = _screen_value(value.value, known), _screen_value(value.source, known)
         same = inner == value.value and source == value.source

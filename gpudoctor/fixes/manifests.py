@@ -80,7 +80,7 @@ _LOOSE = "Not pinned, and not judged: {names}. pip takes the newest that goes wi
 _OTHERS = "Not looked at, for no rule is about them: {names}."
 _LEFT_OUT = "Left out: {names}. Markers are not for this machine, extras are installed on request only."
 _NOT_JUDGED = (("manifest.loose", _LOOSE), ("manifest.left_out", _LEFT_OUT), ("manifest.others", _OTHERS))
-_MOST = 12
+_MOST_LINES = 12
 
 
 def _notes(snapshot: Snapshot) -> Iterator[Note]:
@@ -192,8 +192,8 @@ def _compile_notes(compiled: Sequence[str]) -> Iterator[str]:
 
 def _listed(names: Sequence[str]) -> str:
     """The first 12 names, joined by commas, and how many more there are."""
-    more = say(" and {count} more", count=len(names) - _MOST) if len(names) > _MOST else ""
-    return f"{', '.join(names[:_MOST])}{more}"
+    more = say(" and {count} more", count=len(names) - _MOST_LINES) if len(names) > _MOST_LINES else ""
+    return f"{', '.join(names[:_MOST_LINES])}{more}"
 
 
 # ---- The torch stack that fits, as lines to write in place of what stands there ----

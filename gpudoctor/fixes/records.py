@@ -35,9 +35,9 @@ MOST_RUNS = 200
 """Journals that are kept; the oldest go, save those by which a run can still be taken back."""
 _RESERVES, _RESERVE = 4, 256 << 10
 """How often room is given back for one more record, and bytes each time."""
-_PLENTY = 64 << 20
+_FREE_BYTES = 64 << 20
 _NAME = re.compile(r"\d{8}-\d{6}(-\d\d)?")
-_MOST = 64 << 20
+_MOST_JOURNAL_BYTES = 64 << 20
 """Bytes of a journal that are read at most."""
 
 
@@ -138,7 +138,7 @@ class Journal:
     def settle(self) -> None:
         """Release the reserved space at the run's end if the disk has plenty free."""
         with contextlib.suppress(OSError):
-            if system.disk_space(self.folder)[1] > _PLENTY:
+            if system.disk_space(self.folder)[1] > _FREE_BYTES:
                 self.release()
 
     def release(self, most: int = 0) -> bool:
@@ -196,7 +196,7 @@ class Journal:
                 raise DocumentError(f"{place}: belongs to user {files.user_name(seen.st_uid)}: nothing is done by it")
             if seen.st_mode & 0o022 and not system.ACCESS_IS_LISTED:
                 raise DocumentError(f"{place}: others can write to it, so nothing is done by it")
-            return file.read(_MOST)
+            return file.read(_MOST_JOURNAL_BYTES)
 
     def _digest(self, name: str, document: Mapping[str, Any]) -> str:
         """SHA-256 of the document together with its name and the run's id."""

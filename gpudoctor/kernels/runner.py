@@ -22,11 +22,11 @@ from gpudoctor.kernels.specs import KernelEntry
 from gpudoctor.kernels.specs import program as program  # by this name tests lay out another
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
-from gpudoctor.target.protocol import STILL, WAKING, Waiting, answers, gpus_on_bus, patience, printable
+from gpudoctor.target.protocol import IDLE_SECONDS, WAKE_SECONDS, Waiting, answers, gpus_on_bus, patience, printable
 
 OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 120.0)
 """Most seconds until a rung is open, as long as its child reads or computes: the import of torch from cold storage, the
-driver's start, a context. For each GPU that may have to wake there are `WAKING` more.
+driver's start, a context. For each GPU that may have to wake there are `WAKE_SECONDS` more.
 """
 _OUTPUT_LIMIT = 8 << 20
 _MOST_CHILDREN = 4
@@ -149,10 +149,10 @@ class _RungChild:
             "work": question.work,
         }
         env = {**question.env, MARK: secrets.token_hex(8)}
-        waking = WAKING * gpus_on_bus(target)
+        waking = WAKE_SECONDS * gpus_on_bus(target)
         whole = OPENING + waking + _SLACK + sum(self._seconds(name) + _SLACK for name in self._left)
         kills = _oom_kills(target)
-        self._opening.begin(OPENING + waking, min(STILL, OPENING) + waking)
+        self._opening.begin(OPENING + waking, min(IDLE_SECONDS, OPENING) + waking)
         try:
             argv = [python, *(("-E", "-s") if is_driver else ()), program(), json.dumps(request)]
             answer = target.run(argv, timeout=whole, env=env, limit=_OUTPUT_LIMIT, watch=self._handle_line)

@@ -107,7 +107,7 @@ def _nccl_release(target: Target) -> tuple[int, ...]:
     wheels = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
     wheel = installed.first(*wheels) if isinstance(installed, Environment) else None
     parsed = versions.parse(wheel.version) if wheel else None
-    return parsed.release if parsed else network.CAREFUL
+    return parsed.release if parsed else network.NCCL_SKIPS_NO_CARRIER
 
 
 # ---- What host names resolve to ----

@@ -15,17 +15,17 @@ from gpudoctor.core.fact import Absent, Fact, Rows, Unread
 from gpudoctor.core.measurement import Device
 from gpudoctor.kernels import facts
 from gpudoctor.target import Target
-from gpudoctor.target.protocol import WAKING, answers, gpus_on_bus, patience, printable, seconds_to_wake
+from gpudoctor.target.protocol import WAKE_SECONDS, answers, gpus_on_bus, patience, printable, seconds_to_wake
 
 WAITS = True
 LEVEL = "standard"
 MOOT = {"cuda_driver.state": "hung"}
 """Where it is so, nothing that loads libcuda comes to an end."""
 
-LISTING = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKING)
+LISTING = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKE_SECONDS)
 """Seconds for each GPU on the bus until all are known: the driver's start."""
 SECONDS = patience("GPUDOCTOR_KERNEL_TIMEOUT", 14.0)
-"""Seconds for all kernels, and `WAKING` for each GPU on the bus; sound ones that are awake need one."""
+"""Seconds for all kernels, and `WAKE_SECONDS` for each GPU on the bus; sound ones that are awake need one."""
 
 FACTS = tuple(spec for spec in facts.FACTS if spec.name.startswith(("measured.", "rung.")))
 """What kernels say themselves; what follows from it is reckoned with the tables."""
@@ -40,7 +40,7 @@ def deadline(target: Target) -> float:
 
 def _kernel_seconds(target: Target) -> float:
     """Seconds for all kernels on this machine."""
-    return SECONDS + WAKING * gpus_on_bus(target)
+    return SECONDS + WAKE_SECONDS * gpus_on_bus(target)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:

@@ -18,7 +18,7 @@ from gpudoctor.probes._loader import libcuda_kind
 from gpudoctor.probes._nvml.values import COMPUTE_MODES, dashed_uuid, pci_address
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target, Watch, error_words
-from gpudoctor.target.protocol import WAKING, answers, patience, printable, seconds_to_wake
+from gpudoctor.target.protocol import WAKE_SECONDS, answers, patience, printable, seconds_to_wake
 
 WAITS = True
 FACTS = (
@@ -74,7 +74,7 @@ FACTS = (
     column("cuda_device.error", "text", "why it does not answer; absent where it does"),
 )
 
-SECONDS = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKING)
+SECONDS = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKE_SECONDS)
 """Seconds for each GPU on the bus: the library needs milliseconds where the driver stays loaded, seconds for each GPU
 that it must wake.
 """

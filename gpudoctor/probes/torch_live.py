@@ -11,7 +11,16 @@ from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, known
 from gpudoctor.core.versions import CUDNN_WIDE, NCCL_WIDE, numbered
 from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
-from gpudoctor.target.protocol import STILL, WAKING, Waiting, answers, gpus_on_bus, patience, printable, text_rows
+from gpudoctor.target.protocol import (
+    IDLE_SECONDS,
+    WAKE_SECONDS,
+    Waiting,
+    answers,
+    gpus_on_bus,
+    patience,
+    printable,
+    text_rows,
+)
 
 WAITS = True
 LEVEL = "standard"
@@ -25,10 +34,10 @@ CUDA_SECONDS = IMPORT_SECONDS / 2
 CUDA_SECONDS_EACH = min(10.0, IMPORT_SECONDS / 3)
 """And for each GPU on the bus: one that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
 
-STILL_SECONDS = min(STILL, IMPORT_SECONDS)
+STILL_SECONDS = min(IDLE_SECONDS, IMPORT_SECONDS)
 """Most seconds without a sign of work, in each step."""
 
-STILL_SECONDS_EACH = min(WAKING, IMPORT_SECONDS / 6)
+STILL_SECONDS_EACH = min(WAKE_SECONDS, IMPORT_SECONDS / 6)
 """And for each GPU on the bus once CUDA starts: while GPUs wake, there is no sign of work."""
 
 MOOT = {"cuda_driver.state": "hung"}

@@ -26,7 +26,7 @@ from gpudoctor.core import system
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
-from gpudoctor.core.pattern import PER_MB, READING, Budget, TooCostlyError, within_part
+from gpudoctor.core.pattern import READING_SECONDS, SECONDS_PER_MB, Budget, TooCostlyError, within_part
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
 from gpudoctor.readers import notes, tools
@@ -41,7 +41,7 @@ LIMIT = 32 << 20
 """Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""
 LARGEST = 256 << 20
 """Bytes of the largest log, unpacked; more is to be cut first."""
-_SECONDS_EACH = READING / 2
+_SECONDS_EACH = READING_SECONDS / 2
 """Processor time that each reader may take for one text, of what all of them may."""
 _PROSE = 64 << 10
 """Characters of the longest text that is searched for what people write: as many as an issue on GitHub may have. What
@@ -161,7 +161,7 @@ def read_report(text: str, name: str) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
-    budget = Budget(READING + PER_MB * len(text) / 1e6)
+    budget = Budget(READING_SECONDS + SECONDS_PER_MB * len(text) / 1e6)
     budget.start()
     paste = Paste(text)
     budget.stop()

@@ -24,16 +24,16 @@ else:
     from gpudoctor.target.posix_processes import Process as Process
     from gpudoctor.target.posix_processes import Selector as Selector
 
-GRACE = 0.5
+KILL_SECONDS = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
 
-_TURN = 5.0
+_BUSY_KILL_SECONDS = 5.0
 """Seconds that one may take which only waits for its turn on a busy machine, or whose memory is being freed."""
 
-_TICK = 0.25
+_TICK_SECONDS = 0.25
 """Seconds between two looks whether the child has ended, where a grandchild keeps its streams open."""
 
-_LATE = 2
+_LATE_LOOKS = 2
 """Looks after the deadline: one at what a pipe holds, one at its end."""
 
 living: set[Process] = set()
@@ -153,13 +153,13 @@ class _Pipes:
                 return False
             now = time.monotonic()
             left = min(deadline, self._quiet_until) - now
-            ready = self._exchange(max(0.0, min(left, _TICK)))
+            ready = self._exchange(max(0.0, min(left, _TICK_SECONDS)))
             if self._watch and not self._report_lines(self._watch):
                 if self._exchange(0):
                     self._report_lines(self._watch)
                 return False
             late += now >= deadline
-            if left <= 0 and (late > _LATE or not any(key.data != "in" for key in ready)):
+            if left <= 0 and (late > _LATE_LOOKS or not any(key.data != "in" for key in ready)):
                 return False
             if self.child.poll() is not None and not self._output_is_ready():
                 return False
@@ -233,10 +233,10 @@ def wait_for(child: Process, seconds: float) -> bool:
 def wait_until_reaped(child: Process) -> bool:
     """Wait for a killed child to exit; False where it does not, as one in uninterruptible sleep (state D).
 
-    `GRACE` seconds, and up to `_TURN` more while it is not in state D.
+    `KILL_SECONDS` seconds, and up to `_BUSY_KILL_SECONDS` more while it is not in state D.
     """
-    reaped = wait_for(child, GRACE)
-    deadline = time.monotonic() + _TURN
+    reaped = wait_for(child, KILL_SECONDS)
+    deadline = time.monotonic() + _BUSY_KILL_SECONDS
     while not reaped and not child.is_unkillable() and time.monotonic() < deadline:
         reaped = wait_for(child, 0.05)
     return reaped
@@ -256,7 +256,7 @@ def kill_marked(marks: Iterable[str]) -> None:
 def end_all() -> None:
     """Kill all children that still run and allow no new ones; runs when the interpreter exits."""
     _exiting.set()
-    deadline = time.monotonic() + GRACE
+    deadline = time.monotonic() + KILL_SECONDS
     while _starting and time.monotonic() < deadline:
         time.sleep(0.001)
     for child in tuple(living):
@@ -341,8 +341,8 @@ class Stream:
         return self._child.status if ended else None, last[-1] if last else ""
 
     def _exits_by_itself(self) -> bool:
-        """Whether it has exited; where its standard output is closed, wait up to `GRACE` seconds for that."""
-        deadline = time.monotonic() + (0.0 if self._is_open("out") else GRACE)
+        """Whether it has exited; where its standard output is closed, wait up to `KILL_SECONDS` seconds for that."""
+        deadline = time.monotonic() + (0.0 if self._is_open("out") else KILL_SECONDS)
         while self._is_open("err") and not self._is_open("out") and (left := deadline - time.monotonic()) > 0:
             self._receive(left)
         return wait_for(self._child, max(0.0, deadline - time.monotonic()))

@@ -16,9 +16,9 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.target import Answer, System, Watch, places, rights
 from gpudoctor.target.child import Stream, run_child
 
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 """Bytes read at a time: to ask for as many as a file may have has the C library make room for them all."""
-START = 30.0
+START_SECONDS = 30.0
 """Seconds for an interpreter to start: from cold network storage it may take that long."""
 _EXECUTABLE = "import os,sys;os.write(1,sys.executable.encode())"
 """Prints the interpreter's path; without a sign of which cmd.exe makes anything."""
@@ -98,7 +98,7 @@ class Local:
         """
         if not places.is_launcher(python):
             return python
-        answer = run_child([python, "-I", "-c", _EXECUTABLE], START, self._environ)
+        answer = run_child([python, "-I", "-c", _EXECUTABLE], START_SECONDS, self._environ)
         found = answer.out.strip()
         if not answer.ok or not places.is_program(found):
             raise UsageError(f"{python} starts no Python: {answer.complaint or answer.how}; name one with --python")
@@ -263,7 +263,7 @@ class Local:
             return
         argv = [self._requested_python, "-E", "-S", "-c", "import sys; print('Python %d.%d' % sys.version_info[:2])"]
         try:
-            answer = Local.run(self, argv, START)
+            answer = Local.run(self, argv, START_SECONDS)
         except OSError as error:
             raise UsageError(
                 f"--python {self._requested_python}: it cannot be started: {error.strerror or error}"
@@ -280,7 +280,7 @@ class Local:
 def _read_up_to(read: Callable[[int], bytes], limit: int) -> bytes:
     """All bytes that repeated calls of `read(size)` give, up to `limit` or an empty answer."""
     parts = []
-    while limit > 0 and (part := read(min(limit, _CHUNK))):
+    while limit > 0 and (part := read(min(limit, _CHUNK_BYTES))):
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)

@@ -138,7 +138,7 @@ def _ask_resolver(name: str) -> Resolved:
 
 # ---- The interface and address that NCCL and Gloo take ----
 
-CAREFUL = (2, 28)
+NCCL_SKIPS_NO_CARRIER = (2, 28)
 """The first release that takes no interface without a carrier, and libvirt's bridges only where nothing else is."""
 
 _GUESSES = {
@@ -179,7 +179,7 @@ def resolve_own_name() -> Resolved:
 def nccl_choice(
     among: Sequence[Interface],
     environ: Mapping[str, str],
-    release: tuple[int, ...] = CAREFUL,
+    release: tuple[int, ...] = NCCL_SKIPS_NO_CARRIER,
     resolve_host: Callable[[str], Resolved] = resolve,
 ) -> Choice:
     """What NCCL's bootstrap uses: the first address of the first interface that fits, or one towards NCCL_COMM_ID.
@@ -191,7 +191,7 @@ def nccl_choice(
         return _interface_towards(among, comm_id, resolve_host) or Choice(
             "", "", f"NCCL_COMM_ID={comm_id} is in no interface's network"
         )
-    careful = release >= CAREFUL
+    careful = release >= NCCL_SKIPS_NO_CARRIER
     usable = _first_addresses(
         [interface for interface in among if interface.running or not careful], environ.get("NCCL_SOCKET_FAMILY", "")
     )

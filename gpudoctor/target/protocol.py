@@ -23,7 +23,7 @@ from gpudoctor.target import Target
 
 MARK = "@gpudoctor "
 TEXT_LINES = 200
-_LINE = 1000
+_LONGEST_LINE = 1000
 
 
 def answers(out: str) -> Iterator[dict[str, Any]]:
@@ -51,7 +51,7 @@ def printable(text: object, limit: int = 300) -> str:
 
 def text_rows(text: str, source: str) -> tuple[Row, ...]:
     """Non-blank lines of machine-printed text as rows of the group ``text``; of more than 200 the first and last."""
-    lines = [printable(line.replace("\t", "    "), _LINE) for line in text.splitlines() if line.strip()]
+    lines = [printable(line.replace("\t", "    "), _LONGEST_LINE) for line in text.splitlines() if line.strip()]
     if len(lines) > TEXT_LINES:
         lines = lines[: TEXT_LINES // 2] + lines[-TEXT_LINES // 2 :]
     return tuple({"line": Known(line, source)} for line in lines)
@@ -70,15 +70,15 @@ def patience(variable: str, default: float) -> float:
 # Slow is not broken: an import from cold network storage takes a minute, a GPU that nothing keeps awake seconds. What a
 # child does is measured from outside, by what Linux counts for it and its descendants.
 
-WAKING = 5.0
+WAKE_SECONDS = 5.0
 """Seconds to give each GPU that may have to wake: mostly it takes 1-3 s, one after the other; 6.6 s were seen."""
 
-STILL = 30.0
+IDLE_SECONDS = 30.0
 """Seconds without a sign of work after which a child is given up: a wait for storage or for a GPU shows none."""
 
-_LEAST_SECONDS, _LEAST_BYTES = 0.1, 4096
+_WORK_SECONDS, _WORK_BYTES = 0.1, 4096
 """Processor time and bytes read that are a sign of work; a process that only polls in its sleep stays below."""
-_TRACE = 1.0
+_TRACE_SECONDS = 1.0
 """Seconds for a child that is given up to print where it is."""
 _MOST_PROCESSES = 64
 
@@ -94,8 +94,8 @@ class Work:
     def progressed_since(self, earlier: Work) -> bool:
         """Whether it has worked since that measurement. Numbers may fall, where a descendant is gone."""
         return (
-            abs(self.seconds - earlier.seconds) >= _LEAST_SECONDS
-            or abs(self.read - earlier.read) >= _LEAST_BYTES
+            abs(self.seconds - earlier.seconds) >= _WORK_SECONDS
+            or abs(self.read - earlier.read) >= _WORK_BYTES
             or self.pages != earlier.pages
         )
 
@@ -110,7 +110,7 @@ class Waiting:
     def __init__(
         self,
         most: float,
-        still: float = STILL,
+        still: float = IDLE_SECONDS,
         measure: Callable[[int], Work | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -161,7 +161,7 @@ class Waiting:
     def _give_up(self, why: str) -> None:
         """Keep the reason, and send SIGUSR1 so that the child's faulthandler prints where it is."""
         self.why = why
-        self._end = self._clock() + _TRACE
+        self._end = self._clock() + _TRACE_SECONDS
         if sys.platform == "win32":
             return  # its faulthandler has a limit of its own
         if self.pid and _is_descendant(self.pid):
@@ -180,7 +180,7 @@ def gpus_on_bus(target: Target) -> int:
         return 0
 
 
-def seconds_to_wake(target: Target, each: float = WAKING) -> float:
+def seconds_to_wake(target: Target, each: float = WAKE_SECONDS) -> float:
     """Seconds for the driver and all GPUs to wake: `each` per GPU plus one more; at least five GPUs are assumed."""
     return each * (1 + max(5, gpus_on_bus(target)))
 

@@ -22,7 +22,7 @@ from gpudoctor.target.local import Local
 
 _MOST_LINKS = 40
 _RING = "/dev/kmsg"
-_CONFIG = 4096
+_PCI_CONFIG_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Recording(Local):
                 self.seen.devices.pop(real_path, None)
                 parts.note(0, log)
             elif parts and real_path.startswith("/sys/") and real_path.endswith("/config"):
-                parts.note(0, local_path.read_bytes()[:_CONFIG])
+                parts.note(0, local_path.read_bytes()[:_PCI_CONFIG_BYTES])
         watched = Watched(local_path)
         watched.note = parts.note if parts else None
         watched.refused = lambda: self.seen.denied.add(real_path)
@@ -230,7 +230,7 @@ class _Environ(Mapping[str, str]):
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 """Refusals that say that there is no such file."""
 
-_MOST_OF_RING = 8 << 20
+_MOST_RING_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
@@ -310,7 +310,7 @@ def read_kernel_ring(device: Path) -> bytes:
     handle = os.open(device, system.READ | system.NON_BLOCKING)
     log = bytearray()
     try:
-        while len(log) < _MOST_OF_RING:
+        while len(log) < _MOST_RING_BYTES:
             try:
                 entry = os.read(handle, 1 << 14)
             except BlockingIOError:

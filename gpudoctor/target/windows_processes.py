@@ -53,7 +53,7 @@ _NO_DIALOGUES = 0x8003
 """SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX and SEM_NOOPENFILEERRORBOX, which children inherit."""
 _NEEDED = ("SYSTEMROOT", "SYSTEMDRIVE")
 """Variables without which no Python starts: it has neither random numbers nor sockets."""
-_TICK, _MOST_TICK = 0.001, 0.015
+_TICK_SECONDS, _LONGEST_TICK_SECONDS = 0.001, 0.015
 """Seconds between two looks into the pipes: often at first, for most children answer at once."""
 
 _KERNEL.SetErrorMode(_NO_DIALOGUES)
@@ -167,14 +167,14 @@ class Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """The pipes that can be read without waiting, after at most so many seconds."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
-        pause = _TICK
+        pause = _TICK_SECONDS
         while True:
             ready = [(key, key.events) for key in self._keys.values() if _is_ready(key.fd)]
             left = end - time.monotonic()
             if ready or left <= 0:
                 return ready
             time.sleep(min(pause, left))
-            pause = min(pause * 1.5, _MOST_TICK)
+            pause = min(pause * 1.5, _LONGEST_TICK_SECONDS)
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """The pipes that are watched."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpudoctor.cluster.links.flow import Flow
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import BEAT, authenticate_to_coordinator
+from gpudoctor.cluster.preflight.meeting import BEAT_SECONDS, authenticate_to_coordinator
 from gpudoctor.cluster.preflight.wire import GoneError, Line
 
 SOUND = asdict(
@@ -89,7 +89,7 @@ class Players:
                 self._beat(messages)
             while messages.get_map():
                 self._beat(messages)
-                for key, _ in messages.select(BEAT):
+                for key, _ in messages.select(BEAT_SECONDS):
                     if not self._hear(self._lines[key.data], key.data):
                         messages.unregister(key.fileobj)
                         self._lines[key.data].close()
@@ -107,7 +107,7 @@ class Players:
 
     def _beat(self, messages: selectors.BaseSelector) -> None:
         """Each says once a second that it lives, as ranks do."""
-        if time.monotonic() - self._beaten > BEAT:
+        if time.monotonic() - self._beaten > BEAT_SECONDS:
             self._beaten = time.monotonic()
             for key in messages.get_map().values():
                 with suppress(OSError):  # it has told its verdict and gone

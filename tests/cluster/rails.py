@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
-from gpudoctor.cluster.preflight import ROUNDS
+from gpudoctor.cluster.preflight import MOST_ROUNDS
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Suspect, Way
 from gpudoctor.cluster.preflight.rails import RailPlan, RailPort, conclude
 from tests.cluster.fabric import Fabric, Fault, hosts
@@ -46,7 +46,7 @@ def blamed(rails: Rails) -> tuple[int, list[Suspect]]:
     switches = next(iter(rails.fabrics.values())).switches
     plan = RailPlan(names, switches, dict.fromkeys(names, 400.0), {rail: [] for rail in names})
     took = 0
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, MOST_ROUNDS + 1):
         for rail, pairs in plan.round(number).items():
             took = number
             measured = rails.fabrics[rail].measure(number, pairs)

@@ -142,7 +142,7 @@ def hello(job: str = JOB, **said: object) -> bytes:
 )
 def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gpudoctor.cluster.preflight.meeting._STRANGER", 600.0
+        "gpudoctor.cluster.preflight.meeting._PROOF_SECONDS", 600.0
     )  # for what they say, not for being silent
 
     def told(stranger: socket.socket) -> bool:
@@ -320,15 +320,15 @@ def test_objects_come_as_they_were_said_in_whatever_pieces(ends: Ends) -> None:
     ids=["words", "a list", "no text", "deep", "a line without an end"],
 )
 def test_what_is_no_object_ends_it(words: bytes, why: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{WIRE}._MOST", 100_000)
-    monkeypatch.setattr(f"{WIRE}._MOST_UNPROVEN", 1_000_000)
+    monkeypatch.setattr(f"{WIRE}._MOST_LINE_BYTES", 100_000)
+    monkeypatch.setattr(f"{WIRE}._MOST_UNPROVEN_BYTES", 1_000_000)
     ends[1].sendall(words)
     with pytest.raises(GoneError, match=why):
         [ends[0].receive() for _ in range(1000)]
 
 
 def test_after_half_a_line_nothing_is_said(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{WIRE}._SAY", 0.1)
+    monkeypatch.setattr(f"{WIRE}._SEND_SECONDS", 0.1)
     for words in ({"long": "x" * (16 << 20)}, {"short": 1}):  # nobody reads it
         with pytest.raises(GoneError):
             ends[0].send(**words)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from gpudoctor.cluster.preflight import ROUNDS, rounds
+from gpudoctor.cluster.preflight import MOST_ROUNDS, rounds
 from gpudoctor.cluster.preflight.culprits import suspects
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Measure, Pair, Way
 from tests import needs
@@ -30,14 +30,14 @@ def test_no_host_is_in_two_pairs_of_a_round_and_none_is_forgotten(count: int, sw
     bad = (Fault("host", names[:1], "both", "bandwidth", 0.1), Fault("host", names[1:2], "both", "reach"))
     fabric = Fabric(Random(count), names, leaves, faults=bad)
     measured: list[Pair] = []
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, MOST_ROUNDS + 1):
         pairs = rounds.pairs_of_round(number, names, measured, leaves)
         busy = [host for pair in pairs for host in pair]
         assert len(busy) == len(set(busy))
         assert set(busy) <= set(names)
         measured += fabric.measure(number, pairs)
     assert {host for pair in measured for host in (pair.a, pair.b)} == set(names)
-    assert rounds.pairs_of_round(ROUNDS + 1, names, measured, leaves) == ()
+    assert rounds.pairs_of_round(MOST_ROUNDS + 1, names, measured, leaves) == ()
 
 
 def test_the_odd_one_is_first_in_round_2() -> None:

@@ -20,7 +20,7 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Known, Unread
-from gpudoctor.core.pattern import JUDGING, PER_MB, READING, slowness
+from gpudoctor.core.pattern import JUDGING_SECONDS, READING_SECONDS, SECONDS_PER_MB, slowness
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.readers import decode
 from gpudoctor.views import document, schema, text
@@ -165,4 +165,4 @@ def deadline() -> Iterator[None]:
 
 def time_limit(characters: int) -> float:
     """Seconds of processor time that reading and judging a text of that length may take on this machine."""
-    return (READING + JUDGING + REST + PER_MB * characters / 1e6) * slowness()
+    return (READING_SECONDS + JUDGING_SECONDS + REST + SECONDS_PER_MB * characters / 1e6) * slowness()

@@ -164,7 +164,7 @@ def test_a_page_that_is_one_too_many_says_so_and_starts_by_a_key_later(profile: 
 
 
 def test_a_page_that_nobody_uses_is_ended(profile: Callable[[], BrowserContext]) -> None:
-    with served("serving.IDLE = 0.5") as url:
+    with served("serving.IDLE_SECONDS = 0.5") as url:
         page = profile().new_page()
         page.goto(url)
         page.wait_for_selector("body.-closed")

@@ -18,7 +18,7 @@ from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core import pattern
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.pattern import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
+from gpudoctor.core.pattern import JUDGING_SECONDS, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
 from gpudoctor.diagnosis.judge import signs
 from gpudoctor.diagnosis.rulebook.check import has_nested_repeat
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
@@ -137,7 +137,7 @@ def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
             return now * slowness()
 
         paused = signs.Text(read_text(XID), words)
-        paused.budget = Budget(JUDGING, clock=paused_once)
+        paused.budget = Budget(JUDGING_SECONDS, clock=paused_once)
         assert paused.find(sign)
         assert next(clock, None) is None, "the clock jumped within the search"
         assert paused.find(sign), "what comes after the pause has its time"
@@ -164,7 +164,7 @@ def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.Mon
     whole = judged(smi + XID)
     assert whole.snapshot.get("report.trouble") == read_text("x").get("report.trouble"), "nothing to tell"
     assert "gpu" in whole.snapshot.groups
-    monkeypatch.setattr(readers, "READING", -1.0)
+    monkeypatch.setattr(readers, "READING_SECONDS", -1.0)
     cut = judged(smi + XID)
     assert "gpu" not in cut.snapshot.groups
     assert any(TOO_COSTLY in note.text and "nvidia_smi_list" in note.text for note in cut.notes)

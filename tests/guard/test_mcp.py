@@ -72,7 +72,7 @@ def test_without_a_folder_no_file_can_be_named(mcp: ModuleType, folder: Path) ->
 
 
 def test_a_large_file_is_refused(mcp: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp, "MOST_TEXT", 4)
+    monkeypatch.setattr(mcp, "MOST_TEXT_CHARACTERS", 4)
     with pytest.raises(UsageError, match="larger"):
         mcp.text_under([folder], "deep/job.log")
 

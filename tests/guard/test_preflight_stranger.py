@@ -111,7 +111,7 @@ def test_four_ranks_come_to_their_verdict_beside_a_stranger(
 ) -> None:
     monkeypatch.setitem(LIMITS, "quick", Limits(come=600, connect=600, flow=600, check=600))
     for module in (meeting, stages):
-        monkeypatch.setattr(module, "SILENT", 600.0)  # on a busy machine the ranks' one thread is late with its beats
+        monkeypatch.setattr(module, "SILENT_SECONDS", 600.0)  # on a busy machine the ranks' thread is late
     port = free_port()
     with room_for(connections(4) + 600), ExitStack() as kept:
         coordinator = Coordinator(place(port), JobOptions(network=True), lambda _: None)

@@ -200,7 +200,7 @@ def test_nothing_is_left_running(sick: Sick) -> None:
 
 
 def test_a_rung_that_does_not_open_in_time_is_not_judged(sick: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "STILL", 2.0)
+    monkeypatch.setattr(runner, "IDLE_SECONDS", 2.0)
     heard, _ = asked(sick, sick.family("eager", "right", opened="time.sleep(600)"))
     assert (heard.opened, heard.failed) == (False, False)
     assert re.fullmatch(r"given up after \d+ s, the last 2 s without a sign of work", heard.closed)
@@ -209,7 +209,7 @@ def test_a_rung_that_does_not_open_in_time_is_not_judged(sick: Sick, monkeypatch
 @pytest.mark.full
 def test_a_rung_that_works_on_its_opening_is_waited_for(sick: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processor time is a sign of work."""
-    monkeypatch.setattr(runner, "STILL", 4.0)
+    monkeypatch.setattr(runner, "IDLE_SECONDS", 4.0)
     busy = "end = time.process_time() + 8\n    while time.process_time() < end: pass"
     heard, _ = asked(sick, sick.family("eager", "right", opened=busy))
     assert statuses(heard) == {"right": "ran"}

@@ -14,7 +14,7 @@ from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Known, listed
-from gpudoctor.core.measurement import SLOW, Kernel, Meanwhile, Run
+from gpudoctor.core.measurement import SLOW_SHARE, Kernel, Meanwhile, Run
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete, rates
@@ -362,7 +362,7 @@ def test_published_products_are_not_called_slow(name: str, side: int, found: dic
     for product, rate in found.items():
         seen = replace(BELOW_ITS_LIMIT, sm_clock_mhz=CARDS[name].mhz)
         told = rates.expected(f"matmul.{product}", card(name), seen, side or None)
-        assert told is None or rate > SLOW * told.value * 1.05, (product, told and told.value)
+        assert told is None or rate > SLOW_SHARE * told.value * 1.05, (product, told and told.value)
 
 
 @pytest.mark.parametrize(("name", "clock", "found"), HELD)
@@ -374,7 +374,7 @@ def test_small_cards_at_their_power_limit_are_not_called_slow(name: str, clock: 
         ):
             told = rates.expected(f"matmul.{product}", card(name), seen, 8192)
             assert told
-            assert rate > SLOW * told.value, (product, told.value)
+            assert rate > SLOW_SHARE * told.value, (product, told.value)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_half_of_what_is_published_is_slow(name: str, product: str, rate: float)
     seen = replace(BELOW_ITS_LIMIT, sm_clock_mhz=CARDS[name].mhz)
     told = rates.expected(f"matmul.{product}", card(name), seen, 8192)
     assert told
-    assert rate < SLOW * told.value
+    assert rate < SLOW_SHARE * told.value
 
 
 COPIES = [
@@ -414,7 +414,7 @@ COPIES = [
 def test_published_copies_are_not_called_slow(kernel: str, device: Device, rate: float) -> None:
     told = rates.expected(kernel, device)
     assert told
-    assert rate > SLOW * told.value
+    assert rate > SLOW_SHARE * told.value
 
 
 @pytest.mark.parametrize("name", ["GRID A100D-20C", "NVIDIA A10-8Q", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"])

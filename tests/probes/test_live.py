@@ -158,7 +158,7 @@ def test_a_number_that_fails_says_why_and_the_others_are_there(tmp_path: Path) -
 
 
 def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_gpus, "HANGS", 2.0)
+    monkeypatch.setattr(live_gpus, "HANG_SECONDS", 2.0)
     with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "hang", "from": 3}) as heard:
         heard.until(lambda one: len(answering(one)) == GPUS)
         waits = heard.until(lambda one: bool(one.trouble))
@@ -168,7 +168,7 @@ def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeyp
 
 
 def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_gpus, "HANGS", 1.0)
+    monkeypatch.setattr(live_gpus, "HANG_SECONDS", 1.0)
     with watching(tmp_path, {"call": "nvmlDeviceGetHandleByIndex", "do": "sleep:2500"}) as heard:
         heard.until(lambda one: one.trouble == "GPU 0 is waking")
         heard.until(lambda one: one.trouble in {f"GPU {number} is waking" for number in range(1, GPUS)})
@@ -176,7 +176,7 @@ def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypat
 
 
 def test_a_call_that_crashes_is_found_by_asking_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_gpus, "PAUSES", (0.0,))
+    monkeypatch.setattr(live_gpus, "RESTART_SECONDS", (0.0,))
     with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "crash"}) as heard:
         first = heard.until(lambda one: bool(one.trouble))
         after = heard.until(lambda one: len(answering(one)) == GPUS - 1)

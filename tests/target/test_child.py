@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
-from gpudoctor.target.protocol import STILL, Waiting, Work, work_of
+from gpudoctor.target.protocol import IDLE_SECONDS, Waiting, Work, work_of
 from tests.processes import gone, is_alive, until
 
 SOON = 300
@@ -204,7 +204,7 @@ def test_an_interrupted_diagnosis_takes_its_children_along(tmp_path: Path) -> No
 class World:
     """A clock, and a child that has done so much by now."""
 
-    def __init__(self, most: float = 120.0, still: float = STILL) -> None:
+    def __init__(self, most: float = 120.0, still: float = IDLE_SECONDS) -> None:
         self.now, self.work = 1000.0, Work()
         self.waiting = Waiting(most, still, measure=lambda _: self.work, clock=lambda: self.now)
         self.waiting.pid = 1 << 30

@@ -160,7 +160,7 @@ def test_a_script_that_starts_another_python_is_not_the_interpreter(tmp_path: Pa
     ids=["Python 2", "text", "no interpreter", "fails", "hangs"],
 )
 def test_what_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, words: str) -> None:
-    monkeypatch.setattr(local, "START", 1.0 if "sleep" in content else 60.0)
+    monkeypatch.setattr(local, "START_SECONDS", 1.0 if "sleep" in content else 60.0)
     Tree(tmp_path).file("/python", content, 0o755)
     with pytest.raises(UsageError, match=words):
         Local("quick", python=str(tmp_path / "python")).verify()

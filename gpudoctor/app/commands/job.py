@@ -21,7 +21,7 @@ from gpudoctor.probes._job.members import Job, find_job, key_of, read_job
 from gpudoctor.views import job as view
 from gpudoctor.views._terminal import style_of
 
-_SLACK = 30.0
+_SLACK_SECONDS = 30.0
 """Seconds that a machine may take beyond the look: to start Python, and for what does not answer there."""
 
 
@@ -106,9 +106,12 @@ def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
     match = match or ({"SLURM_JOB_ID": options.slurm} if options.slurm else key_of(_found(options, match)))
     if not match:
         raise UsageError("job: no launcher gave that process what the job's other processes have; use --match")
-    seconds = options.look + _SLACK
+    seconds = options.look + _SLACK_SECONDS
     question = remote.Question(
-        program=options.program, seconds=seconds, budget=seconds + _SLACK, words=hosts.words(match, options.look)
+        program=options.program,
+        seconds=seconds,
+        budget=seconds + _SLACK_SECONDS,
+        words=hosts.words(match, options.look),
     )
     if options.slurm:
         asked = hosts.ask_by_slurm(remote.slurm_job_nodes(options.slurm), question)

@@ -23,7 +23,7 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 """Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """What shells say of a command."""
-_LAUNCHER_DRAIN = 0.2
+_LAUNCHER_DRAIN_SECONDS = 0.2
 """Seconds for which the rank that tells of a no-go stays. Where a rank was killed, srun ends the step by force as soon
 as the last one is gone, and drops what it has not passed on by then: it passes on 16 KiB at a time.
 """
@@ -66,7 +66,7 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
         print(f"{checked.verdict.upper()}: {host}\n", file=stream)
     print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
     if not checked.place.alone and checked.code != SOUND:
-        time.sleep(_LAUNCHER_DRAIN)
+        time.sleep(_LAUNCHER_DRAIN_SECONDS)
 
 
 def _replace_process(command: Sequence[str]) -> int:

@@ -140,7 +140,7 @@ def _assignments(variables: Mapping[str, str]) -> list[str]:
 
 # ---- What the children of probes and ladders told, as the sections of a record that answer for them ----
 
-_MOST_OF_STDERR = 4000
+_MOST_STDERR_BYTES = 4000
 _UNKNOWN_ERROR = 999
 _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
 
@@ -161,7 +161,7 @@ class Sections:
         if name == "ask_torch.py":
             self.torch = {"out": list(answers(answer.out)), "err": answer.err, "status": answer.status}
         elif name == "__main__.py" and (ask := ladder_request(answer.argv)):
-            err = answer.err[-_MOST_OF_STDERR:]
+            err = answer.err[-_MOST_STDERR_BYTES:]
             command = {"ask": ask, "out": list(answers(answer.out)), "err": err, "status": answer.status}
             self.children.append(command)
         elif name in ("ask_names.py", "ask_nccl.py"):
@@ -224,9 +224,9 @@ def _answers_of(section: dict[str, Any], gpu: int | None) -> dict[str, Any]:
 # ---- The files of a record ----
 # Whole, in parts or left out, and without what no diagnosis needs.
 
-_MOST_OF_A_FILE = 8 << 20
-_MOST_IN_ALL = 20 << 20
-_WHOLE = 1 << 16
+_MOST_FILE_BYTES = 8 << 20
+_MOST_RECORD_BYTES = 20 << 20
+_MOST_PLAIN_BYTES = 1 << 16
 """Bytes of the largest binary file that is kept whole, as bytes; larger ones are kept compressed."""
 
 _LOG = "/dev/kmsg"
@@ -253,7 +253,7 @@ def files_of(seen: Observations) -> tuple[dict[str, bytes], dict[str, Sparse], l
     files: dict[str, bytes] = {}
     sparse: dict[str, Sparse] = {}
     left_out: list[str] = []
-    room = _MOST_IN_ALL
+    room = _MOST_RECORD_BYTES
     kept = ((path, parts) for path, parts in seen.files.items() if not _ADDRESSES.match(path))
     for path, parts in sorted(kept, key=lambda entry: sum(len(data) for _, data in entry[1].read)):
         joined = parts.joined()
@@ -261,9 +261,9 @@ def files_of(seen: Observations) -> tuple[dict[str, bytes], dict[str, Sparse], l
         room -= size
         if LOG_PATHS.fullmatch(path) and joined:
             files[path] = screened_log(joined[-1][1].decode("utf-8", "replace")).encode()
-        elif size > _MOST_OF_A_FILE or room < 0 or _ROTATED.fullmatch(path):
+        elif size > _MOST_FILE_BYTES or room < 0 or _ROTATED.fullmatch(path):
             left_out.append(path)
-        elif _is_whole(parts, joined) and (size <= _WHOLE or _is_text(joined[0][1])):
+        elif _is_whole(parts, joined) and (size <= _MOST_PLAIN_BYTES or _is_text(joined[0][1])):
             files[path] = _relevant_content(path, joined[0][1] if joined else b"")
         else:
             size = max(parts.size, *(at + len(data) for at, data in joined or [(0, b"")]))

@@ -37,7 +37,7 @@ from gpudoctor.views import job
 from gpudoctor.views._terminal import PLAIN, Style
 from gpudoctor.views.tui.work import JobLook, JobWatch, RecordedMachine, Work
 
-LONGEST = 1.5
+LONGEST_SECONDS = 1.5
 """Seconds that the answers of a recorded machine take in all: enough to be seen arriving."""
 _SECONDS = {"ask_nvml.py": 0.3, "ask_cuda.py": 0.5, "ask_torch.py": 1.3}
 _OTHER_SECONDS = 0.1
@@ -176,12 +176,12 @@ def _as_snapshot(diagnosis: Diagnosis) -> Diagnosis:
 
 
 class _PacedRecord(Recorded):
-    """A recorded machine whose programs take time, `LONGEST` x `pace` seconds in all."""
+    """A recorded machine whose programs take time, `LONGEST_SECONDS` x `pace` seconds in all."""
 
     def __init__(self, record: Record, pace: float) -> None:
         super().__init__(record)
         self._pace = pace
-        self._ends = time.monotonic() + pace * LONGEST
+        self._ends = time.monotonic() + pace * LONGEST_SECONDS
 
     def run(
         self,
@@ -203,7 +203,7 @@ class _PacedRecord(Recorded):
 # ---- What is played: live samples and a run ----
 
 RUN_SCHEMA = "gpudoctor-recorded-run/1"
-_LOOK = 0.1
+_LOOK_SECONDS = 0.1
 """Seconds between two looks at what the user wants."""
 Tell = Callable[[Run], None]
 Wants = Callable[[], Stop]
@@ -299,7 +299,7 @@ class Recording:
             while (left := began + moment * self.pace - time.monotonic()) > 0:
                 if wants() == "now":
                     return False
-                time.sleep(min(left, _LOOK))
+                time.sleep(min(left, _LOOK_SECONDS))
             if text:
                 apply_event(Printed(step.id, text))
         return True

@@ -11,11 +11,11 @@ from gpudoctor.core.measurement import COUNTERS, gain
 from gpudoctor.core.sample import GPU, Sample
 
 _SOURCE = "NVML, while it ran"
-_OFTEN = 0.1
+_THROTTLED_SHARE = 0.1
 """Share of the looks in which a reason held the clocks down for it to be told."""
 _PROTECTS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"})
 """Reasons of a GPU that is too hot or gets too little power; a power cap is usual at full load."""
-_WORKS = 5.0
+_WORKING_PERCENT = 5.0
 """Percent of use from which on a GPU counts as working."""
 _AT_REST = frozenset({"gpu_idle", "sync_boost", "display_clock_setting"})
 
@@ -97,7 +97,7 @@ class _Use:
     def _add_utilization(self, busy: float, clock_mhz: float | None) -> None:
         """Take in percent busy, and the clock where it works; rests count in `at_work` where work frames them."""
         self.busy.add(busy)
-        if busy < _WORKS:
+        if busy < _WORKING_PERCENT:
             if self.at_work.count:
                 self.resting.add(busy)
             return
@@ -174,7 +174,7 @@ def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
     """The row of one GPU; `usual` is the clock of those like it."""
     gpu = use.last
     others = {pid: entry for pid, entry in use.others.items() if pid not in own}
-    held = [reason for reason, count in use.reasons.most_common() if count >= _OFTEN * use.looks]
+    held = [reason for reason, count in use.reasons.most_common() if count >= _THROTTLED_SHARE * use.looks]
     row: dict[str, Fact] = {
         "index": Known(gpu.index, _SOURCE),
         "name": _known(gpu.name),

@@ -48,9 +48,9 @@ _ROUTINE = frozenset({signal.SIGCONT, signal.SIGWINCH, signal.SIGTSTP, signal.SI
 _STANDING = "Wrong on this machine already before the run: {ids}. gpudoctor check tells more."
 _NOT_OF_THE_JOB = ("host",)
 """Layers whose errors a program that needs no GPU does not meet: that there is none, for example."""
-_WAKING = 5.0
+_WAKE_SECONDS = 5.0
 """Seconds that GPUs may take to wake for the diagnosis of a command that has failed."""
-_EARLIER = 2.0
+_EARLIER_SECONDS = 2.0
 """Seconds before the start from which on the kernel's messages count: its clock may run apart from ours."""
 _DATED = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 
@@ -211,9 +211,9 @@ def _machine(python: str | None, whole: bool) -> Snapshot:
     if not whole:
         return Collection(Local("quick"), (kernel_log, host, limits)).snapshot()
     try:
-        return pipeline.ask(None, "quick", python, lambda _: None, _WAKING).snapshot()
+        return pipeline.ask(None, "quick", python, lambda _: None, _WAKE_SECONDS).snapshot()
     except DoctorError:  # that Python is none, or root must not run it: another one will do
-        return pipeline.ask(None, "quick", None, lambda _: None, _WAKING).snapshot()
+        return pipeline.ask(None, "quick", None, lambda _: None, _WAKE_SECONDS).snapshot()
 
 
 def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Rows], dict[str, Fact | Rows]]:
@@ -223,7 +223,7 @@ def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Ro
     if isinstance(log, Unread):
         unread: dict[str, Fact | Rows] = {name: machine.rows(name) for name in _DATED}
         return unread, unread
-    earlier = log.before(log.now - (time.time() - ended.began) - _EARLIER)
+    earlier = log.before(log.now - (time.time() - ended.began) - _EARLIER_SECONDS)
     return dict(kernel_log.read(target, earlier)), dict(kernel_log.read(target, log))
 
 
@@ -277,7 +277,7 @@ def _is_text(line: str) -> bool:
 
 # ---- How Slurm ended a job ----
 
-_SCONTROL = 5.0
+_SCONTROL_SECONDS = 5.0
 _SLURM_JOB = re.compile(r"\bJobState=(\w+)(?: Reason=(\w+))?")
 _SLURM_STEP = re.compile(r"^StepId=.*\n\s*State=(\w+)", re.M)
 _ENDS_OF_SLURM = {
@@ -312,7 +312,7 @@ def end_by_slurm(environ: Mapping[str, str]) -> Fact:
 def _state_in_slurm(pattern: re.Pattern[str], kind: str, name: str) -> tuple[str, str]:
     """State and reason that ``scontrol show`` tells; empty where it does not answer."""
     try:
-        answer = Local("quick").run(["scontrol", "show", kind, name], timeout=_SCONTROL)
+        answer = Local("quick").run(["scontrol", "show", kind, name], timeout=_SCONTROL_SECONDS)
     except OSError:
         return "", ""
     match = pattern.search(answer.out)

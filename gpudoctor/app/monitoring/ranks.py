@@ -29,13 +29,13 @@ assert sys.platform != "win32"  # what follows is POSIX's alone
 
 _SOURCE = "the launcher's environment"
 _HERE = "the ranks of this host"
-_EARLIER = 60.0
+_EARLIER_SECONDS = 60.0
 """Seconds before our begin from which on another rank's end is of the same job: ranks do not begin at once."""
-_PATIENCE, _TICK = 3.0, 0.05
+_END_SECONDS, _TICK_SECONDS = 3.0, 0.05
 """Seconds for which a rank that fails by another's end waits for word of that end, and between two looks."""
 
 
-_TOLD = 15.0
+_ACCOUNT_SECONDS = 15.0
 """Seconds for which the others wait until the first has given its account."""
 FIRST = "the first"
 
@@ -90,14 +90,14 @@ class Ranks:
 
         A rank that fails by another's end (`echo`) waits a moment for word of that.
         """
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _END_SECONDS
         while True:
             others = [end for end in self._ends() if end.failed and end.rank != own.rank]
             pending = [end for end in others if end.of_itself is None and not (own.of_itself and end.ended > own.ended)]
             failed = [end for end in (*others, own) if end.failed and end.of_itself]
             if (not pending and (failed or not echo)) or time.monotonic() > deadline:
                 return min(failed, key=lambda end: (end.ended, end.rank), default=None)
-            time.sleep(_TICK)
+            time.sleep(_TICK_SECONDS)
 
     def speaks(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
         """Whether this rank has an account to give that no other rank of its host gives.
@@ -111,7 +111,7 @@ class Ranks:
         if first == own:
             self.claim(_cause(judged))
             return True
-        if first and self.is_claimed(FIRST, _TOLD):
+        if first and self.is_claimed(FIRST, _ACCOUNT_SECONDS):
             return bool(own.of_itself) and self.claim(_cause(judged))
         return self.claim("echo") if first or echo else own.rank == 0
 
@@ -137,11 +137,11 @@ class Ranks:
         deadline = time.monotonic() + patience
         while True:
             with contextlib.suppress(OSError):
-                if self._claim_file(what).stat().st_mtime >= self._began - _EARLIER:
+                if self._claim_file(what).stat().st_mtime >= self._began - _EARLIER_SECONDS:
                     return True
             if time.monotonic() > deadline or not self._folder:
                 return False
-            time.sleep(_TICK)
+            time.sleep(_TICK_SECONDS)
 
     def _claim_file(self, what: str) -> Path:
         """The file that exists once a rank has claimed to report `what`."""
@@ -189,7 +189,7 @@ class Ranks:
         for entry in self._entries("end"):
             with contextlib.suppress(TypeError, ValueError):
                 end = End(**entry)  # type: ignore[arg-type] # what is none raises
-                if end.ended >= self._began - _EARLIER:
+                if end.ended >= self._began - _EARLIER_SECONDS:
                     ends.append(end)
         return ends
 

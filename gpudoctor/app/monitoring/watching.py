@@ -29,14 +29,14 @@ if TYPE_CHECKING and sys.platform != "win32":
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
-_FIRST, _PAUSE = 0.1, 1.0
+_FIRST_PAUSE_SECONDS, _PAUSE_SECONDS = 0.1, 1.0
 """Seconds between the first looks, doubled from one to the next, and between all later ones."""
-_PRICE = 300
+_PAUSE_FACTOR = 300
 """How many times as long as a look took at least passes until the next: a job of thousands is looked at less often."""
-_GPU_PAUSE = 1.0
-_GPU_AFTER = 1.0
+_GPU_PAUSE_SECONDS = 1.0
+_GPU_DELAY_SECONDS = 1.0
 """Seconds after which the GPUs are watched: a command that is over by then used them for nothing."""
-_LAST = 1.0
+_LAST_LOOK_SECONDS = 1.0
 """Seconds for the last look; where it takes longer (a hung file system), it is left out."""
 
 
@@ -76,7 +76,7 @@ class Watch:
         """Look for the last time, and end."""
         self._stop.set()
         if self._thread.ident:
-            self._thread.join(_LAST)
+            self._thread.join(_LAST_LOOK_SECONDS)
         self._end_gpus()
 
     @property
@@ -129,7 +129,7 @@ class Watch:
         self._tree = tree = Tree(self._pid, without=child.begun)
         tree.look()
         self._shared = shared = SharedResources.here(Local("quick"), os.getcwd())  # noqa: PTH109 - as text
-        pause = _FIRST
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             cost = time.thread_time()
             over = self._stop.is_set()
@@ -138,10 +138,10 @@ class Watch:
             cost = time.thread_time() - cost
             if over:
                 return
-            if self._gpus is None and time.monotonic() - began > _GPU_AFTER:
+            if self._gpus is None and time.monotonic() - began > _GPU_DELAY_SECONDS:
                 self._watch_gpus()
-            self._stop.wait(max(pause, cost * _PRICE))
-            pause = min(_PAUSE, pause * 2)
+            self._stop.wait(max(pause, cost * _PAUSE_FACTOR))
+            pause = min(_PAUSE_SECONDS, pause * 2)
 
     def _watch_gpus(self) -> None:
         """Have NVML sampled by a child, where there is a GPU."""
@@ -158,7 +158,7 @@ class Watch:
             self._on_sample(sample)
 
         if self._samples_gpus and live_gpus.has_gpus():
-            self._end_gpus = live_gpus.watch(on_sample, interval=_GPU_PAUSE)
+            self._end_gpus = live_gpus.watch(on_sample, interval=_GPU_PAUSE_SECONDS)
 
 
 # ---- Whether it hangs: once it has long been still, or SIGQUIT asks, its ranks are looked at ----
@@ -166,13 +166,13 @@ class Watch:
 # degree without moving data (as collectives that wait keep them); one without GPUs has used next to no processor.
 # Nothing of the command is stopped or ended. What is found stands in the diagnosis of its end, too.
 
-_LOOK = 8.0
-_OFTEN, _SELDOM = 0.2, 10.0
+_HANG_LOOK_SECONDS = 8.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
 """Seconds between two checks whether it is still: a twentieth of the time given, within these."""
-_IDLE = 0.02
+_IDLE_PROCESSORS = 0.02
 """Processors that each of its processes may keep busy, on the average, while all are asleep."""
 _SAME_PERCENT = 3.0
-_SAME_POWER = 0.1
+_SAME_POWER_SHARE = 0.1
 _TRAFFIC_MB_S = 20.0
 """MB/s over PCIe or NVLink from which on a GPU moves data: a GPU that spins in a collective has a few."""
 
@@ -210,7 +210,7 @@ def _alike(before: GPU, now: GPU) -> bool:
         return False
     if abs((now.utilization or 0.0) - (before.utilization or 0.0)) > _SAME_PERCENT:
         return False
-    return abs((now.power_w or 0.0) - (before.power_w or 0.0)) <= _SAME_POWER * max(before.power_w or 0.0, 30.0)
+    return abs((now.power_w or 0.0) - (before.power_w or 0.0)) <= _SAME_POWER_SHARE * max(before.power_w or 0.0, 30.0)
 
 
 class HangWatch:
@@ -275,7 +275,7 @@ class HangWatch:
 
     def _watch(self) -> None:
         """Look where it has been still for long, once for each time, and where it is asked for."""
-        pause = min(_SELDOM, max(_OFTEN, self._after / 20))
+        pause = min(_LONGEST_PAUSE_SECONDS, max(_SHORTEST_PAUSE_SECONDS, self._after / 20))
         printed, used = self._printed(), self._used()
         printed_at = busy_at = looked_at = time.monotonic()
         checked = looked_at
@@ -286,7 +286,7 @@ class HangWatch:
             if (latest := self._printed()) != printed:
                 printed, printed_at = latest, now
             uses = self._used()
-            idle = _IDLE * max(1, len(uses.pids)) * max(0.01, now - checked)
+            idle = _IDLE_PROCESSORS * max(1, len(uses.pids)) * max(0.01, now - checked)
             if uses.cpu_seconds - used.cpu_seconds > idle:
                 busy_at = now
             used, checked = uses, now
@@ -307,7 +307,7 @@ class HangWatch:
         job = read_job([self._pid])
         if isinstance(job, Unread) or self._stop.is_set() or not (asked or _reports_for(job, self._pid)):
             return
-        looked = look(job, _LOOK, self.samples, self._stop)
+        looked = look(job, _HANG_LOOK_SECONDS, self.samples, self._stop)
         if self._stop.is_set():
             return
         name = f"job of process {self._pid}"

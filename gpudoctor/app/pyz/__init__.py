@@ -31,7 +31,7 @@ from gpudoctor.core.versions import normal
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.compiling import compiled_copies
 
-_MOMENT = (1980, 1, 1, 0, 0, 0)
+_FILE_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file within, so that the same gpudoctor gives the same bytes."""
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -63,7 +63,7 @@ def build(
 def _add(archive: zipfile.ZipFile, folder: Path) -> None:
     """Add every file of the folder to the archive, with fixed times."""
     for path in sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.parts):
-        entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _MOMENT)
+        entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _FILE_TIME)
         entry.external_attr = 0o100644 << 16
         entry.compress_type = zipfile.ZIP_DEFLATED
         archive.writestr(entry, path.read_bytes())
@@ -79,7 +79,7 @@ def _write(whole: Path, place: Path) -> None:
 
 # ---- Byte code of a tree of modules, made by the Python that is to run it ----
 
-_PATIENCE = 300.0
+_COMPILE_SECONDS = 300.0
 _WHICH = "import sys; print(sys.version_info >= (3, 10), sys.implementation.cache_tag)"
 
 
@@ -100,11 +100,11 @@ def _output_of(python: str, code: str, *words: str) -> str:
     """Standard output of the code, run by that Python; raises `UsageError` if it fails or takes too long."""
     argv = [python, "-I", "-S", "-c", code, *words]
     try:
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PATIENCE)
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_COMPILE_SECONDS)
     except OSError as error:
         raise UsageError(f"--python {python}: it cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"--python {python}: it did not come to an end within {_PATIENCE:g} s") from error
+        raise UsageError(f"--python {python}: it did not come to an end within {_COMPILE_SECONDS:g} s") from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
         raise UsageError(f"--python {python}: give a Python 3.10 or newer ({last})")

@@ -54,7 +54,7 @@ _ARGUMENTS = re.compile(r"(?<=\S) {1,64}(?=[^(]).*", re.DOTALL)
 _TELLING_NAME = re.compile(r"^(?:env|setting)\.|token|secret|pass|key|auth|cred|user|host", re.IGNORECASE)
 """Names that tell what their value is: it is looked at as ``NAME=value``."""
 _NAME = re.compile(r"[\w.]+")
-_LONGEST = 120
+_LONGEST_KEY = 120
 """Characters of the longest name of a fact that says what it is about."""
 _ENDS = ".-_:"
 
@@ -86,7 +86,7 @@ class Redactor:
         for text, _ in pairs:
             self._ledger.reserve(text)
         for text, key in pairs:
-            if len(key) <= _LONGEST and (kind := _name_kind(text, key)):
+            if len(key) <= _LONGEST_KEY and (kind := _name_kind(text, key)):
                 self._names.learn(kind, text)
         for text, key in pairs:
             for reading in {text, decoded(text)}:
@@ -101,7 +101,7 @@ class Redactor:
 
     def text(self, text: str, key: str = "") -> str:
         """The text without personal data; `key` is the fact or field whose value it is."""
-        place = text, key if len(key) <= _LONGEST else ""
+        place = text, key if len(key) <= _LONGEST_KEY else ""
         if place not in self._hidden_by_text:
             self._hidden_by_text[place] = self._hide(*place)
         return self._hidden_by_text[place]

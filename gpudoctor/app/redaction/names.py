@@ -19,7 +19,7 @@ from gpudoctor.app.redaction.places import (
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Snapshot
 
-_SHORTEST = 4
+_SHORTEST_USER = 4
 """Characters of a user's name below which it is hidden only where a user must stand: ``al`` is part of anything."""
 _MOST_PARTS = 9
 """Words joined by dots and hyphens of the longest name that is looked for as a whole."""
@@ -152,8 +152,8 @@ def _is_distinct(kind: str, low: str) -> bool:
     if is_word(low) or is_file(low):
         return False
     if kind in {"host", "switch"}:
-        return len(low) >= _SHORTEST or (len(low) > 1 and bool(re.search(r"\d", low)))
-    return len(low) >= _SHORTEST
+        return len(low) >= _SHORTEST_USER or (len(low) > 1 and bool(re.search(r"\d", low)))
+    return len(low) >= _SHORTEST_USER
 
 
 def is_word(name: str) -> bool:
@@ -169,7 +169,7 @@ def learnable(name: str) -> bool:
 # ---- Many hosts in one word, as Slurm and ClusterShell write them ----
 # ``node[01-08,12]``, ``login1,gpu[3-4].site``.
 
-_MOST = 4096
+_MOST_HOSTS = 4096
 """Hosts that one word is taken apart into; of more, its first ones."""
 HOSTS = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{0,60})\[(\d{1,6}(?:[-,]\d{1,6}){0,400})\]((?:[.-]?[\w-]{1,60}){0,4})")
 _LIST = re.compile(
@@ -190,14 +190,14 @@ def hosts_in_lists(text: str) -> Iterator[str]:
 
 
 def expanded(match: re.Match[str]) -> list[str]:
-    """The hosts of a matched set, at most `_MOST`: ``node[01-03]`` is node01, node02, node03."""
+    """The hosts of a matched set, at most `_MOST_HOSTS`: ``node[01-03]`` is node01, node02, node03."""
     head, numbers, tail = match.groups()
     names: list[str] = []
     for part in numbers.split(","):
         first, _, last = part.partition("-")
-        end = min(int(last or first), int(first) + _MOST)
+        end = min(int(last or first), int(first) + _MOST_HOSTS)
         names += [f"{head}{number:0{len(first)}d}{tail}" for number in range(int(first), end + 1)]
-    return names[:_MOST]
+    return names[:_MOST_HOSTS]
 
 
 def folded(names: Iterable[str]) -> str:

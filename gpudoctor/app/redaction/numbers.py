@@ -193,9 +193,9 @@ _ADDRESS_BEFORE = re.compile(
 )
 _ADDRESS_AFTER = re.compile(r"\]?:\d{2,5}\b|<\d{1,5}>|/(?:[89]|[12]\d|3[0-2])\b(?!\.)")
 _VERSION_AFTER = re.compile(r"[-+~](?!\d{1,3}\.\d)[A-Za-z0-9]")
-_LOW = 14
+_LEAST_OCTET = 14
 """First octets below this are those of versions too: 12.8.4.1 is of cuBLAS, 10.2.1.243 as well."""
-_HIGH = 32
+_CERTAIN_OCTET = 32
 """An octet of at least this is in none of them, nor in the number of a chapter."""
 _V6 = re.compile(r"(?:(?<=Gid)|(?<=Gids)|(?<![\w.]))[0-9a-f]{0,4}:[0-9a-f:]{1,40}(?![\w:]|\.\d)", re.IGNORECASE)
 _PADDED = re.compile(r"(?:[0-9a-f]{4}:){7}[0-9a-f]{4}", re.IGNORECASE)
@@ -240,7 +240,11 @@ class Addresses:
         if _VERSION_BEFORE.search(text, max(0, match.start() - 60), match.start()):
             return False
         octets = [int(octet) for octet in address.split(".")]
-        return address in self.known or bool(_PRIVATE.match(address)) or (octets[0] >= _LOW and max(octets) >= _HIGH)
+        return (
+            address in self.known
+            or bool(_PRIVATE.match(address))
+            or (octets[0] >= _LEAST_OCTET and max(octets) >= _CERTAIN_OCTET)
+        )
 
     def word(self, address: str) -> str:
         """Replacement of an IPv4 address, in a replaced subnet: equal subnets stay equal, private ones private."""

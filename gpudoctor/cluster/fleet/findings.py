@@ -26,11 +26,11 @@ from gpudoctor.core.snapshot import Snapshot
 # ---- What hosts with the same finding have in common that others have not ----
 # A switch, an image, a driver, a kernel.
 
-CHANCE = 0.001
+MOST_CHANCE = 0.001
 """The most probable that chance alone may put so many of them in one place."""
-NEARLY = 0.9
+LEAST_SHARED = 0.9
 """Share of them that must be there."""
-FEWEST = 3
+FEWEST_HOSTS = 3
 """Hosts of which something is said at all: that they share a place, that one value is the usual one of them."""
 
 
@@ -80,22 +80,22 @@ class Places:
         return {kind: Counter(map(of, self._hosts.values())) for kind, (_, of) in _PLACES.items()}
 
     def shared(self, hosts: Collection[str]) -> Shared | None:
-        """The property shared by at least `NEARLY` of these hosts that is least likely by chance.
-        None for fewer than `FEWEST` hosts, or where chance explains it (probability above `CHANCE`).
+        """The property shared by at least `LEAST_SHARED` of these hosts that is least likely by chance.
+        None for fewer than `FEWEST_HOSTS` hosts, or where chance explains it (probability above `MOST_CHANCE`).
         """
         here = [self._hosts[name] for name in hosts if name in self._hosts]
-        if len(here) < FEWEST:
+        if len(here) < FEWEST_HOSTS:
             return None
         found: list[tuple[float, Shared]] = []
         for kind, (fact, of) in _PLACES.items():
             value, count = Counter(map(of, here)).most_common(1)[0]
             size = self._sizes[kind][value]
-            if value and count >= NEARLY * len(here) and size < len(self._hosts):
+            if value and count >= LEAST_SHARED * len(here) and size < len(self._hosts):
                 places = len(self._sizes[kind])  # it could have been any of them
                 chance = places * _chance(count, len(here), size / len(self._hosts))
                 found.append((chance, Shared(kind, value, count, len(here), size, fact)))
         best = min(found, key=lambda item: item[0], default=None)
-        return best[1] if best and best[0] <= CHANCE else None
+        return best[1] if best and best[0] <= MOST_CHANCE else None
 
 
 def _chance(count: int, total: int, share: float) -> float:
@@ -241,7 +241,7 @@ def _evidence_lines(finding: Finding) -> Iterator[str]:
 
 Scheduler = Literal["slurm", "kubernetes", "none"]
 _UNSAFE = re.compile(r"[^\w.,:@+-]+")
-_LONGEST = 120
+_LONGEST_REASON = 120
 """Characters of a reason: Slurm keeps more, sinfo -R shows the first 20."""
 
 
@@ -268,18 +268,18 @@ def drain_reason(why: str) -> str:
     """Reason text for the scheduler, ``gpudoctor:gpu.fell-off-bus``: unsafe characters become ``_``, at most 120
     characters.
     """
-    return f"gpudoctor:{_UNSAFE.sub('_', why)}"[:_LONGEST]
+    return f"gpudoctor:{_UNSAFE.sub('_', why)}"[:_LONGEST_REASON]
 
 
 # ---- Who differs from the others ----
 
-STRANGERS = 0.1
+MOST_OTHER_GPUS = 0.1
 """Share of all hosts up to which those with other GPUs are told; more are a part of the fleet."""
-MAJORITY = 0.6
+LEAST_MAJORITY = 0.6
 """Share of these that a value needs to be the usual one."""
-SLOW = 0.92
+SLOW_SHARE = 0.92
 """Share of the median from which a rate is never called slow: repeated runs on one sound GPU stay closer."""
-SPREADS = 6.0
+SLOW_DEVIATIONS = 6.0
 """Spreads below the median from which it is: of 10,000 normal values not one is so far out."""
 _SIGMA = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
@@ -336,17 +336,17 @@ def find_outliers(summaries: Iterable[Summary]) -> tuple[list[Outlier], list[Spl
 
 
 def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
-    """Outliers for hosts whose kind of GPU at most `STRANGERS` of all hosts have."""
+    """Outliers for hosts whose kind of GPU at most `MOST_OTHER_GPUS` of all hosts have."""
     of = sum(map(len, kinds.values()))
     usual = max(kinds, key=lambda kind: len(kinds[kind]), default="")
     for kind, hosts in sorted(kinds.items()):
-        if kind != usual and len(hosts) <= STRANGERS * of:
+        if kind != usual and len(hosts) <= MOST_OTHER_GPUS * of:
             names = tuple(host.host for host in hosts)
             yield Outlier("node.gpu", "kind of GPU", kind or NOT_THERE, usual or NOT_THERE, names, of)
 
 
 def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
-    """Outliers and splits of each compared fact among hosts of one kind; facts of fewer than `FEWEST` hosts are
+    """Outliers and splits of each compared fact among hosts of one kind; facts of fewer than `FEWEST_HOSTS` hosts are
     skipped.
     `kind` is named in the texts, ``""`` where there is only one kind.
     """
@@ -363,10 +363,10 @@ def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outl
         how = comparison_of(fact)
         about = f"{how.about} of hosts with {kind}" if kind else how.about
         groups = {value: names for value, names in _merged_near_median(by_value, how).items() if names}
-        if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST:
+        if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST_HOSTS:
             continue
         usual = max(groups, key=lambda value: (len(groups[value]), value))
-        if len(groups[usual]) < MAJORITY * of:
+        if len(groups[usual]) < LEAST_MAJORITY * of:
             counts = sorted(((value, len(names)) for value, names in groups.items()), key=lambda item: -item[1])
             splits.append(Split(fact, about, tuple(counts), kind, how.matters))
             continue
@@ -398,7 +398,7 @@ def _is_number(text: str) -> bool:
 
 
 def _slow_hosts(hosts: Sequence[Summary], kind: str) -> Iterator[Outlier]:
-    """For each kernel, hosts whose rate is below `SLOW` and `SPREADS` robust deviations of the median.
+    """For each kernel, hosts whose rate is below `SLOW_SHARE` and `SLOW_DEVIATIONS` robust deviations of the median.
     None if too many are slow to be outliers.
     """
     rates: dict[str, list[tuple[float, str, Rate]]] = defaultdict(list)
@@ -406,12 +406,12 @@ def _slow_hosts(hosts: Sequence[Summary], kind: str) -> Iterator[Outlier]:
         for kernel, rate in host.rates.items():
             rates[kernel].append((rate.value, host.host, rate))
     for kernel, measured in sorted(rates.items()):
-        if len(measured) < FEWEST or (middle := median(value for value, *_ in measured)) <= 0:
+        if len(measured) < FEWEST_HOSTS or (middle := median(value for value, *_ in measured)) <= 0:
             continue
         spread = _SIGMA * median(abs(value - middle) for value, *_ in measured) / middle
-        limit = min(SLOW, 1 - SPREADS * spread)
+        limit = min(SLOW_SHARE, 1 - SLOW_DEVIATIONS * spread)
         below = sorted(entry for entry in measured if entry[0] < limit * middle)
-        if not below or len(below) > (1 - MAJORITY) * len(measured):
+        if not below or len(below) > (1 - LEAST_MAJORITY) * len(measured):
             continue
         value, _, rate = below[0]
         which = f" on GPU {rate.gpu}" if rate.gpu >= 0 else ""

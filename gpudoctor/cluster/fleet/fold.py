@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpudoctor.cluster.fleet.findings import (
-    FEWEST,
+    FEWEST_HOSTS,
     FOLDED,
     Outlier,
     Places,
@@ -220,10 +220,10 @@ def job_facts_unread() -> tuple[dict[str, Fact], dict[str, Rows]]:
 
 def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Sequence[Split]) -> dict[str, Rows]:
     """Groups of the fleet snapshot: ``machine``, ``silence``, ``outlier`` and ``split``, one row per item.
-    Outliers and splits are Unread if fewer than `FEWEST` hosts answered.
+    Outliers and splits are Unread if fewer than `FEWEST_HOSTS` hosts answered.
     """
-    few = sum(host.answered for host in hosts) < FEWEST
-    nothing = Unread(f"fewer than {FEWEST} hosts answered")
+    few = sum(host.answered for host in hosts) < FEWEST_HOSTS
+    nothing = Unread(f"fewer than {FEWEST_HOSTS} hosts answered")
     return {
         "machine": tuple(map(_machine_row, hosts)),
         "silence": tuple(_silence_rows(hosts)),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.diagnosis.rulebook import Rulebook
 
 _NUMBER = re.compile(r"(\d+)")
-_MOST_NAMES, _SHORT = 6, 48
+_MOST_NAMES, _LONGEST_NODE_SET = 6, 48
 """Names that a sentence lists, and characters of a word that stands for many."""
 _LAST = re.compile(r"(.*?)(\d+)(\D*)\Z")
 
@@ -52,7 +52,7 @@ def names_phrase(names: Iterable[str]) -> str:
         *first, last = several or [""]
         return f"{', '.join(first)} and {last}" if first else last
     word = ",".join(_folded_groups(several))
-    if len(word) <= _SHORT:
+    if len(word) <= _LONGEST_NODE_SET:
         return word
     return f"{', '.join(several[:_MOST_NAMES])} and {len(several) - _MOST_NAMES} more"
 
@@ -88,9 +88,9 @@ Judge = Callable[[str, str], Diagnosis]
 """The diagnosis of a saved snapshot or record, by its text and a name for messages; raises `DoctorError`."""
 _OBJECT = re.compile(r"^\ufeff?(?=\{\s*\")", re.MULTILINE)
 _NAME = re.compile(r'"target":\s*\{[^{}]*"name":\s*"([^"\\]+)"')
-_NEAR_THE_TOP = 4096
+_HEAD_CHARACTERS = 4096
 """Characters within which a document names its machine."""
-_MOST_WORDS = 160
+_LONGEST_QUOTE = 160
 """Characters of what came instead of a document that are told."""
 
 
@@ -210,7 +210,7 @@ def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
     begin = _OBJECT.search(text)
     while begin:
         at = begin.end()
-        head = text[at : at + _NEAR_THE_TOP]
+        head = text[at : at + _HEAD_CHARACTERS]
         try:
             raw, at = decoder.raw_decode(text, at)
             if "schema" in raw:
@@ -254,4 +254,4 @@ def _stated_name(head: str) -> str:
 def _why_no_document(text: str) -> str:
     """Message for a reply without a document: quotes its last non-empty line, or says that it is empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"no gpudoctor document, but: {lines[-1][:_MOST_WORDS]}" if lines else "nothing came back"
+    return f"no gpudoctor document, but: {lines[-1][:_LONGEST_QUOTE]}" if lines else "nothing came back"

@@ -31,7 +31,7 @@ OnReply = Callable[[Reply], None]
 NO_PROGRAM, NOT_RUNNABLE, NO_SSH = 127, 126, 255
 OUT_OF_TIME = (None, 124, 137)
 """Exit statuses of what was ended because its time was up: by us, and by timeout(1)."""
-_MOST_WORDS = 200
+_LONGEST_QUOTE = 200
 
 _UNTIL_HANGUP = """\
 exec 3<&0
@@ -88,7 +88,7 @@ def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
     Exit statuses 0, 1 and 3 are those of a diagnosis; None means out of time.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    last = lines[-1][:_MOST_WORDS] if lines else ""
+    last = lines[-1][:_LONGEST_QUOTE] if lines else ""
     if status in OUT_OF_TIME:
         return f"no answer within {question.seconds:g} s"
     if status == NO_SSH:
@@ -102,7 +102,7 @@ def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
 
 # ---- Over ssh, by ClusterShell: node sets, fan-out, and its tree of gateways where one is configured ----
 
-_MOST_BY_SSH = 32 << 20
+_MOST_SSH_BYTES = 32 << 20
 """Bytes of an answer; more is not kept, and its document is cut off."""
 
 
@@ -175,9 +175,9 @@ class _SSHReplies:
         self._started[node] = time.monotonic()
 
     def ev_read(self, _worker: Any, node: str, stream: str, line: bytes) -> None:
-        """Keep a line of a host's standard output or error, up to `_MOST_BY_SSH` bytes."""
+        """Keep a line of a host's standard output or error, up to `_MOST_SSH_BYTES` bytes."""
         lines = self._open.get(node)
-        if lines and self._sizes[node] < _MOST_BY_SSH:
+        if lines and self._sizes[node] < _MOST_SSH_BYTES:
             self._sizes[node] += len(line)
             lines[stream == "stderr"].append(line)
 
@@ -207,11 +207,11 @@ class _SSHReplies:
 
 # ---- By Slurm: one task a node by srun, each answer packed into short labelled lines ----
 
-_MOST_BY_SLURM = 1 << 30
+_MOST_SLURM_BYTES = 1 << 30
 """Bytes that all nodes together may answer; packed, a node's document has about 20,000."""
-_WITHIN = 10
+_SLURM_SECONDS = 10
 """Seconds that Slurm's own commands may take, and that a node of a partition is waited for."""
-_LATER = 5.0
+_SRUN_GRACE_SECONDS = 5.0
 """Seconds after its nodes that srun itself is ended: what runs on them has been ended there by then."""
 _PACKED = """\
 echo "node ${{SLURMD_NODENAME:-$(hostname)}}"
@@ -296,12 +296,12 @@ def _run_step(
     """Run one srun step on these nodes and report a Reply for each; `until` is the deadline (monotonic seconds).
     Setting the event `cancelled` ends the step.
     """
-    seconds = min(question.seconds, until - time.monotonic() - _LATER)
+    seconds = min(question.seconds, until - time.monotonic() - _SRUN_GRACE_SECONDS)
     if seconds <= 0:
         for name in names:
             on_reply(Reply("", host=name, because=f"was not asked any more after {question.budget:g} s"))
         return
-    how = ["--overlap"] if nodes.ours else [f"--immediate={_WITHIN}", "--oversubscribe"]
+    how = ["--overlap"] if nodes.ours else [f"--immediate={_SLURM_SECONDS}", "--oversubscribe"]
     how += [f"--jobid={nodes.job}"] if nodes.job else []
     count = str(len(names))
     argv = ["srun", "--label", "--kill-on-bad-exit=0", "--ntasks-per-node=1", "-N", count, "-n", count, *how]
@@ -313,7 +313,9 @@ def _run_step(
         "-c",
         _PACKED.format(command=question.limited(seconds)),
     ]
-    answer = run_child(argv, seconds + _LATER, os.environ, limit=_MOST_BY_SLURM, watch=lambda _: not cancelled.is_set())
+    answer = run_child(
+        argv, seconds + _SRUN_GRACE_SECONDS, os.environ, limit=_MOST_SLURM_BYTES, watch=lambda _: not cancelled.is_set()
+    )
     by_node = _outputs_by_node(answer.out)
     complaints = _stderr_by_task(answer)
     for name in names:
@@ -400,6 +402,6 @@ def _expanded_nodelist(nodelist: str) -> list[str]:
 def _run_slurm(*argv: str) -> Answer:
     """Run a Slurm command, at most 10 s; a command that cannot be started raises `UsageError`."""
     try:
-        return run_child(argv, _WITHIN, os.environ)
+        return run_child(argv, _SLURM_SECONDS, os.environ)
     except OSError as error:
         raise UsageError(f"{argv[0]}: {error.strerror}; Slurm's commands are needed on this machine") from error

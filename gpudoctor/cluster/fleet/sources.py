@@ -20,7 +20,7 @@ from gpudoctor.cluster.fleet.remote import OnReply, Question
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 
-_NOW_AND_THEN = 1.0
+_INTERIM_SECONDS = 1.0
 """Seconds between two diagnoses on the way."""
 
 
@@ -116,13 +116,13 @@ class FleetQuery:
 
         thread = threading.Thread(target=run, name="fleet", daemon=True)
         thread.start()
-        shown, wait = 0, _NOW_AND_THEN
+        shown, wait = 0, _INTERIM_SECONDS
         while thread.is_alive():
             thread.join(wait)
             if thread.is_alive() and self.replies > shown:
                 shown, began = self.replies, time.monotonic()
                 yield self.diagnosis(f"{self.replies} replies so far: the others are still being asked.")
-                wait = max(_NOW_AND_THEN, 5 * (time.monotonic() - began))
+                wait = max(_INTERIM_SECONDS, 5 * (time.monotonic() - began))
         if errors:
             raise errors[0]
         yield self.diagnosis()
@@ -137,7 +137,7 @@ class FleetQuery:
 # ---- Documents that something else gathered ----
 # Files, folders of them, standard input; one document a file or a line.
 
-LIMIT = 32 << 20
+MOST_DOCUMENT_BYTES = 32 << 20
 """Bytes of one document, and of what a file holds beside its documents; more is not kept."""
 _GZIP = b"\x1f\x8b"
 
@@ -186,14 +186,14 @@ def _replies_in_file(path: Path) -> Iterator[Reply]:
 
 def _replies_in_stream(file: BinaryIO, name: str) -> Iterator[Reply]:
     """One Reply for each line that is a JSON document; then one for the other lines, if they may hold a document.
-    Without any document there is still one Reply, of the whole text. Keeps at most `LIMIT` bytes outside documents.
+    Without any document there is still one Reply, of the whole text. At most `MOST_DOCUMENT_BYTES` of it are kept.
     """
     left, size, found = [], 0, False
-    while line := file.readline(LIMIT):
+    while line := file.readline(MOST_DOCUMENT_BYTES):
         if line.startswith(b"{") and b'"schema"' in line[:200] and line.rstrip().endswith(b"}"):
             found = True
             yield Reply(_decoded(line), name=name)
-        elif size < LIMIT:
+        elif size < MOST_DOCUMENT_BYTES:
             left.append(line)
             size += len(line)
     if left and (not found or any(line.startswith(b"{") for line in left)):

@@ -200,7 +200,7 @@ _NAMES = ("gpu", "uuid", "address", "rank", "nic", "port", "interface", "process
 """Keys of a subject that tell which part of the host it is."""
 _MOST_SUBJECTS = 16
 """Subjects of one finding that are kept."""
-MOST_WORDS = 300
+LONGEST_TITLE = 300
 """Characters of a title that are kept."""
 
 
@@ -304,7 +304,7 @@ def _host_finding(raw: Mapping[str, Any]) -> HostFinding:
         _checked_choice(raw["severity"], SEVERITIES),
         _checked_choice(raw["role"], get_args(Role)),
         _checked_choice(raw["confidence"], CONFIDENCES),
-        intern(str(raw["title"])[:MOST_WORDS]),
+        intern(str(raw["title"])[:LONGEST_TITLE]),
         tuple(filter(None, map(_subject_keys, (raw.get("subjects") or [raw.get("subject")])[:_MOST_SUBJECTS]))),
     )
 

@@ -15,17 +15,17 @@ from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.protocol import ClosedError, Lines, TalkError, greeting, nonce
 from gpudoctor.cluster.links.tcp import Outcome, open_connection
 
-SECONDS = 5.0
+FLOW_SECONDS = 5.0
 """The most that one measurement takes, whatever is wrong."""
 
-WINDOW = 0.25
+WINDOW_SECONDS = 0.25
 """Seconds that each direction is measured; paths with a long round trip are given up to four times as much."""
 
-_JUMBO = 9000
+_ASSUMED_MTU = 9000
 """The MTU that is assumed where the kernel does not say."""
 
-_PINGS, _PINGING = 20, 0.25
-_ROUND_TRIPS = 12
+_PINGS, _PING_SECONDS = 20, 0.25
+_LEAST_ROUND_TRIPS = 12
 """Round trips that the window holds at least, where it may grow so long: TCP doubles its rate in each."""
 
 
@@ -69,14 +69,14 @@ class Flow:
 
 
 def measure(
-    address: str, port: int, key: str, seconds: float = SECONDS, window: float = WINDOW, source: str = ""
+    address: str, port: int, key: str, seconds: float = FLOW_SECONDS, window: float = WINDOW_SECONDS, source: str = ""
 ) -> Flow:
     """Measure the link to the `Server` at an address and port, within `seconds`; failures are told in the Flow's
     outcome.
     `window` is the seconds per direction, `source` as `tcp.bind_source` takes it (``""``: any).
     """
     begun = time.monotonic()
-    link, reached = open_connection(address, port, min(seconds, 2.0), source, tcp.SMALL)
+    link, reached = open_connection(address, port, min(seconds, 2.0), source, tcp.SMALL_SEGMENT)
     if not link:
         return Flow(reached.outcome, reached.words, seconds=time.monotonic() - begun)
     with link:
@@ -113,7 +113,7 @@ class _Conversation:
         self._lines.authenticate(self._key, self._nonce, self._token, listens=False)
         self._update(peer=self._lines.receive(2.0))
         self._ping()
-        window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
+        window = min(max(window, _LEAST_ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
         full = self._measure_out(window)
         self._measure_in(window)
         if 0.0 in (self.known.gbps_out, self.known.gbps_in) and self._all_sizes_pass(full):
@@ -137,7 +137,7 @@ class _Conversation:
         for a processor.
         """
         trips: list[tuple[int, float]] = []
-        until = time.monotonic() + _PINGING
+        until = time.monotonic() + _PING_SECONDS
         while len(trips) < 3 or (len(trips) < _PINGS and time.monotonic() < until):
             left = time.time_ns()
             self._lines.say("ping")
@@ -160,10 +160,12 @@ class _Conversation:
         """
         with self._open_bulk() as link:
             self._lines.say(f"sink {window}")
-            busy = tcp.send_data(link, self._has_report, min(self._until, time.monotonic() + window + 2 * tcp.PATIENCE))
+            busy = tcp.send_data(
+                link, self._has_report, min(self._until, time.monotonic() + window + 2 * tcp.FIRST_BYTE_SECONDS)
+            )
             came = self._receive_json()
             sent = tcp.sent_counts(link)
-            full = (sent.mtu or _JUMBO) - tcp.headers(link)
+            full = (sent.mtu or _ASSUMED_MTU) - tcp.headers(link)
             tcp.hang_up(link)
         gbps = _rate_field(came, "gbps")
         again = sent.retransmitted if gbps else None
@@ -174,7 +176,7 @@ class _Conversation:
     def _measure_in(self, window: float) -> None:
         """Receive data for `window` seconds and record rate, losses and load."""
         with self._open_bulk() as link:
-            self._lines.say(f"source {window + 2 * tcp.PATIENCE}")
+            self._lines.say(f"source {window + 2 * tcp.FIRST_BYTE_SECONDS}")
             try:
                 came = tcp.receive_data(link, window, self._until)
             except OSError:
@@ -254,12 +256,12 @@ def _busy_field(report: dict[str, object]) -> float:
 # ---- The largest packet that passes a path on which larger ones vanish ----
 # A black hole for path MTU discovery (RFC 2923).
 
-USUAL = (576, 1280, 1400, 1420, 1450, 1480, 1492, 1500, 2044, 4092, 8000, 8900, 9000)
+USUAL_MTUS = (576, 1280, 1400, 1420, 1450, 1480, 1492, 1500, 2044, 4092, 8000, 8900, 9000)
 """MTUs that networks are set to, tunnels and InfiniBand included; tried first, each with its successor."""
 
-_AT_A_TIME = 12
-_SEGMENTS = 3
-_WAIT = 0.35
+_SIZES_AT_A_TIME = 12
+_SEGMENTS_PER_SIZE = 3
+_ECHO_SECONDS = 0.35
 """Seconds beside four round trips: more than the 0.2 s after which Linux sends again what was lost."""
 
 
@@ -283,13 +285,13 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
     """Bytes of the largest IP packet that passes both ways, by bisection; None if not even small ones pass.
     `largest_segment` is the upper bound in bytes. At the deadline `until` (monotonic) the largest known to pass.
     """
-    low, high = tcp.SMALL, largest_segment
+    low, high = tcp.SMALL_SEGMENT, largest_segment
     passed = _passing_sizes(path, [low, high], until)
     if low not in passed:
         return None
     if high in passed:
         return high + path.headers
-    tried = [size - path.headers + more for size in USUAL for more in (0, 1)]
+    tried = [size - path.headers + more for size in USUAL_MTUS for more in (0, 1)]
     while high - low > 1 and time.monotonic() < until:
         inside = [size for size in tried if low < size < high] or _evenly_spaced(low, high)
         passed = _passing_sizes(path, inside, until)
@@ -300,7 +302,9 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
 
 def _evenly_spaced(low: int, high: int) -> list[int]:
     """Up to 12 sizes spread evenly between the two, ends excluded."""
-    return sorted({low + (high - low) * step // (_AT_A_TIME + 1) for step in range(1, _AT_A_TIME + 1)} - {low})
+    return sorted(
+        {low + (high - low) * step // (_SIZES_AT_A_TIME + 1) for step in range(1, _SIZES_AT_A_TIME + 1)} - {low}
+    )
 
 
 def _narrowed(low: int, high: int, sizes: Iterable[int], passed: set[int]) -> tuple[int, int]:
@@ -320,8 +324,8 @@ def _passing_sizes(path: Route, sizes: Iterable[int], until: float) -> set[int]:
             link = _start_echo(path, size, until)
             if link:
                 open_links.callback(tcp.hang_up, link)
-                links[link] = (size, _SEGMENTS * size)
-        return _sizes_returned(links, min(until, time.monotonic() + _WAIT + 4 * path.round_trip))
+                links[link] = (size, _SEGMENTS_PER_SIZE * size)
+        return _sizes_returned(links, min(until, time.monotonic() + _ECHO_SECONDS + 4 * path.round_trip))
 
 
 def _start_echo(path: Route, size: int, until: float) -> socket.socket | None:
@@ -331,10 +335,10 @@ def _start_echo(path: Route, size: int, until: float) -> socket.socket | None:
         return None
     try:
         lines = Lines(link, until)
-        lines.say(greeting(path.key, "echo", secrets.token_hex(4), _SEGMENTS * size))
+        lines.say(greeting(path.key, "echo", secrets.token_hex(4), _SEGMENTS_PER_SIZE * size))
         if lines.receive(1.0) == "ok":
             link.setblocking(False)
-            link.send(bytes(_SEGMENTS * size))
+            link.send(bytes(_SEGMENTS_PER_SIZE * size))
             return link
     except (TalkError, OSError):
         pass

@@ -26,7 +26,7 @@ import secrets
 import socket
 import time
 
-_TAG = 32
+_TAG_DIGITS = 32
 """Hexadecimal digits of a tag: 128 bits of the HMAC."""
 
 
@@ -50,7 +50,7 @@ def nonce() -> str:
 def tag(key: str, *parts: str) -> str:
     """Authentication tag of the parts under the key: 32 hexadecimal digits of HMAC-SHA256."""
     text = b"".join(b"%d:%s" % (len(part), part) for part in map(_utf8, parts))
-    return hmac.new(key.encode(), text, hashlib.sha256).hexdigest()[:_TAG]
+    return hmac.new(key.encode(), text, hashlib.sha256).hexdigest()[:_TAG_DIGITS]
 
 
 def is_tag(given: object, key: str, *parts: str) -> bool:
@@ -86,7 +86,7 @@ class Seal:
         """Tag of the next message in sequence."""
         made = hmac.new(self._key, self._number.to_bytes(8, "big") + message, hashlib.sha256).hexdigest()
         self._number += 1
-        return made[:_TAG].encode()
+        return made[:_TAG_DIGITS].encode()
 
 
 def seals(key: str, listener: str, caller: str) -> tuple[Seal, Seal]:

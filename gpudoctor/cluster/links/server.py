@@ -15,16 +15,16 @@ from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.protocol import Lines, TalkError, greeting, nonce
 from gpudoctor.cluster.links.tcp import literal_address_info
 
-LONGEST = 15.0
+LONGEST_SECONDS = 15.0
 """Seconds that any one connection may last."""
 
-MOST = 256
+MOST_CONNECTIONS = 256
 """Connections at a time; one measurement needs at most some twenty-five."""
 
 _BACKLOG = 4096
 """Connections that the kernel completes before we take them: all ranks of a job may try at the same moment."""
 
-_MOST_ECHOED = 1 << 20
+_MOST_ECHO_BYTES = 1 << 20
 
 
 @dataclass
@@ -99,9 +99,9 @@ class Server:
                     time.sleep(0.05)
 
     def _start_serving(self, link: socket.socket) -> None:
-        """Serve a connection in a thread of its own; it is closed if there are `MOST` already."""
+        """Serve a connection in a thread of its own; it is closed if there are `MOST_CONNECTIONS` already."""
         with self._lock:
-            taken = len(self._open) < MOST and not self._closed
+            taken = len(self._open) < MOST_CONNECTIONS and not self._closed
             if taken:
                 self._open.add(link)
         if taken:
@@ -113,7 +113,7 @@ class Server:
         """Handle one connection to its end; errors end only that connection."""
         try:
             with contextlib.suppress(TalkError, OSError, ValueError, LookupError):
-                self._handle_request(Lines(link, time.monotonic() + LONGEST))
+                self._handle_request(Lines(link, time.monotonic() + LONGEST_SECONDS))
         finally:
             with self._lock:
                 self._open.discard(link)
@@ -132,7 +132,7 @@ class Server:
             self._converse(lines, token)
         elif verb == "echo":
             lines.say("ok")
-            _echo(lines, min(int(number), _MOST_ECHOED))
+            _echo(lines, min(int(number), _MOST_ECHO_BYTES))
 
     def _add_bulk(self, lines: Lines, line: str, token: str) -> None:
         """Add a copy of the connection to its conversation, which closes it."""
@@ -169,7 +169,7 @@ class Server:
         if verb == "ping":
             lines.say(f"{came} {time.time_ns()}")
             return
-        seconds = min(float(words[0]), LONGEST)
+        seconds = min(float(words[0]), LONGEST_SECONDS)
         with self._lock:
             link = talk.links.pop()
         try:
@@ -186,7 +186,7 @@ def _equal(line: str, ours: str) -> bool:
 def _receive_data(link: socket.socket, seconds: float) -> dict[str, float]:
     """Receive data for `seconds`: the `Received` as a dictionary, zeros if nothing came."""
     try:
-        return asdict(tcp.receive_data(link, seconds, time.monotonic() + LONGEST))
+        return asdict(tcp.receive_data(link, seconds, time.monotonic() + LONGEST_SECONDS))
     except OSError:
         return asdict(tcp.Received(0, 0.0, 0.0))
 

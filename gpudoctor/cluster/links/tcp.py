@@ -19,7 +19,7 @@ from typing import Literal
 
 from gpudoctor.target.network import resolve
 
-SMALL = 512
+SMALL_SEGMENT = 512
 """Bytes of a segment that passes any path: RFC 1122 has every host take packets of 576 bytes."""
 
 _PMTU, _TOTAL_RETRANS, _DATA_SEGS_OUT, _DSACK_DUPS = 60, 100, 156, 216
@@ -115,10 +115,10 @@ def _tcp_info_field(info: bytes, offset: int) -> int | None:
 Outcome = Literal["connected", "refused", "filtered", "unroutable", "unresolved", "failed"]
 """`filtered`: nothing came back within the time. `failed`: this machine could not even try."""
 
-WITNESSES = (1, 9)
+UNUSED_PORTS = (1, 9)
 """Ports on which hardly anything listens: a host that is there and reachable refuses them."""
 
-RETRY, ATTEMPTS = 0.4, 5
+RETRY_SECONDS, ATTEMPTS = 0.4, 5
 """Seconds until another attempt is begun beside those without an answer, and how many there are at most. On a path that
 loses packets a first segment may be lost, which the kernel sends again only after 1 s, then after 2 s more.
 """
@@ -203,7 +203,7 @@ def _first_ended(
         last = len(attempts) == ATTEMPTS
         if code in _UNDER_WAY:
             now = time.monotonic()
-            ended = writable(attempts, (until if last else min(until, now + RETRY)) - now)
+            ended = writable(attempts, (until if last else min(until, now + RETRY_SECONDS)) - now)
             if not ended:
                 if last or time.monotonic() >= until:
                     return None, None
@@ -275,11 +275,12 @@ def _outcome_of_error(address: str, port: int, code: int, seconds: float) -> Rea
 
 def _filtered(address: str, port: int, seconds: float, source: str) -> Reached:
     """Outcome of an attempt without any answer; other ports are tried to see whether the host answers at all."""
-    answers = _any_answer(address, [witness for witness in WITNESSES if witness != port], source, min(seconds, 0.5))
+    answers = _any_answer(address, [witness for witness in UNUSED_PORTS if witness != port], source, min(seconds, 0.5))
     silent = f"no answer from {address} port {port} within {seconds:.1f} s"
     if answers:
         return Reached("filtered", seconds, f"{silent}, but the host answers on other ports", True, address)
-    return Reached("filtered", seconds, f"{silent}, nor on ports {' and '.join(map(str, WITNESSES))}", False, address)
+    others = " and ".join(map(str, UNUSED_PORTS))
+    return Reached("filtered", seconds, f"{silent}, nor on ports {others}", False, address)
 
 
 def _any_answer(address: str, ports: Iterable[int], source: str, seconds: float) -> bool:
@@ -307,14 +308,14 @@ def _any_answer(address: str, ports: Iterable[int], source: str, seconds: float)
 # ---- Data for a fixed time ----
 # Filled by one side, emptied and timed by the other.
 
-RAMP = 0.4
+RAMP_SHARE = 0.4
 """The share of the time that is left out at its beginning: TCP is still finding its rate."""
 
-PATIENCE = 0.8
+FIRST_BYTE_SECONDS = 0.8
 """Seconds that the first byte may take: two retransmissions of a first segment that was lost."""
 
 _CHUNK = bytes(1 << 20)
-_TICK = 0.005
+_TICK_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +336,12 @@ def receive_data(link: socket.socket, seconds: float, until: float) -> Received:
     Raises `OSError` if the connection breaks or nothing comes at all.
     """
     room = bytearray(1 << 20)
-    size = _read(link, room, min(until, time.monotonic() + PATIENCE))
+    size = _read(link, room, min(until, time.monotonic() + FIRST_BYTE_SECONDS))
     clock = Clock()
     begun = now = time.monotonic()
     end, steady, before = min(until, begun + seconds), begun, 0
     while now < end:
-        if steady == begun and now >= begun + RAMP * seconds:
+        if steady == begun and now >= begun + RAMP_SHARE * seconds:
             steady, before = now, size
         try:
             size += _read(link, room, end)
@@ -374,7 +375,7 @@ def send_data(link: socket.socket, is_over: Callable[[], bool], until: float) ->
     link.setblocking(False)
     clock = Clock()
     while time.monotonic() < until and not is_over():
-        if not writable([link], _TICK):
+        if not writable([link], _TICK_SECONDS):
             continue
         try:
             with contextlib.suppress(BlockingIOError):

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-ROUNDS = 4
+MOST_ROUNDS = 4
 """Rounds of pairs that measure each other: no more are ever needed."""
 
 
@@ -37,7 +37,7 @@ class Limits:
     @property
     def whole(self) -> float:
         """Maximum seconds of all stages, with time for messages."""
-        measuring = ROUNDS * (self.flow + 1)
+        measuring = MOST_ROUNDS * (self.flow + 1)
         return self.come + self.connect + measuring + self.check + self.waking + self.collective + self.canary + 5
 
 
@@ -46,7 +46,7 @@ LIMITS: Mapping[str, Limits] = {
     "standard": Limits(come=20, check=40, waking=110, collective=30),
     "deep": Limits(come=30, check=180, waking=120, collective=150, canary=60),
 }
-_CANARY = 60.0
+_CANARY_SECONDS = 60.0
 """Seconds of the canary, with the import of torch, at a level that has none by itself."""
 
 
@@ -89,4 +89,4 @@ class JobOptions:
     def _usual_limits(self) -> Limits:
         """Limits of the level, with a canary where one is asked for."""
         limits = LIMITS[self.level]
-        return replace(limits, canary=_CANARY) if self.canary else limits
+        return replace(limits, canary=_CANARY_SECONDS) if self.canary else limits

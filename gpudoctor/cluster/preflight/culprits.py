@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpudoctor.cluster.preflight.pairs import (
-    CONFIRMED,
+    FEWEST_BAD,
     End,
     Ends,
     Figure,
@@ -86,7 +86,7 @@ def _suspects(weighed: Weighed, limits: Limits) -> list[Suspect]:
         for (name, way), bad in _merged_directions(_guilty_ends(weighed))
     ]
     out += [_suspect("link", *link, weighed, limits) for link in _merged_paths(weighed)]
-    if _distinct_measurements(weighed.nobody) >= CONFIRMED:
+    if _distinct_measurements(weighed.nobody) >= FEWEST_BAD:
         names = tuple(sorted({host for pair in weighed.nobody for host in pair.hosts}))
         out.append(_suspect("link", names, "both", weighed.nobody, weighed, limits))
     return out
@@ -155,11 +155,11 @@ def _suspect(
 
 SURE: frozenset[Measure] = frozenset({"reach", "mtu"})
 """Measures that do not shake: what two pairs say needs no third. The others are measured while there are rounds."""
-MANY = 100
+MANY_FIGURES = 100
 """Of so many figures some of the same end or path are bad twice by mere chance: blamed is who is bad three times."""
-MOST = 0.8
+SWITCH_SHARE = 0.8
 """Of the hosts below a switch: if so many are bad beyond it, the switch is. The others had a lucky path."""
-LEAST_HOSTS = 3
+FEWEST_SWITCH_HOSTS = 3
 """Two bad hosts below one switch may be chance."""
 
 
@@ -188,7 +188,7 @@ def weigh(measure: Measure, figures: Sequence[Figure], switches: Mapping[str, st
     if not bad:
         return Weighed(measure)
     if len(bad) == len(figures):
-        learned = measure in SURE and len({figure.round for figure in bad}) >= CONFIRMED
+        learned = measure in SURE and len({figure.round for figure in bad}) >= FEWEST_BAD
         return Weighed(measure, nobody=bad, doubt=frozenset() if learned else _hosts(bad))
     leaves = _guilty_switches(measure, figures, switches)
     accused = {end for figure in bad for end in figure.ends}
@@ -198,7 +198,7 @@ def weigh(measure: Measure, figures: Sequence[Figure], switches: Mapping[str, st
         if not accused.isdisjoint(figure.ends) and not _explained_by_switch(leaves, figure, switches)
     ]
     ends = Ends(measure, matter)
-    times = CONFIRMED if measure in SURE or len(figures) < MANY else CONFIRMED + 1
+    times = FEWEST_BAD if measure in SURE or len(figures) < MANY_FIGURES else FEWEST_BAD + 1
     guilty = ends.guilty(times)
     unexplained = [figure for figure in matter if not figure.good and guilty.keys().isdisjoint(figure.ends)]
     paths = ends.paths(unexplained, times)
@@ -251,11 +251,11 @@ def _guilty_switches(
     measure: Measure, figures: Iterable[Figure], switches: Mapping[str, str]
 ) -> dict[End, list[Figure]]:
     """Guilty (switch, direction) with the bad figures.
-    At least `MOST` of its hosts, and no fewer than `LEAST_HOSTS`, must be bad beyond it.
+    At least `SWITCH_SHARE` of its hosts, and no fewer than `FEWEST_SWITCH_HOSTS`, must be bad beyond it.
     """
     beyond = [figure for figure in figures if _crosses_switches(figure, switches)] if switches else []
     accused = {end for figure in beyond if not figure.good for end in figure.ends}
-    if len(accused) < LEAST_HOSTS:
+    if len(accused) < FEWEST_SWITCH_HOSTS:
         return {}
     hosts = Counter((switches[host], way) for host, way in {end for figure in beyond for end in figure.ends})
     ends = Ends(measure, (figure for figure in beyond if not accused.isdisjoint(figure.ends)))
@@ -266,5 +266,5 @@ def _guilty_switches(
     return {
         leaf: [figure for against in by_host for figure in against]
         for leaf, by_host in by_leaf.items()
-        if len(by_host) >= max(LEAST_HOSTS, MOST * hosts[leaf])
+        if len(by_host) >= max(FEWEST_SWITCH_HOSTS, SWITCH_SHARE * hosts[leaf])
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpudoctor.diagnosis.rulebook import Rulebook
 
 NETWORK = Check("network", "network between the hosts", "net")
-MOST_IN_A_MATRIX = 128
+MOST_MATRIX_HOSTS = 128
 """Hosts of which every two are shown: more are mostly gaps, for each measured with four others at most."""
 
 
@@ -133,7 +133,7 @@ def _pairwise(results: MeetingResults) -> Pairwise | None:
             if way.gbps is not None:
                 rates[source, target] = round(way.gbps, 3)
     hosts = results.hosts
-    if not rates or len(hosts) > MOST_IN_A_MATRIX:
+    if not rates or len(hosts) > MOST_MATRIX_HOSTS:
         return None
     usual = sorted(rate for rate in rates.values() if rate is not None)[len(rates) // 2]
     return Pairwise(
@@ -399,15 +399,15 @@ def barriers(links: Iterable[LinkSeen]) -> list[Barrier]:
     return found
 
 
-EVERYWHERE = 4
+WIDESPREAD_MACHINES = 4
 """So many machines of which each is to blame for the same: it is no longer the machines, it is a setting of all."""
 
 
 def _is_widespread(grouped: Iterable[Barrier]) -> bool:
-    """True if the groups blame at least `EVERYWHERE` machines, or every machine they mention (two or more)."""
+    """True if the groups blame at least `WIDESPREAD_MACHINES` machines, or every machine they mention (two or more)."""
     blamed = {host for barrier in grouped for host in barrier.blamed}
     mentioned = {host for barrier in grouped for host in (*barrier.sources, *barrier.targets)}
-    return len(blamed) >= EVERYWHERE or (len(blamed) > 1 and blamed == mentioned)
+    return len(blamed) >= WIDESPREAD_MACHINES or (len(blamed) > 1 and blamed == mentioned)
 
 
 def _failure_key(link: LinkSeen) -> tuple[str, str, str]:

@@ -61,11 +61,11 @@ class Place:
         """Ports at which the coordinator may listen, in order of preference: the job's own, then three derived from the
         job's id. The job's own is left out if the launcher's store holds it already.
         """
-        ours = tuple(_OURS + (zlib.crc32(self.job.encode()) + step * 2503) % _OURS_COUNT for step in range(3))
+        ours = tuple(_FIRST_OWN_PORT + (zlib.crc32(self.job.encode()) + step * 2503) % _OWN_PORTS for step in range(3))
         return ours if self.store or not self.port else (self.port, *(port for port in ours if port != self.port))
 
 
-_OURS, _OURS_COUNT = 20000, 10000
+_FIRST_OWN_PORT, _OWN_PORTS = 20000, 10000
 """Below what Linux gives to connections by itself (32768 and up)."""
 
 JOB_KEY = "GPUDOCTOR_JOB_KEY"
@@ -281,7 +281,7 @@ def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
 
 _WORD = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*")
 _BRACKETS = re.compile(r"\[([\d,-]+)\]")
-_MOST = 1 << 16
+_MOST_NAMES = 1 << 16
 """Names that one list may stand for."""
 
 
@@ -309,11 +309,11 @@ def _expanded_by_scontrol(short: str) -> list[str]:
 
 
 def _expanded_by_pattern(short: str) -> list[str]:
-    """Names by expanding the brackets here; empty if they do not parse or give more than `_MOST` names."""
+    """Names by expanding the brackets here; empty if they do not parse or give more than `_MOST_NAMES` names."""
     names: list[str] = []
     for word in _WORD.findall(short):
         for name in _bracket_names(word) if word else ():
-            if "[" in name or len(names) == _MOST:
+            if "[" in name or len(names) == _MOST_NAMES:
                 return []
             names.append(name)
     return names

@@ -168,7 +168,7 @@ def _nccl_version(document: Mapping[str, Any]) -> str:
 # ---- This machine's own check, in a process of its own ----
 # It may hang or crash, and it must not hold up what is measured.
 
-_MOST = 64 << 20
+_MOST_DOCUMENT_BYTES = 64 << 20
 """Bytes of a document."""
 
 
@@ -186,7 +186,9 @@ def check_this_machine(options: JobOptions) -> Message:
     words += ["--expect", options.expect] if options.expect else []
     argv = [*shipped.own_command(), *words, *rights.consent_options()]
     try:
-        answer = run_child(argv, options.limits.whole, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST)
+        answer = run_child(
+            argv, options.limits.whole, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST_DOCUMENT_BYTES
+        )
     except OSError as error:
         raise CheckFailedError(f"it cannot be started: {error}") from error
     try:
@@ -201,9 +203,9 @@ def check_this_machine(options: JobOptions) -> Message:
 
 # ---- What the meeting asks of a machine: listen, connect to others, measure with another ----
 
-REACH = 2.0
+CONNECT_SECONDS = 2.0
 """Seconds of one attempt to connect."""
-_AT_A_TIME = 64
+_CONNECTS_AT_A_TIME = 64
 
 
 class Listeners:
@@ -263,14 +265,14 @@ class Listeners:
 def connect_to_peers(message: Mapping[str, Any]) -> Message:
     """Connect to every peer in ``message["to"]`` in parallel: ``{"links": [...]}`` in the same order."""
     to: Sequence[Mapping[str, Any]] = message["to"]
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(_CONNECTS_AT_A_TIME) as pool:
         return {"links": list(pool.map(_connect_to_peer, to))}
 
 
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
     """Outcome of connecting to one peer: `outcome`, explaining `words`, `ms` taken, and whether other ports answer."""
     address = str(peer["address"])
-    found = _unless_our_own(address, connect(address, int(peer["port"]), REACH, str(peer.get("source", ""))))
+    found = _unless_our_own(address, connect(address, int(peer["port"]), CONNECT_SECONDS, str(peer.get("source", ""))))
     ms = round(found.seconds * 1e3, 3)
     return {"outcome": found.outcome, "words": found.words, "ms": ms, "answers": found.answers}
 
@@ -298,9 +300,9 @@ def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
 
 # ---- Collectives over the job's ranks by torch.distributed ----
 
-_IMPORT = 15.0
+_START_SECONDS = 15.0
 """Seconds that rank 0's child has to start and listen; it imports torch later."""
-_SLACK = 3.0
+_SLACK_SECONDS = 3.0
 
 
 def run_collective(
@@ -320,14 +322,17 @@ def run_collective(
     address = _rendezvous_address(meeting, first)
     began = meeting.give({first.rank: {**task, "store": [address, 0]}})
     meeting.wait_until(
-        lambda: "store" in first.reports or bool(first.ended) or bool(began[0] in first.answers), _IMPORT
+        lambda: "store" in first.reports or bool(first.ended) or bool(began[0] in first.answers), _START_SECONDS
     )
     store = first.reports.get("store")
     if not isinstance(store, int):
         answers = meeting.collect_answers(began, 0.5)
     else:
         others = meeting.give({joined.rank: {**task, "store": [address or first.host, store]} for joined in here[1:]})
-        answers = {**meeting.collect_answers(others, seconds + _SLACK), **meeting.collect_answers(began, _SLACK)}
+        answers = {
+            **meeting.collect_answers(others, seconds + _SLACK_SECONDS),
+            **meeting.collect_answers(began, _SLACK_SECONDS),
+        }
     return [_result_of(joined, answers.get(joined.rank, {})) for joined in here if joined.rank in answers or store]
 
 

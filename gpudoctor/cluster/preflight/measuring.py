@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.cluster.preflight import ROUNDS, rounds
+from gpudoctor.cluster.preflight import MOST_ROUNDS, rounds
 from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
-from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Direction, Pair
+from gpudoctor.cluster.preflight.pairs import CONNECTED, FEWEST_BAD, Direction, Pair
 from gpudoctor.cluster.preflight.results import LinkSeen, Port
 from gpudoctor.cluster.preflight.wire import Message
 
 # ---- Who reaches whom ----
 # The job's own port as each machine saw it when it came, then machines to each other.
 
-ALL_OF = 16
+MOST_ALL_TO_ALL = 16
 """Machines up to which each connects to all others."""
 
 
@@ -91,9 +91,9 @@ def connect_all(meeting: Meeting, tried: Mapping[int, Sequence[LinkSeen]], secon
 
 
 def _connection_schedule(ring: Sequence[JoinedRank]) -> Iterator[tuple[JoinedRank, JoinedRank]]:
-    """(source, target) machines: all pairs up to `ALL_OF` machines, else those 1, 2, 4, 8, ... places on."""
+    """(source, target) machines: all pairs up to `MOST_ALL_TO_ALL` machines, else those 1, 2, 4, 8, ... places on."""
     count = len(ring)
-    steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
+    steps = range(1, count) if count <= MOST_ALL_TO_ALL else [1 << power for power in range((count - 1).bit_length())]
     for at, host in enumerate(ring):
         for step in steps:
             yield host, ring[(at + step) % count]
@@ -132,7 +132,7 @@ def _with_outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
 # ---- Rounds of disjoint pairs ----
 # Two machines at a time measure what passes between them, all pairs at the same time.
 
-BUSY = 0.5
+BUSY_SHARE = 0.5
 """Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
 SourceTarget = tuple[str, str]
 """From a machine to another."""
@@ -165,8 +165,8 @@ class Measuring:
         self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
 
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
-        """Run rounds until nothing is in doubt or `ROUNDS` are done; results are added to `pairs`."""
-        for number in range(1, ROUNDS + 1):
+        """Run rounds until nothing is in doubt or `MOST_ROUNDS` are done; results are added to `pairs`."""
+        for number in range(1, MOST_ROUNDS + 1):
             two = rounds.pairs_of_round(number, list(self._joined_ranks), self.pairs, switches)
             if not two:
                 break
@@ -184,7 +184,7 @@ class Measuring:
             link
             for link in self._failed
             if (link.source, link.target) not in self._open
-            or (times[link.target] >= CONFIRMED and link.target not in talked)
+            or (times[link.target] >= FEWEST_BAD and link.target not in talked)
         ]
         return list({(link.source, link.target): link for link in sure}.values())
 
@@ -265,7 +265,7 @@ class Measuring:
             sent,
             round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
             flow.get("stalled_above") if not gbps else None,
-            float(flow.get(f"busy_{side}") or 0.0) >= BUSY,
+            float(flow.get(f"busy_{side}") or 0.0) >= BUSY_SHARE,
         )
 
 

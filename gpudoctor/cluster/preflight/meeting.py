@@ -22,7 +22,7 @@ from typing import Any
 
 from gpudoctor.cluster.links.protocol import is_tag, nonce, tag
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.results import UNKNOWN
+from gpudoctor.cluster.preflight.results import EXIT_UNKNOWN
 from gpudoctor.cluster.preflight.wire import GoneError, Line, ListeningSockets, Message
 from gpudoctor.core.about import __version__
 
@@ -85,21 +85,21 @@ class JoinedRank:
 
 # ---- The meeting ----
 
-BEAT = 1.0
+BEAT_SECONDS = 1.0
 """Seconds between two signs of life of a rank."""
-SILENT = 5.0
+SILENT_SECONDS = 5.0
 """Seconds without one after which a rank hangs: five beats."""
-_STRANGER = 3.0
+_PROOF_SECONDS = 3.0
 """Seconds until somebody who connects must have proven that it is of this job."""
-_PROVEN = 10.0
+_INTRODUCTION_SECONDS = 10.0
 """Seconds from then until it must have said which rank it is."""
-_STRANGERS = 128
+_MOST_UNPROVEN = 128
 """Connections of strangers at a time, beside one for each rank."""
-_AT_ONCE = 64
+_MOST_ACCEPTED = 64
 """Connections that are taken in one turn, so that those who are here are heard in between."""
-_TURNED_AWAY = 4
+_MOST_EXPLANATIONS = 4
 """Times that somebody who calls itself by one rank, and cannot prove it, is told why."""
-_GOING = 1.0
+_HANG_UP_SECONDS = 1.0
 """Seconds that those who were told the verdict have to hang up, which they do at once."""
 
 
@@ -115,7 +115,7 @@ def is_own_greeting(message: Message | None, job: str) -> bool:
 
 def connections(world: int) -> int:
     """Maximum number of connections that the coordinator holds open for a job of `world` ranks."""
-    return 2 * world + _STRANGERS
+    return 2 * world + _MOST_UNPROVEN
 
 
 class NotOursError(Exception):
@@ -217,7 +217,9 @@ class Meeting:
         """Wait at most `seconds` for the answers to tasks sent by `give` (`given`: its result): answers by rank."""
         number, joined_ranks = given
         self.wait_until(
-            lambda: all(number in joined.answers or joined.ended or joined.silent > SILENT for joined in joined_ranks),
+            lambda: all(
+                number in joined.answers or joined.ended or joined.silent > SILENT_SECONDS for joined in joined_ranks
+            ),
             seconds,
         )
         return {joined.rank: joined.answers[number] for joined in joined_ranks if number in joined.answers}
@@ -238,7 +240,7 @@ class Meeting:
         for joined in self.here:
             self._give_task(joined, 0, last(joined))
         self._listening.close()  # before anybody goes on: the port is the job's
-        end = time.monotonic() + _GOING
+        end = time.monotonic() + _HANG_UP_SECONDS
         while any(map(self._will_receive, self.here)) and time.monotonic() < end:
             self._receive(0.1)
         for joined in self.joined_ranks.values():
@@ -265,10 +267,10 @@ class Meeting:
             self._drop(line)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept pending connections, up to `_AT_ONCE`; beyond the limit an unproven one is dropped for each new
+        """Accept pending connections, up to `_MOST_ACCEPTED`; beyond the limit an unproven one is dropped for each new
         one.
         """
-        for _ in range(_AT_ONCE):
+        for _ in range(_MOST_ACCEPTED):
             try:
                 connection, _ = listener.accept()
             except BlockingIOError:
@@ -276,7 +278,7 @@ class Meeting:
             except OSError:  # out of file descriptors
                 self._drop_a_stranger()
                 return
-            if len(self._nonces) >= _STRANGERS + self.place.world:
+            if len(self._nonces) >= _MOST_UNPROVEN + self.place.world:
                 self._drop_a_stranger()
             self._greet(Line(connection))
 
@@ -296,7 +298,7 @@ class Meeting:
             line.drop()
             return
         self._nonces[line] = challenge
-        self._until[line] = time.monotonic() + _STRANGER
+        self._until[line] = time.monotonic() + _PROOF_SECONDS
         self._selector.register(line.socket, selectors.EVENT_READ, line)
 
     def _receive_from_unproven(self, line: Line) -> None:
@@ -321,7 +323,7 @@ class Meeting:
             return
         line.authenticate(self._proof_key, challenge, caller, listens=True)
         del self._nonces[line]
-        self._until[line] = time.monotonic() + _PROVEN
+        self._until[line] = time.monotonic() + _INTRODUCTION_SECONDS
         try:
             line.send(meeting=self.key)
         except GoneError:
@@ -336,7 +338,7 @@ class Meeting:
         if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.joined_ranks:
             self._drop(line)
             return
-        if self._turned_away[rank] >= _TURNED_AWAY:
+        if self._turned_away[rank] >= _MOST_EXPLANATIONS:
             self._drop(line)
             return
         self._turned_away[rank] += 1
@@ -347,7 +349,7 @@ class Meeting:
         )
         self.unproven[rank] = why
         with contextlib.suppress(GoneError):
-            line.send(verdict="unknown", code=UNKNOWN, words=why)
+            line.send(verdict="unknown", code=EXIT_UNKNOWN, words=why)
         self._forget(line)
         line.close()
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.cluster.links.tcp import SMALL, Reached, open_connection
+from gpudoctor.cluster.links.tcp import SMALL_SEGMENT, Reached, open_connection
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_coordinator
+from gpudoctor.cluster.preflight.meeting import BEAT_SECONDS, TERMINATED, NotOursError, authenticate_to_coordinator
 from gpudoctor.cluster.preflight.wire import GoneError, Line, Message
 
-TRY = 2.0
+CONNECT_SECONDS = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
-_OWN = 10.0
+_OWN_RANK_SECONDS = 10.0
 """Seconds in which the coordinator answers its own rank, however many others come at the same moment."""
-_PAUSE = 0.25
-_OPENS = 5.0
+_RETRY_SECONDS = 0.25
+_LISTEN_SECONDS = 5.0
 """Seconds until a rank 0 that was started at the same time listens."""
 
 Task = Callable[[Mapping[str, Any]], Message]
@@ -94,8 +94,8 @@ class Member:
             self.line.send(answer=message.get("id"), **answer)
 
     def _beat(self) -> None:
-        """Send the current step every `BEAT` seconds until the meeting is over."""
-        while not self._over.wait(BEAT):
+        """Send the current step every `BEAT_SECONDS` seconds until the meeting is over."""
+        while not self._over.wait(BEAT_SECONDS):
             with contextlib.suppress(GoneError):
                 self.line.send(step=self.step)
 
@@ -107,12 +107,12 @@ def connect_to_own_coordinator(place: Place, hello: Message, listening: tuple[st
     address, port = listening
     if not port:
         raise NotMetError(f"all ports on which the ranks could meet are taken: {', '.join(map(str, place.ports))}")
-    link, reached = open_connection(address, port, TRY)
+    link, reached = open_connection(address, port, CONNECT_SECONDS)
     if link is None:
         raise NotMetError(f"the coordinator does not reach itself: {reached.words}")
     line = Line(link)
     try:
-        own = authenticate_to_coordinator(line, place, _OWN)
+        own = authenticate_to_coordinator(line, place, _OWN_RANK_SECONDS)
     except (GoneError, NotOursError) as error:
         line.close()
         raise NotMetError(f"the coordinator does not answer itself: {error}") from error
@@ -126,20 +126,20 @@ def connect_to_own_coordinator(place: Place, hello: Message, listening: tuple[st
 
 def _connect_to_master(place: Place) -> tuple[socket.socket | None, Reached]:
     """Connection by MASTER_ADDR and MASTER_PORT and its outcome; refusals are tried again for a few seconds."""
-    until = time.monotonic() + _OPENS
+    until = time.monotonic() + _LISTEN_SECONDS
     while True:
-        other, reached = open_connection(place.master, place.port, TRY, segment=SMALL)
+        other, reached = open_connection(place.master, place.port, CONNECT_SECONDS, segment=SMALL_SEGMENT)
         if reached.outcome != "refused" or time.monotonic() > until:
             return other, reached
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -> bool:
     """True if the connection leads to a meeting of this job other than `own_id`; that one is then told of this rank."""
     try:
-        another = authenticate_to_coordinator(line, place, TRY) != own_id
+        another = authenticate_to_coordinator(line, place, CONNECT_SECONDS) != own_id
         if another:
-            _introduced(line, place, hello, _Search(place, 0.0)).line.wait(TRY)
+            _introduced(line, place, hello, _Search(place, 0.0)).line.wait(CONNECT_SECONDS)
     except (GoneError, NotOursError, NotMetError):
         return False
     finally:
@@ -189,7 +189,7 @@ class _Search:
         self._found.wait(max(0.0, self._end - time.monotonic()))
         self._found.set()
         if self._lines and self.place.port in self._tried:
-            self._tried[self.place.port].wait(TRY + 0.5)
+            self._tried[self.place.port].wait(CONNECT_SECONDS + 0.5)
         with self._lock:
             return self._lines[0] if self._lines else None
 
@@ -198,18 +198,18 @@ class _Search:
         met = False
         while not met and time.monotonic() < self._end:
             searched_on = not self._found.is_set()
-            link, self.outcomes[port] = open_connection(self.place.master, port, TRY, segment=SMALL)
+            link, self.outcomes[port] = open_connection(self.place.master, port, CONNECT_SECONDS, segment=SMALL_SEGMENT)
             met = link is not None and self._is_admitted(port, Line(link))
             if met or not searched_on:
                 break
-            self._found.wait(_PAUSE)
+            self._found.wait(_RETRY_SECONDS)
         self._tried[port].set()
 
     def _is_admitted(self, port: int, line: Line) -> bool:
         """True if our coordinator answers and we authenticate; the first such connection is kept, others are closed."""
         why = ""
         try:
-            authenticate_to_coordinator(line, self.place, TRY)
+            authenticate_to_coordinator(line, self.place, CONNECT_SECONDS)
         except NotOursError as error:
             why = str(error)
         except GoneError as error:

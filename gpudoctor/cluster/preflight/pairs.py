@@ -1,12 +1,12 @@
 """What was measured between two hosts, from where on a figure is bad, and of which hosts and paths it speaks.
 
 What is usual is taken from the hosts themselves, never from a data sheet. Rates: the limit is a share of the usual
-rate, within `LOWEST` and `HIGHEST`, and the lower the more sound hosts differ. The usual rate is the median of the best
-that each host sent and of the best that it received: a host next to a bad one is judged by its other pairs, and one bad
-host of three does not make its four of six directions the usual ones. How much these best rates differ is 1.4826 times
-their median absolute deviation, which a few bad hosts do not widen; it is the standard deviation where they are spread
-normally. How much one host differs from time to time is taken off, too, and a little where there are few hosts. The
-numbers are such that tests/cluster/test_rounds.py finds who it shall.
+rate, within `LOWEST_LIMIT` and `HIGHEST_LIMIT`, and the lower the more sound hosts differ. The usual rate is the median
+of the best that each host sent and of the best that it received: a host next to a bad one is judged by its other pairs,
+and one bad host of three does not make its four of six directions the usual ones. How much these best rates differ is
+1.4826 times their median absolute deviation, which a few bad hosts do not widen; it is the standard deviation where
+they are spread normally. How much one host differs from time to time is taken off, too, and a little where there are
+few hosts. The numbers are such that tests/cluster/test_rounds.py finds who it shall.
 """
 
 from __future__ import annotations
@@ -178,32 +178,32 @@ def _percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-SPREADS = 5.2
+SLOW_DEVIATIONS = 5.2
 """So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
 they differ by 7 %, the limit is 0.63 of the usual, and a host at 0.6 is below it."""
-BUSY = 0.03
+LEAST_SHARE_BUSY = 0.03
 """Of the usual: between ends that had no processor for most of the time rates differ more than 10-fold (8 namespaces, 2
 cores, load 15 to 25, 2026-11); slower than that by a factor of three is the link."""
-LOWEST = 1 / 3
+LOWEST_LIMIT = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
-HIGHEST = 0.75
+HIGHEST_LIMIT = 0.75
 """nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
-UNSURE = 0.3
+FEW_ENDS_SPREAD = 0.3
 """Over the root of how many best rates there are: how much a few differ says little of how much they may."""
-SHAKES = 1.5
+NOISE_FACTOR = 1.5
 """Times by how much most ends are below their own best at the median, where most are measured three times or more."""
-TWO_HOSTS = 1 / 3
+TWO_HOSTS_LIMIT = 1 / 3
 """Of two hosts only the two directions can be compared."""
 
 USUAL_MS = 0.5
 """Round trip in a data centre, for two hosts that have nobody to compare with."""
-TIMES_MS = 2.0
-MORE_MS = 5.0
+SLOW_MS_FACTOR = 2.0
+SLOW_MS_MORE = 5.0
 """Round trips of sound but busy hosts were up to 4 ms: both this much more and so many times the usual are bad."""
 
-LOST = 0.01
+LOST_SHARE = 0.01
 """Share of segments sent again: TCP at 1 % loss falls to a fraction of its rate; bursts in sound nets stay below."""
-LOST_COUNT = 20
+FEWEST_LOST = 20
 """A share of fewer lost segments says nothing: the last burst of a short flow is lost now and then."""
 
 
@@ -217,7 +217,7 @@ class Limits:
     ms: float | None = None
     most_ms: float = inf
     lost: float = 0.0
-    """The usual share of segments sent again; `LOST` is too much wherever it is."""
+    """The usual share of segments sent again; `LOST_SHARE` is too much wherever it is."""
 
     def reach(self, direction: Direction) -> tuple[float, bool] | None:
         """(1.0 or 0.0, is good): whether the connection was established; None if it was not tried."""
@@ -237,13 +237,13 @@ class Limits:
         if not direction.sent or direction.stalled_above is not None:
             return None
         share = direction.resent / direction.sent
-        good = share < LOST
-        return (share, good) if good or direction.resent >= LOST_COUNT else None
+        good = share < LOST_SHARE
+        return (share, good) if good or direction.resent >= FEWEST_LOST else None
 
     def bandwidth(self, direction: Direction) -> tuple[float, bool] | None:
         """(Gbit/s, is good); None if not measured, stalled by packet size, or low because an end was busy."""
         rate = _rate_unless_stalled(direction)
-        if rate is None or (direction.busy and BUSY * (self.gbps or 0.0) <= rate < self.least):
+        if rate is None or (direction.busy and LEAST_SHARE_BUSY * (self.gbps or 0.0) <= rate < self.least):
             return None
         return rate, rate >= self.least
 
@@ -271,7 +271,7 @@ def limits_of(pairs: Iterable[Pair]) -> Limits:
         gbps=gbps,
         least=least,
         ms=ms,
-        most_ms=inf if ms is None else max(TIMES_MS * ms, ms + MORE_MS),
+        most_ms=inf if ms is None else max(SLOW_MS_FACTOR * ms, ms + SLOW_MS_MORE),
         lost=median(lost.values()) if len(lost) > 2 else 0.0,
     )
 
@@ -288,11 +288,11 @@ def _usual_and_least_rate(ends: list[list[float]], hosts: int) -> tuple[float | 
     if not usual:
         return None, 0.0
     if hosts <= 2:
-        return max(best), max(best) * TWO_HOSTS
+        return max(best), max(best) * TWO_HOSTS_LIMIT
     spread = 1.4826 * median(abs(rate - usual) for rate in best) / usual
     shakes = median(1 - median(rates) / max(rates) if len(rates) > 2 and max(rates) else 0.0 for rates in ends)
-    share = 1 - SPREADS * spread - SHAKES * shakes - UNSURE / sqrt(len(best))
-    return usual, usual * min(max(share, LOWEST), HIGHEST)
+    share = 1 - SLOW_DEVIATIONS * spread - NOISE_FACTOR * shakes - FEW_ENDS_SPREAD / sqrt(len(best))
+    return usual, usual * min(max(share, LOWEST_LIMIT), HIGHEST_LIMIT)
 
 
 def _usual_ms(quickest: list[float]) -> float | None:
@@ -312,9 +312,9 @@ def _usual_ms(quickest: list[float]) -> float | None:
 End = tuple[str, Way]
 Path = tuple[End, End]
 
-CONFIRMED = 2
+FEWEST_BAD = 2
 """So many pairs, or times of the same pair, have to say so."""
-PATH = 0.5
+SLOW_PATH_SHARE = 0.5
 """A path is slow at less than this share of what both of its ends do with others: there are thousands of paths, and
 each is measured once or twice."""
 
@@ -420,8 +420,8 @@ class Ends:
         return (worse or alone) and not any(figure.good for figure in figures)
 
     def _is_worse(self, figures: Iterable[Figure], end: End) -> bool:
-        """True if the rates are at most `PATH` of the end's best good one; always True for measures other than
-        bandwidth.
+        """True if all rates are at most `SLOW_PATH_SHARE` of the end's best good one; always True unless bandwidth is
+        measured.
         """
         best = max(figure.value for figure in self._of[end] if figure.good)
-        return not self._rates or max(figure.value for figure in figures) <= PATH * best
+        return not self._rates or max(figure.value for figure in figures) <= SLOW_PATH_SHARE * best

@@ -137,7 +137,7 @@ _PERFTEST_PORT = 18515
 """TCP port by which its two sides find each other: perftest's own."""
 _RATE = re.compile(r"BW average\[Gb/sec\][^\n]*\n\s*\d+\s+\d+\s+[\d.]+\s+(\d+\.\d+)")
 _NOBODY = "Couldn't connect to"
-_AGAIN = 0.2
+_RETRY_SECONDS = 0.2
 """Seconds until the writing side tries again whether the other one listens."""
 
 
@@ -165,8 +165,8 @@ def run_perftest(message: Mapping[str, Any]) -> Message:
         except OSError as error:
             return {"why": str(error)}
         waits = _NOBODY in answer.err
-        if answer.ok or answer.status is None or (waits and time.monotonic() + _AGAIN > until):
+        if answer.ok or answer.status is None or (waits and time.monotonic() + _RETRY_SECONDS > until):
             return {"gbps": perftest_rate(answer.out)}
         if not waits:
             return {"why": (answer.err.strip() or answer.how).splitlines()[-1].strip()}
-        time.sleep(_AGAIN)
+        time.sleep(_RETRY_SECONDS)

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
-from gpudoctor.cluster.preflight import ROUNDS, Limits, rounds
+from gpudoctor.cluster.preflight import MOST_ROUNDS, Limits, rounds
 from gpudoctor.cluster.preflight.culprits import suspects
 from gpudoctor.cluster.preflight.measuring import Measuring, SourceTarget, by_each_port, connect_all, link_by_port
 from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
-from gpudoctor.cluster.preflight.pairs import CONFIRMED, CONNECTED, Pair, Suspect, limits_of, sentence
+from gpudoctor.cluster.preflight.pairs import CONNECTED, FEWEST_BAD, Pair, Suspect, limits_of, sentence
 from gpudoctor.cluster.preflight.pairs import Limits as Usual
 from gpudoctor.cluster.preflight.ports import PERFTEST
 from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, Port
@@ -29,7 +29,7 @@ from gpudoctor.cluster.preflight.wire import Message
 
 RailPort = tuple[str, str]
 """A rail and a host: one port."""
-_COUNTING = 5.0
+_COUNTERS_SECONDS = 5.0
 """Seconds for files of sysfs."""
 
 # ---- Which ports measure each other, and which are to blame ----
@@ -85,7 +85,7 @@ class RailPlan:
         for port in sorted(dead):
             for rail, hosts in self.hosts.items():
                 others = sorted((host for host in hosts if host != port[1]), key=lambda host: (rail, host) in dead)
-                tried += [(port, (rail, host)) for host in others[:CONFIRMED]]
+                tried += [(port, (rail, host)) for host in others[:FEWEST_BAD]]
         return tried
 
 
@@ -189,7 +189,7 @@ def measure_rails(
     stage = _Stage(meeting, leaders, found, limits, rdma)
     tell(f"{len(stage.plan.hosts)} network ports of each machine connect")
     stage.connect()
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, MOST_ROUNDS + 1):
         for rail, pairs in stage.plan.round(number).items():
             if meeting.stop.is_set() or time.monotonic() + limits.flow + 1 > until:
                 break
@@ -300,7 +300,7 @@ class _Stage:
     def _counters(self) -> dict[RailPort, Mapping[str, int]]:
         """Where the counters of each port stand."""
         asked = {joined.rank: {"task": "counters"} for joined in self._leaders if joined.hello.get("ports")}
-        answers = self._meeting.ask(asked, _COUNTING)
+        answers = self._meeting.ask(asked, _COUNTERS_SECONDS)
         hosts = {joined.rank: joined.host for joined in self._leaders}
         return {
             (rail, hosts[rank]): counts

@@ -152,12 +152,12 @@ class MeetingResults:
 
 # ---- For whoever waits to start: a word, and a code to exit with ----
 
-UNKNOWN = 3
+EXIT_UNKNOWN = 3
 
 
 def exit_code(diagnosis: Diagnosis) -> int:
     """Exit code of a diagnosis: 1 if broken, 3 if unknown, else 0."""
-    return {"broken": 1, "unknown": UNKNOWN}.get(diagnosis.verdict, 0)
+    return {"broken": 1, "unknown": EXIT_UNKNOWN}.get(diagnosis.verdict, 0)
 
 
 def verdict_word(diagnosis: Diagnosis) -> str:

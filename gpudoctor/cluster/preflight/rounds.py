@@ -33,14 +33,14 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from random import Random
 
-from gpudoctor.cluster.preflight import ROUNDS
+from gpudoctor.cluster.preflight import MOST_ROUNDS
 from gpudoctor.cluster.preflight.culprits import judge
 from gpudoctor.cluster.preflight.pairs import Limits, Pair
 
-FEW = 8
+TOURNAMENT_HOSTS = 8
 """Up to so many hosts meet as in a tournament."""
-FEW_ROUNDS = 3
-_LOOK = 16
+TOURNAMENT_ROUNDS = 3
+_PARTNERS_TRIED = 16
 """So many partners are looked at for one that fits better: rounds of thousands stay fast."""
 
 Two = tuple[str, str]
@@ -54,7 +54,7 @@ def pairs_of_round(
     switches: Mapping[str, str] | None = None,
     seed: int = 0,
     limits: Limits | None = None,
-    few: int = FEW,
+    few: int = TOURNAMENT_HOSTS,
 ) -> Pairs:
     """The pairs of round `number`, counted from 1; none when nothing is in doubt or all rounds are over.
 
@@ -63,12 +63,12 @@ def pairs_of_round(
     in a tournament. The same arguments give the same pairs.
     """
     shuffled = sorted({*hosts})
-    if number > ROUNDS or len(shuffled) < 2:
+    if number > MOST_ROUNDS or len(shuffled) < 2:
         return ()
     leaves = switches or {}
     random = Random(seed)
     random.shuffle(shuffled)
-    if len(shuffled) <= few and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
+    if len(shuffled) <= few and number <= min(TOURNAMENT_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
         return _tournament(number, shuffled)
     if number == 1:
         return _across_switches(shuffled, leaves, random)
@@ -114,9 +114,9 @@ def _slowest_with_fastest(stand: Standing) -> list[Two]:
 
 def _doubtful_pairs(stand: Standing) -> list[Two]:
     """Pairs for hosts in doubt: below a bad switch with each other, else with good hosts; bad paths are repeated.
-    With at most `FEW` hosts the bad paths come first.
+    With at most `TOURNAMENT_HOSTS` hosts the bad paths come first.
     """
-    found = _with_bad_paths(stand, []) if len(stand.order) <= FEW else []
+    found = _with_bad_paths(stand, []) if len(stand.order) <= TOURNAMENT_HOSTS else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
         below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
         below += [host for host in stand.good if stand.switches.get(host) == leaf][: len(below) % 2]
@@ -150,11 +150,11 @@ def _unpaired(hosts: Sequence[str], pairs: Sequence[Two]) -> list[str]:
 def _matched_partners(
     stand: Standing, hosts: Sequence[str], partners: Sequence[str], at_home: bool = False
 ) -> list[Two]:
-    """Pairs of each host with the best fitting of the next `_LOOK` partners; ends when either list is used up."""
+    """Pairs of each host with the best fitting of the next `_PARTNERS_TRIED` partners, until a list is used up."""
     waiting = list(partners)
     found: list[Two] = []
     for host in hosts[: len(waiting)]:
-        partner = min(waiting[:_LOOK], key=partial(_misfit, stand, at_home, host))
+        partner = min(waiting[:_PARTNERS_TRIED], key=partial(_misfit, stand, at_home, host))
         waiting.remove(partner)
         found.append((host, partner))
     return found

@@ -16,7 +16,7 @@ from gpudoctor.cluster.preflight import JobOptions, launcher, local, member
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting, connections
-from gpudoctor.cluster.preflight.results import UNKNOWN, MeetingResults, exit_code, verdict_word
+from gpudoctor.cluster.preflight.results import EXIT_UNKNOWN, MeetingResults, exit_code, verdict_word
 from gpudoctor.cluster.preflight.stages import Stages
 from gpudoctor.cluster.preflight.wire import ListeningSockets, Message, addresses, port_holder
 from gpudoctor.core.diagnosis import Diagnosis
@@ -28,7 +28,7 @@ from gpudoctor.target import child
 if sys.platform != "win32":
     import resource
 
-_LAST = 5.0
+_OVERTIME_SECONDS = 5.0
 """Seconds after the budget at which the process is ended, whatever hangs in it."""
 
 
@@ -61,7 +61,7 @@ def run(
     place = launcher.place_from_environment(environ, launcher.expanded)
     if options.budget is not None and options.budget <= 0:
         raise UsageError("--budget: a number of seconds above 0")
-    with _outer_timer(options.seconds + _LAST):
+    with _outer_timer(options.seconds + _OVERTIME_SECONDS):
         if place.alone:
             return _alone(options, place, check)
         with room_for(connections(place.world) if place.coordinator else 0):
@@ -128,11 +128,11 @@ def _attend_meeting(
         return Checked(place, int(verdict["code"]), str(verdict["verdict"]), diagnosis, str(verdict.get("words", "")))
     except member.NotMetError as error:
         diagnosis = held.finish(str(error)) if held else local.diagnosis_without_meeting(options, place, error)
-        return Checked(place, exit_code(diagnosis) or UNKNOWN, verdict_word(diagnosis), diagnosis)
+        return Checked(place, exit_code(diagnosis) or EXIT_UNKNOWN, verdict_word(diagnosis), diagnosis)
     except (KeyboardInterrupt, SystemExit) as end:
         words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
         diagnosis = held.finish(words) if held else None
-        return Checked(place, UNKNOWN, "unknown", diagnosis, ended=end)
+        return Checked(place, EXIT_UNKNOWN, "unknown", diagnosis, ended=end)
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _outer_timer(seconds: float) -> Iterator[None]:
             sys.stderr.write(f"gpudoctor: the check did not end within {seconds:.0f} s\n")
             sys.stderr.flush()
         child.end_all()
-        os._exit(UNKNOWN)
+        os._exit(EXIT_UNKNOWN)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
@@ -159,7 +159,7 @@ def _outer_timer(seconds: float) -> Iterator[None]:
 # ---- The rank at which all meet ----
 # It holds the meeting in a thread of its own, and tells everybody what has come of it.
 
-_MEETING_LAST = 4.0
+_MEETING_END_SECONDS = 4.0
 """Seconds that the meeting has to come to its end once it was told to."""
 
 
@@ -211,13 +211,13 @@ class Coordinator:
         self._thread.start()
 
     def finish(self, cut: str = "") -> Diagnosis:
-        """Diagnosis at the meeting's end or, after `_MEETING_LAST` seconds of waiting, from what is known by then; a
-        non-empty `cut` ends the meeting now, for that reason. An error in the rules is raised.
+        """Diagnosis at the meeting's end, or after `_MEETING_END_SECONDS` of what is known by then.
+        A non-empty `cut` ends the meeting now, for that reason. An error in the rules is raised.
         """
         if cut and self._thread.is_alive():
             self._found.cut = cut
             self._meeting.stop.set()
-        self._thread.join(_MEETING_LAST)
+        self._thread.join(_MEETING_END_SECONDS)
         return self._diagnosis or diagnose_job(self._found, self._rules.book())
 
     def _hold(self) -> None:
@@ -237,7 +237,7 @@ class Coordinator:
         """Last message to each rank: verdict, exit code, and the first finding's title."""
         diagnosis = self._diagnosis
         if diagnosis is None or diagnosis.fleet is None:
-            return {"verdict": "unknown", "code": UNKNOWN, "words": "the meeting's own diagnosis failed"}
+            return {"verdict": "unknown", "code": EXIT_UNKNOWN, "words": "the meeting's own diagnosis failed"}
         words = diagnosis.findings[0].title if diagnosis.findings else ""
         return {"verdict": diagnosis.fleet.verdict, "code": exit_code(diagnosis), "words": words}
 
@@ -245,7 +245,7 @@ class Coordinator:
 # ---- Room for connections ----
 # Each takes a file descriptor, of which a process has 1,024 by default on most systems.
 
-_OTHERS = 512
+_OTHER_FILES = 512
 """What a process has open beside its connections: a training script with its data loaders, or ours."""
 
 
@@ -256,7 +256,7 @@ def room_for(connections: int) -> Iterator[None]:
         yield
     else:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = connections + _OTHERS
+        wanted = connections + _OTHER_FILES
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         raised = soft != resource.RLIM_INFINITY and soft < most
         if raised:

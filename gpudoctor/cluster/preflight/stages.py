@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor.cluster.preflight import Limits, local
 from gpudoctor.cluster.preflight.culprits import suspects
 from gpudoctor.cluster.preflight.measuring import Measuring, to_each_other, to_the_coordinator
-from gpudoctor.cluster.preflight.meeting import SILENT, TERMINATED, JoinedRank, Meeting
+from gpudoctor.cluster.preflight.meeting import SILENT_SECONDS, TERMINATED, JoinedRank, Meeting
 from gpudoctor.cluster.preflight.rails import measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, RankSeen
 from gpudoctor.core.about import __version__
@@ -18,7 +18,7 @@ from gpudoctor.kernels.canary import canary_rows
 
 Tell = Callable[[str], None]
 """Hears what is done now."""
-_LAST = 5.0
+_MESSAGE_SECONDS = 5.0
 """Seconds for messages, as `Limits.whole` has them."""
 
 
@@ -37,7 +37,7 @@ class Stages:
         self._level = level
         self._tell = tell
         self._began = time.monotonic()
-        self._until = self._began + seconds - limits.collective - limits.canary - _LAST
+        self._until = self._began + seconds - limits.collective - limits.canary - _MESSAGE_SECONDS
         """When the machines' own checks must have come: what is left until then is the ports', one by one."""
         self._waited = False
         """Whether all ranks that are not here have had their time."""
@@ -99,7 +99,7 @@ class Stages:
         self._tell("waiting for the machines' own checks")
         self.meeting.wait_until(
             lambda: all(
-                {"document", "failed"} & set(leader.reports) or leader.ended or leader.silent > SILENT
+                {"document", "failed"} & set(leader.reports) or leader.ended or leader.silent > SILENT_SECONDS
                 for leader in leaders
             ),
             min(self._limits.check + self._limits.waking, max(self._limits.check, self._until - time.monotonic())),
@@ -220,7 +220,7 @@ def _state_of(joined: JoinedRank, cut: bool) -> tuple[str, str]:
         return "ended", f"on {joined.host} was told to end while it did: {joined.step}"
     if joined.ended:
         return "ended", f"on {joined.host} ended while it did: {joined.step} ({joined.ended})"
-    if joined.silent > SILENT:
+    if joined.silent > SILENT_SECONDS:
         return "silent", f"on {joined.host} hangs: nothing heard for {joined.silent:.0f} s, last: {joined.step}"
     if joined.refused:
         version = joined.hello.get("version")

@@ -18,18 +18,18 @@ from typing import Any
 
 from gpudoctor.cluster.links import tcp
 from gpudoctor.cluster.links.protocol import ForgedError, SealedEnd
-from gpudoctor.cluster.links.tcp import SMALL, limit_segments, literal_address_info
+from gpudoctor.cluster.links.tcp import SMALL_SEGMENT, limit_segments, literal_address_info
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.core.errors import UsageError
 from gpudoctor.probes.rendezvous import listening_process
 from gpudoctor.target.local import Local
 from gpudoctor.target.network import is_address, resolve
 
-_MOST, _MOST_UNPROVEN = 8 << 20, 4096
+_MOST_LINE_BYTES, _MOST_UNPROVEN_BYTES = 8 << 20, 4096
 """Bytes of a line, and of all that is said before the other side is known to be of our job."""
-_MOST_OF_ALL, _MOST_LINES = 256 << 20, 100_000
+_MOST_BYTES, _MOST_LINES = 256 << 20, 100_000
 """Bytes and lines of a whole connection."""
-_SAY = 5.0
+_SEND_SECONDS = 5.0
 """Seconds in which the other side must take something of what is said."""
 
 Message = dict[str, Any]
@@ -48,7 +48,7 @@ class Line(SealedEnd):
         self._rest = b""
         self._bytes = self._lines = 0
         self._lock = threading.Lock()
-        connection.settimeout(_SAY)
+        connection.settimeout(_SEND_SECONDS)
         tcp.disable_nagle(connection)
 
     @property
@@ -102,9 +102,9 @@ class Line(SealedEnd):
         *lines, self._rest = (self._rest + got).split(b"\n")
         self._bytes += len(got)
         self._lines += len(lines)
-        if len(self._rest) > _MOST or self._lines > _MOST_LINES:
+        if len(self._rest) > _MOST_LINE_BYTES or self._lines > _MOST_LINES:
             raise GoneError("it sends no lines")
-        if self._bytes > (_MOST_OF_ALL if self._in else _MOST_UNPROVEN):
+        if self._bytes > (_MOST_BYTES if self._in else _MOST_UNPROVEN_BYTES):
             raise GoneError("it sends too much")
         return [self._decoded(line) for line in lines if line.strip()]
 
@@ -129,7 +129,7 @@ class Line(SealedEnd):
                 if receive := self.receive():
                     return receive[0]
         finally:
-            self.socket.settimeout(_SAY)
+            self.socket.settimeout(_SEND_SECONDS)
         return None
 
     def close(self) -> None:
@@ -148,13 +148,13 @@ class Line(SealedEnd):
 # addresses where these cannot be told: a name that leads to no address of this machine (a load balancer or a service
 # of Kubernetes), or to a loopback, as Debian has it for the machine's own name, while others see another address.
 
-_RESOLVING = 2.0
+_RESOLVE_SECONDS = 2.0
 """Seconds for MASTER_ADDR."""
 
 
 def addresses(place: Place) -> tuple[str, ...]:
     """Local addresses that MASTER_ADDR resolves to; empty if none is local, or only a loopback not named as such."""
-    found = resolve(place.master, _RESOLVING).addresses if place.master else ()
+    found = resolve(place.master, _RESOLVE_SECONDS).addresses if place.master else ()
     own = tuple(address for address in found if _is_local_address(address))
     named = is_address(place.master) or place.master == "localhost"
     return own if named or not all(ipaddress.ip_address(address).is_loopback for address in own) else ()
@@ -230,7 +230,7 @@ def _bound_socket(port: int, address: str = "") -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both))
-        limit_segments(sock, SMALL)  # announce and send small segments only
+        limit_segments(sock, SMALL_SEGMENT)  # announce and send small segments only
         sock.bind(where)
     except OSError:
         sock.close()

@@ -25,9 +25,9 @@ from gpudoctor.probes._job.traffic import Traffic
 from gpudoctor.probes._job.waiting import exit_of
 from gpudoctor.target.local import Local
 
-_LOOKS = 5
+_LOOKS_PER_READING = 5
 """Looks of one reading: whether a rank stands still is told by all of them."""
-_RECENT = 3
+_RECENT_LOOKS = 3
 """Looks over which the use of processors is averaged."""
 _NOT_ASKED = Unread("its stack is not read at every look", reason=Reason.NOT_ASKED)
 _GPU_COLUMNS = ("gpu_busy", "gpu_memory_mib")
@@ -63,8 +63,8 @@ class _Reading:
     @property
     def whole(self) -> bool:
         """Whether another look would tell no more."""
-        looks = min((len(one.moments) for one in self.seen if not one.gone), default=_LOOKS)
-        return looks >= _LOOKS or (looks > 1 and all_go_on(self.seen))
+        looks = min((len(one.moments) for one in self.seen if not one.gone), default=_LOOKS_PER_READING)
+        return looks >= _LOOKS_PER_READING or (looks > 1 and all_go_on(self.seen))
 
 
 class Following:
@@ -156,7 +156,7 @@ class Following:
                 self._recent[one.pid].moments.append(one.last)
                 self._exits[one.pid] = self._exits.get(one.pid) or one.exit
         for one in recent:
-            one.moments = one.moments[-_RECENT:]
+            one.moments = one.moments[-_RECENT_LOOKS:]
             one.exit = self._exits[one.pid] = self._exits.get(one.pid) or one.exit
         if self._root:
             self._exit = self._exit or exit_of(self._root.pid) or self._exits.get(self._root.pid, "")

@@ -27,14 +27,14 @@ from gpudoctor.target.local import Local
 
 _LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)
 """When it is looked, as shares of the time given."""
-_AT_ONCE = 8
+_PY_SPYS_AT_ONCE = 8
 _LOOK_SECONDS = 12.0
 """Seconds that one look at all ranks may take: 512 of them on two processors need about half."""
-_BUSY = 0.2
+_BUSY_PROCESSORS = 0.2
 """Share of a processor from which on a rank counts as computing: one that waits for a worker uses a hundredth."""
-_IDLE_TURNS = 20.0
+_IDLE_SWITCHES = 20.0
 """Turns of a thread a second from which on it is no longer one that waits: polling waits have a few."""
-_MOVED = 4096
+_MOVED_BYTES = 4096
 """Bytes read or written by which a rank has come on."""
 _MOST_FRAMES = 40
 _SOURCE = "py-spy and /proc, while it ran"
@@ -119,9 +119,9 @@ class Seen:
             return False
         if self._waits_for_ranks or self._spins:
             meets = bool(self.stack and self.stack.collective == MEETING)  # polls its store 100 times a second
-            return meets or self._rate(lambda one: one.own.turns) < _IDLE_TURNS
+            return meets or self._rate(lambda one: one.own.turns) < _IDLE_SWITCHES
         moved = self.last.whole.moved - self.moments[0].whole.moved
-        return self.cpu < _BUSY and moved < _MOVED
+        return self.cpu < _BUSY_PROCESSORS and moved < _MOVED_BYTES
 
     @property
     def halted(self) -> str:
@@ -142,7 +142,7 @@ class Seen:
         if self._waits_for_ranks or self._spins:
             return "waits"
         if not self.still and len(self.moments) > 1:
-            return "computes" if self.same_stack and self.cpu >= _BUSY else "moves"
+            return "computes" if self.same_stack and self.cpu >= _BUSY_PROCESSORS else "moves"
         if stack and stack.loads:
             return "loads"
         if wait.kind == "hidden":
@@ -153,7 +153,7 @@ class Seen:
     def _wants_processor(self) -> bool:
         """Whether it would run and gets no processor: on a busy machine that is no hang."""
         runnable = sum(bool(moment.wait and moment.wait.state == "R") for moment in self.moments)
-        return runnable > 1 and self._rate(lambda one: one.own.cpu_seconds) < 1 - _BUSY
+        return runnable > 1 and self._rate(lambda one: one.own.cpu_seconds) < 1 - _BUSY_PROCESSORS
 
     @property
     def _waits_for_ranks(self) -> bool:
@@ -172,7 +172,7 @@ class Seen:
             len(self.moments) > 2
             and self.stack
             and self.same_stack
-            and busy > 1 - _BUSY
+            and busy > 1 - _BUSY_PROCESSORS
             and wait
             and wait.kind == "nothing"
             and gpu_files(self.pid)
@@ -326,7 +326,7 @@ def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mappin
                 return
             answers.put((id(item), ask(item)))
 
-    for _ in range(min(_AT_ONCE, len(items))):
+    for _ in range(min(_PY_SPYS_AT_ONCE, len(items))):
         threading.Thread(target=work, name="look", daemon=True).start()
     found: dict[int, R] = {}
     deadline = time.monotonic() + seconds

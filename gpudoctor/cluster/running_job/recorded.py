@@ -42,10 +42,10 @@ from gpudoctor.readers import read_report
 from gpudoctor.readers.tools.flight_recorder import Dump, dump_of
 from gpudoctor.target.local import Local
 
-_RAS_PATIENCE = 9.0
+_RAS_SECONDS = 9.0
 _MOST_DUMPS = 64
 """Dumps that are read on a machine: of more ranks the first ones."""
-_LATEST = 200
+_MOST_COLLECTIVES = 200
 """Collectives of a rank that are compared, its latest."""
 _RECORDER = "torch's flight recorder"
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -89,7 +89,7 @@ class Records:
         """RAS's two reports, and where they are from."""
         if not isinstance(self._address, tuple):
             return [], self._address
-        self._thread.join(_RAS_PATIENCE)
+        self._thread.join(_RAS_SECONDS)
         if self._reports and isinstance(self._reports[0], str):
             self._ask()
         texts = [report for report in self._reports if isinstance(report, str)]
@@ -120,8 +120,8 @@ class Records:
 
 
 def dump_columns(dump: Dump) -> Row:
-    """A rank's dump as columns: numbers of collectives enqueued and completed, its latest `_LATEST` calls as lists."""
-    latest = sorted(dump.calls)[-_LATEST:]
+    """A rank's dump as columns: numbers of collectives enqueued and completed, and its latest calls as lists."""
+    latest = sorted(dump.calls)[-_MOST_COLLECTIVES:]
     return {
         "enqueued": Known(dump.enqueued, dump.source),
         "completed": Known(dump.completed, dump.source),
@@ -154,7 +154,7 @@ def dumps_in(rows: Iterable[Row]) -> dict[int, Dump]:
 
 _EVENTS = ("xid", "sxid", "aer")
 _FALLEN = "kernel_log.fallen_off"
-_EARLIER = 2.0
+_EARLIER_SECONDS = 2.0
 """Seconds before the first rank's start from which on messages count: the kernel's clock may run apart from ours."""
 _NOW = ("index", "name", "uuid", "address", "error", "error_code", "links", "links_lost", "links_down")
 """Columns of a GPU that tell how it is now."""
@@ -207,7 +207,7 @@ class MachineRecords:
     def _since_start(self, log: Log | Unread) -> Log | Unread:
         """The messages since the first of the job's ranks was started."""
         began = min((int(one.member.start) for one in self._job.ranks), default=0)
-        return log if isinstance(log, Unread) else log.since(began / _TICKS - _EARLIER)
+        return log if isinstance(log, Unread) else log.since(began / _TICKS - _EARLIER_SECONDS)
 
     def _concerns(self, group: str, row: Row, addresses: frozenset[str]) -> bool:
         """Whether an event is of one of the job's GPUs, or of one of its processes."""

@@ -19,7 +19,15 @@ from gpudoctor.core.diagnosis import Evidence, Unjudged
 from gpudoctor.core.fact import Reason, Unread, known, listed, text_of
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.log_lines import denied
-from gpudoctor.core.pattern import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, pattern, within_part
+from gpudoctor.core.pattern import (
+    JUDGING_SECONDS,
+    TOO_COSTLY,
+    Budget,
+    TooCostlyError,
+    check_current,
+    pattern,
+    within_part,
+)
 from gpudoctor.core.rule import Part, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.rulebook.compiled import WordIndex
@@ -41,7 +49,7 @@ _HELD = 128 << 10
 """Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
 _AT_ONCE = 2000
 """Characters that are searched before the budget is looked at."""
-_SECONDS_EACH = JUDGING / 8
+_SECONDS_EACH = JUDGING_SECONDS / 8
 """Processor time that each sign may take on one text, of what all of them and the conditions may."""
 _TRIED = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
@@ -78,7 +86,7 @@ class Text:
         self._holders: dict[str, frozenset[int]] = {}
         self._found: dict[str, list[int]] = {}
         self._words = words
-        self.budget = Budget(JUDGING)
+        self.budget = Budget(JUDGING_SECONDS)
         """For signs and conditions."""
         self.given_up: set[str] = set()
         """Rules whose signs were not searched for to the end, because the text made that too costly."""

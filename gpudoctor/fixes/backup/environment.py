@@ -19,7 +19,7 @@ from gpudoctor.target import places
 from gpudoctor.target.child import run_child
 
 _MARK = "@gpudoctor "
-_PATIENCE = 20.0
+_QUERY_SECONDS = 20.0
 _ELSEWHERE = re.compile(r"(global|install|uninstall)\.(target|prefix|root)=")
 OWN_SETTINGS = (
     "PYTHONHOME",
@@ -105,7 +105,7 @@ def query_environment(python: str, environ: Mapping[str, str] = os.environ) -> E
     text = shipped.text("fixes/children/ask_environment.py")
     clean = {name: value for name, value in environ.items() if name not in OWN_SETTINGS}
     try:
-        answer = run_child([python, "-I", "-B", "-c", text], _PATIENCE, clean)
+        answer = run_child([python, "-I", "-B", "-c", text], _QUERY_SECONDS, clean)
     except OSError as error:
         raise UsageError(f"{python} cannot be started: {error.strerror}; name the environment's Python") from error
     report = next((line[len(_MARK) :] for line in answer.out.splitlines() if line.startswith(_MARK)), "")
@@ -122,15 +122,15 @@ _FIELDS = tuple(name for name in Environment.__match_args__ if name != "python")
 
 def diverting_pip_setting(target: Environment, environ: Mapping[str, str]) -> str:
     """pip setting that makes it install elsewhere (``install.target='/x'``); ``""`` if there is none."""
-    answer = run_child([target.python, "-m", "pip", "config", "list"], _PATIENCE, environ)
+    answer = run_child([target.python, "-m", "pip", "config", "list"], _QUERY_SECONDS, environ)
     return next((line for line in answer.out.splitlines() if _ELSEWHERE.match(line)), "")
 
 
 # ---- What is installed in it: every distribution, read from the disk, with pip or without ----
 
 _COMPILED = (".dll", ".pyd", ".exe")
-_MOST = 1 << 20
-_MOST_RECORD = 64 << 20
+_MOST_ANSWER_BYTES = 1 << 20
+_MOST_RECORD_BYTES = 64 << 20
 
 
 @frozen
@@ -175,7 +175,7 @@ def _versions(distributions: Iterable[Distribution]) -> dict[str, str]:
 def record_of(distribution: Distribution) -> Iterator[str]:
     """Absolute paths listed in the distribution's RECORD."""
     base = os.path.dirname(distribution.place)  # noqa: PTH120 - may be no sane path
-    text = _read_text(f"{distribution.place}/RECORD", _MOST_RECORD)
+    text = _read_text(f"{distribution.place}/RECORD", _MOST_RECORD_BYTES)
     for row in csv.reader(text.splitlines()):
         if row and "\0" not in row[0]:
             yield os.path.normpath(os.path.join(base, row[0]))  # noqa: PTH118
@@ -207,7 +207,7 @@ def _distribution(place: str) -> Distribution:
     head = dict(line.partition(": ")[::2] for line in metadata.partition("\n\n")[0].splitlines())
     stem = os.path.basename(place).rpartition(".")[0]  # noqa: PTH119
     name = normal(head.get("Name", stem.partition("-")[0]).strip())
-    record = _read_text(f"{place}/RECORD", _MOST_RECORD)
+    record = _read_text(f"{place}/RECORD", _MOST_RECORD_BYTES)
     return Distribution(
         name,
         head.get("Version", stem.partition("-")[2]).strip(),
@@ -223,7 +223,7 @@ def _conda_package(place: Path) -> Distribution:
     return Distribution(f"{name} (conda)", f"{version} {build}", str(place))
 
 
-def _read_text(place: str, most: int = _MOST) -> str:
+def _read_text(place: str, most: int = _MOST_ANSWER_BYTES) -> str:
     """Text of a file, up to `most` bytes; ``""`` if it cannot be read."""
     try:
         with open(place, "rb") as file:  # noqa: PTH123

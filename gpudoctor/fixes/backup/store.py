@@ -23,7 +23,7 @@ from gpudoctor.core import files, system
 from gpudoctor.core.errors import DoctorError, DocumentError
 from gpudoctor.fixes.backup.tree import Entries, Entry, entry_of
 
-_FORM = 1
+_FORMAT = 1
 
 
 class Small(NamedTuple):
@@ -50,7 +50,7 @@ class Manifest:
 
     def save(self, place: Path) -> None:
         """Write the manifest to disk (gzip JSON); raises `OSError`."""
-        document = {"form": _FORM, "entries": self.entries, "small": self.small, "large": self.large}
+        document = {"form": _FORMAT, "entries": self.entries, "small": self.small, "large": self.large}
         files.put(place, gzip.compress(json.dumps(document).encode(), 1), 0o600)
         system.sync_folder(place.parent)
 
@@ -89,16 +89,16 @@ def _read_document(place: Path, expected: str) -> dict[str, Any]:
         document = json.loads(gzip.decompress(data))
     except (OSError, ValueError, EOFError) as error:
         raise DocumentError(f"{place}: {getattr(error, 'strerror', None) or 'broken'}") from error
-    if not isinstance(document, dict) or document.get("form") != _FORM:
+    if not isinstance(document, dict) or document.get("form") != _FORMAT:
         raise DocumentError(f"{place}: no list of what was kept")
     return document
 
 
 # ---- Contents ----
 
-SMALL = 64 << 10
+LARGE_BYTES = 64 << 10
 """Bytes from which on a file is linked: smaller ones may be edited in place, and cost little to copy."""
-SPARE = 64 << 20
+SPARE_BYTES = 64 << 20
 """Bytes that stay free on the file system."""
 
 
@@ -115,7 +115,7 @@ class StoreWriter:
         """Store the contents of all entries; the manifest is on disk on return. Raises `OSError`, `DoctorError`
         without room.
         """
-        self._check_room(sum(entry.size for entry in entries.values() if entry.size < SMALL))
+        self._check_room(sum(entry.size for entry in entries.values() if entry.size < LARGE_BYTES))
         self.store.mkdir(parents=True, mode=0o700)
         (self.store / "large").mkdir(mode=0o700)
         small: dict[str, Small] = {}
@@ -140,7 +140,7 @@ class StoreWriter:
         if entry.kind != "file":
             return entry
         place = f"{self.root}/{path}"
-        content = _read_content(place) if entry.size < SMALL else None
+        content = _read_content(place) if entry.size < LARGE_BYTES else None
         if content is None:
             self._numbers += 1
             large[path] = Large(self._numbers, self._keep_large(place, entry, self.store / f"large/{self._numbers}"))
@@ -166,11 +166,11 @@ class StoreWriter:
         return True
 
     def _check_room(self, size: int) -> None:
-        """Raise `DoctorError` if fewer than `size` plus `SPARE` bytes are free."""
-        if system.disk_space(self.store.parent)[1] < size + SPARE:
+        """Raise `DoctorError` if fewer than `size` plus `SPARE_BYTES` bytes are free."""
+        if system.disk_space(self.store.parent)[1] < size + SPARE_BYTES:
             raise DoctorError(
-                f"no room to keep {self.root} as it is: {size >> 20} MiB and {SPARE >> 20} MiB to spare are needed on "
-                "its file system. Nothing was changed"
+                f"no room to keep {self.root} as it is: {size >> 20} MiB and {SPARE_BYTES >> 20} MiB to spare are "
+                "needed on its file system. Nothing was changed"
             )
 
 

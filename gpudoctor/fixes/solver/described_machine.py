@@ -19,7 +19,7 @@ from gpudoctor.fixes.solver.machine import device, newest_of, python_tag
 SOURCE = "as you said"
 _BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")
 _AFTER = re.compile(r"(.+?)( ?[×*] ?| x ?|x)(\d{1,6})", re.IGNORECASE)
-_MOST = 1024
+_MOST_GPUS = 1024
 KEYS: Mapping[str, str] = {
     "gpu": "RTX 5090, RTX 5090x2+H100, or sm_120",
     "driver": "570.124.06, or 570 for the newest of that branch",
@@ -117,7 +117,7 @@ def gpus_of(text: str) -> tuple[GPU, ...]:
         if "=" in name:
             meant = re.sub(r"[ ;]+(?=\w+=)", ",", f"gpu={text}")
             raise UsageError(f"gpu={text[:60]!r} is no GPU; parts go between commas: --for {shlex.quote(meant)}")
-        if not 0 < count <= _MOST:
+        if not 0 < count <= _MOST_GPUS:
             raise UsageError(f"gpu={part.strip()[:40]!r}: {count} GPUs are no machine")
         found.append(GPU(name, _compute_capability(name), count))
     return tuple(found)

@@ -26,7 +26,7 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import UsageError
 from gpudoctor.fixes.solver.install_commands import BASE, Order
 
-_GLIBC = 45
+_NEWEST_GLIBC = 45
 """The newest glibc 2.x whose wheels are counted in; every machine of today has one of at least 2.17."""
 
 
@@ -57,7 +57,7 @@ class Platform:
         if self.system == "windows":
             platforms = ["win_amd64" if self.arch == "x86_64" else "win_arm64"]
         else:
-            platforms = [f"manylinux_2_{minor}_{self.arch}" for minor in range(_GLIBC, 4, -1)]
+            platforms = [f"manylinux_2_{minor}_{self.arch}" for minor in range(_NEWEST_GLIBC, 4, -1)]
             platforms += [f"manylinux{old}_{self.arch}" for old in ("2014", "2010", "1")] + [f"linux_{self.arch}"]
         interpreter = f"cp{version[0]}{version[1]}"
         abis = [f"{interpreter}t"] if self.threads else None
@@ -91,7 +91,7 @@ def wheel_at(url: str, digest: str) -> Wheel | None:
 
 # ---- What the pages of indexes list ----
 
-SECONDS = 3.0
+INDEX_SECONDS = 3.0
 """How long all pages together may take."""
 _MOST_BYTES = 32 << 20
 _MOST_LINKS = 50_000
@@ -114,7 +114,7 @@ def checked_base(url: str) -> str:
     return url.rstrip("/")
 
 
-def wheels(pages: Iterable[tuple[str, str]], seconds: float = SECONDS) -> dict[tuple[str, str], list[Wheel]]:
+def wheels(pages: Iterable[tuple[str, str]], seconds: float = INDEX_SECONDS) -> dict[tuple[str, str], list[Wheel]]:
     """Wheels by (index, package), fetched in parallel; an empty list if an index lacks the package.
     Raises `UnreachableError` if any page did not come within `seconds`.
     """
@@ -204,7 +204,7 @@ def _wheels_on_page(index: str, package: str, deadline: float) -> Iterator[Wheel
     url = f"{index}/{canonicalize_name(package)}/"
     request = urllib.request.Request(url, headers={"Accept": _ACCEPT, "User-Agent": f"gpudoctor/{__version__}"})
     try:
-        with _opener().open(request, timeout=SECONDS) as answer:
+        with _opener().open(request, timeout=INDEX_SECONDS) as answer:
             kind, body = answer.headers.get_content_type(), _read_body(answer, deadline)
             url = answer.url
     except urllib.error.HTTPError as error:
@@ -291,7 +291,7 @@ class Indexes:
 
     base: str = BASE
     others: str = PYPI
-    seconds: float = SECONDS
+    seconds: float = INDEX_SECONDS
     ask: bool = True
     """Whether they are asked at all."""
 

@@ -245,7 +245,7 @@ KINDS = (
 
 # ---- The smallest of these with which something fits ----
 
-_MOST = 5
+_MOST_CHANGES = 5
 """Changes of one kind each that are named at most; of those that need several kinds, two."""
 
 
@@ -256,7 +256,7 @@ def smallest(case: Case) -> tuple[Remedy, ...]:
         return ()
     for several in (1, 2, 3):
         found = chain.from_iterable(_combined(case, subset) for subset in combinations(kinds, several))
-        if named := list(islice(found, _MOST if several == 1 else 2)):
+        if named := list(islice(found, _MOST_CHANGES if several == 1 else 2)):
             return tuple(sorted(named, key=lambda remedy: _effort(remedy, case)))
     return ()
 

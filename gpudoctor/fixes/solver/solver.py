@@ -243,8 +243,8 @@ def _versions(want: Want) -> list[str]:
 
 # ---- Why that stack ----
 
-_ALTERNATIVES = 4
-_REJECTIONS = 6
+_MOST_ALTERNATIVES = 4
+_MOST_REJECTIONS = 6
 
 
 def reasons(
@@ -272,7 +272,7 @@ def reasons(
 
 
 def _nearest(ranked: Sequence[Fit]) -> Iterator[Fit]:
-    """Other builds of the chosen release, then the best of each other minor release, at most `_ALTERNATIVES`."""
+    """Other builds of the chosen release, then the best of each other minor release, at most `_MOST_ALTERNATIVES`."""
     best = ranked[0]
     seen = {(best.build.version.release[:2], best.compiled)}
     others = [fit for fit in ranked[1:] if fit.build.torch == best.build.torch and fit.compiled == best.compiled]
@@ -280,7 +280,7 @@ def _nearest(ranked: Sequence[Fit]) -> Iterator[Fit]:
         if (kind := (fit.build.version.release[:2], fit.compiled)) not in seen:
             seen.add(kind)
             others.append(fit)
-    yield from others[:_ALTERNATIVES]
+    yield from others[:_MOST_ALTERNATIVES]
 
 
 def _why_chosen(ranked: Sequence[Fit], machine: Machine, torch: str) -> str:
@@ -358,11 +358,11 @@ def device_phrase(device: Device) -> str:
 
 
 def _grouped_rejections(rejected: Sequence[Rejected], machine: Machine) -> Iterator[Reason]:
-    """One Reason for all builds rejected for the same reason, at most `_REJECTIONS`."""
+    """One Reason for all builds rejected for the same reason, at most `_MOST_REJECTIONS`."""
     groups: dict[str, list[Build]] = {}
     for rejection in rejected:
         groups.setdefault(rejection_reason(rejection, machine), []).append(rejection.build)
-    for sentence, several in list(groups.items())[:_REJECTIONS]:
+    for sentence, several in list(groups.items())[:_MOST_REJECTIONS]:
         yield Reason(_build_range(several), "rejected", sentence)
 
 

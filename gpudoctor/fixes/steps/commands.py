@@ -31,14 +31,14 @@ from gpudoctor.target import child as children
 from gpudoctor.target import crash, places
 from gpudoctor.target.child import Process, Selector
 
-LIMIT = 4 * 3600.0
+COMMAND_SECONDS = 4 * 3600.0
 """Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""
-PATIENCE = 8.0
+SIGNAL_SECONDS = 8.0
 """Seconds that a command has to end in after each signal; pip puts back what it was replacing when interrupted."""
-_LONGEST = 1 << 16
+_LONGEST_LINE = 1 << 16
 """Characters of a line without an end that are held back."""
-_TICK = 0.1
-_LINGER = 0.5
+_TICK_SECONDS = 0.1
+_LINGER_SECONDS = 0.5
 """Seconds that are waited for more output of a command that has ended, where something it started holds its streams."""
 _SURROUNDINGS = {
     "LC_ALL": "C.UTF-8",
@@ -84,7 +84,7 @@ def run_command(
     children.begun.add(child.pid)
     try:
         on_start(child.pid)
-        stopped = _Listener(child, on_output, wants, began + LIMIT).until_it_ends()
+        stopped = _Listener(child, on_output, wants, began + COMMAND_SECONDS).until_it_ends()
     except BaseException:
         children.kill_group(child)
         child.wait()
@@ -126,12 +126,12 @@ class _Listener:
         with Selector() as selector:
             selector.register(self.pipe, EVENT_READ)
             ended = float("inf")
-            while time.monotonic() < ended + _LINGER:
-                if selector.get_map() and selector.select(_TICK):
+            while time.monotonic() < ended + _LINGER_SECONDS:
+                if selector.get_map() and selector.select(_TICK_SECONDS):
                     if not self._read():
                         selector.unregister(self.pipe)
                 elif not selector.get_map():
-                    time.sleep(_TICK / 5)
+                    time.sleep(_TICK_SECONDS / 5)
                 if self.child.poll() is not None:
                     if not selector.get_map() or not selector.select(0):
                         ended = min(ended, time.monotonic())
@@ -150,7 +150,7 @@ class _Listener:
     def _pass_on(self, text: str, final: bool = False) -> None:
         """Pass on complete lines with secrets masked; an incomplete line is held back until `final`."""
         text = self._begun + text
-        whole = len(text) if final or len(text) > _LONGEST else max(text.rfind("\n"), text.rfind("\r")) + 1
+        whole = len(text) if final or len(text) > _LONGEST_LINE else max(text.rfind("\n"), text.rfind("\r")) + 1
         self._begun = text[whole:]
         if whole:
             self._on_output("".join(map(without_secrets, text[:whole].splitlines(keepends=True))))
@@ -161,11 +161,11 @@ class _Listener:
         if not self._stopped and self._wants() == "now":
             self._stopped = "ended by you"
         if not self._stopped and now > self._deadline:
-            self._stopped = f"ended after {LIMIT / 3600:.0f} hours"
+            self._stopped = f"ended after {COMMAND_SECONDS / 3600:.0f} hours"
         if self._stopped and now > self._next and self.child.poll() is None:
             self.child.ask_to_end(self._attempts)
             self._attempts += 1
-            self._next = now + PATIENCE
+            self._next = now + SIGNAL_SECONDS
 
 
 def start_ticks(pid: int) -> str:

@@ -21,7 +21,7 @@ Tell: TypeAlias = Callable[[Run], None]
 Wants: TypeAlias = Callable[[], Stop]
 Answer: TypeAlias = Literal["run", "leave out", "stop"]
 Ask: TypeAlias = Callable[[PlanStep], Answer]
-EVERY = 2.0
+RECORD_SECONDS = 2.0
 """Seconds between two records of what a step prints."""
 
 
@@ -48,9 +48,9 @@ class Recorder:
     written: float = field(default=0.0)
 
     def now(self, event: Event) -> None:
-        """Apply an event to the run and tell it; output is written to the journal every `EVERY` seconds."""
+        """Apply an event to the run and tell it; output is written to the journal every `RECORD_SECONDS` seconds."""
         self.run = self.run.after(event)
-        if isinstance(event, Printed) and time.monotonic() - self.written > EVERY:
+        if isinstance(event, Printed) and time.monotonic() - self.written > RECORD_SECONDS:
             with contextlib.suppress(OSError):
                 self.write()
         self.tell(self.run)

@@ -12,8 +12,8 @@ from gpudoctor.target.child import run_child
 
 Versions = Mapping[str, str]
 """By name, with the architecture where there may be several: ``libcuda1:amd64``, ``535.183.01-1``."""
-_PATIENCE = 30.0
-_MOST = 32 << 20
+_QUERY_SECONDS = 30.0
+_MOST_OUTPUT_BYTES = 32 << 20
 _QUERIES = {
     "apt-get": ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${binary:Package}\t${Version}\n"),
     "dnf": ("rpm", "-qa", "--qf", "ii\t%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"),
@@ -38,7 +38,7 @@ def installed(environ: Mapping[str, str] = os.environ) -> Packages | None:
     for manager, query in _QUERIES.items():
         if not shutil.which(manager, path=path) or not shutil.which(query[0], path=path):
             continue
-        answer = run_child(query, _PATIENCE, {**environ, "LC_ALL": "C"}, limit=_MOST)
+        answer = run_child(query, _QUERY_SECONDS, {**environ, "LC_ALL": "C"}, limit=_MOST_OUTPUT_BYTES)
         if answer.status == 0:
             return Packages(manager, dict(_installed_versions(manager, answer.out)))
     return None

@@ -31,9 +31,9 @@ assert sys.platform != "win32"  # what follows is POSIX's alone
 # reaches the command; one that is meant for us alone does not, and is to be passed on. So the command gets each signal
 # once. Where we are killed, the witness kills the command: whoever kills the process that he has started means it.
 
-_ANSWERS = 0.5
+_ANSWER_SECONDS = 0.5
 """Seconds that an answer may take; a witness that is stopped gives none."""
-_DESCRIPTORS = 4096
+_MOST_DESCRIPTORS = 4096
 """Descriptors that are closed where the system does not list those that are open."""
 _QUIT, _ASK, _GUARD = b"Q", b"?", b"G"
 
@@ -55,7 +55,7 @@ class Witness:
             finally:
                 os._exit(0)
         its.close()
-        ours.settimeout(_ANSWERS)
+        ours.settimeout(_ANSWER_SECONDS)
         return cls(ours)
 
     def guard(self, pid: int) -> None:
@@ -105,7 +105,7 @@ def close_all_but(kept: Collection[int]) -> None:
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names, not paths
     except OSError:  # no /proc
-        numbers = list(range(_DESCRIPTORS))
+        numbers = list(range(_MOST_DESCRIPTORS))
     for number in numbers:
         if number not in kept:
             with contextlib.suppress(OSError):
@@ -130,11 +130,11 @@ _OURS = ("SIGKILL", "SIGSTOP", "SIGCHLD", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE
 PASSED_ON = frozenset(signal.valid_signals() - {getattr(signal, name) for name in _OURS} - {signal.SIGXCPU})
 """Signals that we pass on to the command."""
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_GROUP = 0.02
+_GROUP_SECONDS = 0.02
 """Seconds in which a signal for the whole group, or for each process of a cgroup, has reached all of them."""
-_TOGETHER = 1.0
+_SAME_SIGNAL_SECONDS = 1.0
 """Seconds within which the same signal to the witness and to us is one."""
-_LONGEST = 3600.0
+_LONGEST_WAIT_SECONDS = 3600.0
 _MOST_RECEIVED = 64
 """Signals that are noted, the first of them."""
 
@@ -281,29 +281,31 @@ class Command:
         while True:
             ended = self._collect()
             if ended:
-                while ended.code != 0 and (info := signal.sigtimedwait(PASSED_ON, _GROUP)):
+                while ended.code != 0 and (info := signal.sigtimedwait(PASSED_ON, _GROUP_SECONDS)):
                     self._note(info)  # who signals a group may reach the command before us
                 if self._witness:
                     self._witness.dismiss()
                 return replace(ended, received=tuple(self._received))
-            info = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LONGEST)
+            info = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LONGEST_WAIT_SECONDS)
             if info and info.si_signo != signal.SIGCHLD:
                 self._take(info)
 
     def _take(self, info: signal.struct_siginfo) -> None:
         """Note a signal that came to us, and pass it on where the command has not got it itself."""
         sender, number, moment = self._note(info), info.si_signo, time.monotonic() - self._started
-        time.sleep(_GROUP)
+        time.sleep(_GROUP_SECONDS)
         seen = self._witness.seen() if self._witness else None
         if seen is None:
             missed = info.si_code <= 0
         else:
             self._reached.update(dict.fromkeys(seen, moment))
-            missed = moment - self._reached.pop(number, -_TOGETHER) >= _TOGETHER
+            missed = moment - self._reached.pop(number, -_SAME_SIGNAL_SECONDS) >= _SAME_SIGNAL_SECONDS
         if number == signal.SIGWINCH:
             missed = missed or self.resizes
         if number == signal.SIGQUIT and missed and self.on_quit:
-            self._received = [one for one in self._received if one.number != number or one.seconds < moment - _GROUP]
+            self._received = [
+                one for one in self._received if one.number != number or one.seconds < moment - _GROUP_SECONDS
+            ]
             self.on_quit()
             return
         if missed and not (sender and is_within(sender, {self.pid})):

@@ -26,11 +26,11 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.passthrough.relay import KEPT, Relay, Route, copy_size
+    from gpudoctor.target.passthrough.relay import KEPT_BYTES, Relay, Route, copy_size
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
-_PIPE = 1 << 20
+_PIPE_BYTES = 1 << 20
 """Bytes that a pipe of ours holds, where the system allows it: the usual 64 KiB has both ends wait more often."""
 
 
@@ -105,7 +105,7 @@ class Outputs:
         return self._relay.turns if self._relay else 0, sizes
 
     def end(self) -> bytes:
-        """Wait until all that the command has written is where it belongs; the end of it, at most `KEPT` a stream."""
+        """Wait until all that the command has written is passed on; its end, at most `KEPT_BYTES` of each stream."""
         parts = self._relay.end() if self._relay else []
         return b"\n".join([part for part in (*map(_end_of_file, self._files), *parts) if part])
 
@@ -133,7 +133,7 @@ def _pipe(number: int) -> tuple[Route, int]:
     """A pipe that leads on to that descriptor, and the end to write to."""
     source, end = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
-        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE)
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return Route(source, number, "pipe"), end
 
 
@@ -159,13 +159,13 @@ def _position(number: int) -> int:
 
 
 def _end_of_file(file: _File) -> bytes:
-    """The last `KEPT` bytes that were added to the file; empty where it may not be read."""
+    """The last `KEPT_BYTES` bytes that were added to the file; empty where it may not be read."""
     try:
         size = os.fstat(file.descriptor).st_size
-        begin = max(file.begin if file.begin <= size else 0, size - KEPT)
+        begin = max(file.begin if file.begin <= size else 0, size - KEPT_BYTES)
         handle = os.open(f"/proc/self/fd/{file.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.pread(handle, KEPT, begin)
+            return os.pread(handle, KEPT_BYTES, begin)
         finally:
             os.close(handle)
     except OSError:

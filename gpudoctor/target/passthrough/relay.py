@@ -29,19 +29,19 @@ if sys.platform != "win32":
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
-KEPT = 64 << 10
+KEPT_BYTES = 64 << 10
 """Bytes of the end of a stream that are kept."""
-_PIECE = 64 << 10
-_FLOOD = 1 << 20
+_PIECE_BYTES = 64 << 10
+_MOVE_BYTES = 1 << 20
 """Bytes that are moved at a time."""
-_SIDE = 1 << 20
+_SIDE_PIPE_BYTES = 1 << 20
 """Bytes that the pipe with the latest pages may hold."""
 _NONBLOCK = 2
 """SPLICE_F_NONBLOCK."""
-_PATIENCE = 0.2
+_END_SECONDS = 0.2
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-_TICK, _ROOM = 0.005, 0.05
-_SETTLED = 0.03
+_TICK_SECONDS, _ROOM_SECONDS = 0.005, 0.05
+_SETTLED_SECONDS = 0.03
 """Seconds without anything new after which a terminal has passed on what was written to it, for the kernel is late."""
 
 
@@ -60,8 +60,8 @@ class Route:
     def keep(self, data: bytes) -> None:
         """Keep the end of what has come so far."""
         self.kept += data
-        if len(self.kept) > 2 * KEPT:
-            del self.kept[:-KEPT]
+        if len(self.kept) > 2 * KEPT_BYTES:
+            del self.kept[:-KEPT_BYTES]
 
     @property
     def at_rest(self) -> bool:
@@ -69,7 +69,7 @@ class Route:
         if self.ended:
             return True
         since = self.waiting_since
-        settled = since and (self.kind == "pipe" or time.monotonic() - since > _SETTLED)
+        settled = since and (self.kind == "pipe" or time.monotonic() - since > _SETTLED_SECONDS)
         return bool(settled) and not _waiting_bytes(self.source) and self.waiting_since == since
 
 
@@ -112,7 +112,7 @@ class Relay:
         A signal that asks us to end cuts the wait short: the relay goes on without us.
         """
         received = bytearray()
-        self.line.settimeout(_PATIENCE)
+        self.line.settimeout(_END_SECONDS)
         with contextlib.suppress(OSError):
             self.line.sendall(b"?")
             while True:
@@ -160,10 +160,10 @@ def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
             copy_size(route.goal, route.source)
     if line.recv(1):  # else whoever has started us is gone
         while not all(route.at_rest for route in routes):
-            time.sleep(_TICK)
+            time.sleep(_TICK_SECONDS)
         with contextlib.suppress(OSError):
             for route in routes:
-                line.sendall(struct.pack("<I", len(route.kept[-KEPT:])) + route.kept[-KEPT:])
+                line.sendall(struct.pack("<I", len(route.kept[-KEPT_BYTES:])) + route.kept[-KEPT_BYTES:])
     line.close()
     for thread in threads:
         thread.join()
@@ -176,7 +176,7 @@ def _started(route: Route) -> threading.Thread:
             thread = threading.Thread(target=_move, args=(route,))
             thread.start()
         except (RuntimeError, MemoryError):
-            time.sleep(_ROOM)
+            time.sleep(_ROOM_SECONDS)
         else:
             return thread
 
@@ -204,7 +204,7 @@ def _write_on(route: Route) -> None:
     while True:
         route.waiting_since = time.monotonic()
         try:
-            data = os.read(route.source, _PIECE)
+            data = os.read(route.source, _PIECE_BYTES)
         except OSError:  # nobody has it open any more
             return
         route.waiting_since = 0.0
@@ -267,13 +267,13 @@ class _Pipe:
             if route.goal in events:
                 return
             try:
-                data = os.read(route.source, _PIECE)
+                data = os.read(route.source, _PIECE_BYTES)
             except BlockingIOError:
                 continue
             if not data or not _written(route.goal, data):
                 return
             route.keep(data)
-            if len(data) == _PIECE and self._can_flood and not self._flood():
+            if len(data) == _PIECE_BYTES and self._can_flood and not self._flood():
                 return
 
     def _flood(self) -> bool:
@@ -285,7 +285,7 @@ class _Pipe:
                 count = self._reference()
                 if count > 0 and not self._spliced(count):
                     return False
-                if count < _PIECE:
+                if count < _PIECE_BYTES:
                     return count != 0
         except OSError:  # these two pipes cannot be joined: copying always goes
             self._can_flood = False
@@ -301,8 +301,8 @@ class _Pipe:
                 self._side = os.pipe()
                 for pipe in (self._side[1], self._route.goal):  # fewer turns where many wait for a processor
                     with contextlib.suppress(OSError):
-                        if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < _SIDE:
-                            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _SIDE)
+                        if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < _SIDE_PIPE_BYTES:
+                            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _SIDE_PIPE_BYTES)
                 self._null = os.open(os.devnull, os.O_WRONLY)
             except (OSError, AttributeError):
                 self._can_flood = False
@@ -313,12 +313,12 @@ class _Pipe:
         """Refer to the next pages of the stream in our own pipe: how many bytes; 0 at its end, -1 if none wait."""
         assert self._side
         assert self._tee
-        while self._held > KEPT:
-            self._held -= os.splice(self._side[0], self._null, self._held - KEPT)
-        count = self._tee(self._route.source, self._side[1], _FLOOD, _NONBLOCK)
+        while self._held > KEPT_BYTES:
+            self._held -= os.splice(self._side[0], self._null, self._held - KEPT_BYTES)
+        count = self._tee(self._route.source, self._side[1], _MOVE_BYTES, _NONBLOCK)
         if count < 0 and self._held and _waiting_bytes(self._route.source):  # full of small pieces
             self._drain()
-            count = self._tee(self._route.source, self._side[1], _FLOOD, _NONBLOCK)
+            count = self._tee(self._route.source, self._side[1], _MOVE_BYTES, _NONBLOCK)
         self._held += max(count, 0)
         return count
 

@@ -60,7 +60,7 @@ def test_faulty_words_are_named_with_their_kind_address_and_bits(fault: str, bit
 def soaked(python: str, monkeypatch: pytest.MonkeyPatch) -> Diagnosis:
     """What a soak by that interpreter finds, ended as soon as both kernels have run."""
     stop = threading.Event()
-    monkeypatch.setattr(soak, "_LONGEST", 1.0)
+    monkeypatch.setattr(soak, "_LONGEST_KERNEL_SECONDS", 1.0)
 
     def hear(measurements: Measurements) -> None:
         if all(run.status not in ("waiting", "running") for run in measurements.runs):
