@@ -20,7 +20,7 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError
 
-_FORM = 9
+_FORMAT = 9
 """Form of the compiled copies; one of another form is not read."""
 _MOST_COPIES = 8
 """Copies of one kind: those of other checkouts stay for a while."""
@@ -68,7 +68,7 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
 @lru_cache(maxsize=8)
 def _digest(folder: Path) -> str:
     """SHA-256 of the program's version and of all TOML files, names and contents; cached."""
-    whole = hashlib.sha256(f"{__version__} {_FORM}\n".encode())
+    whole = hashlib.sha256(f"{__version__} {_FORMAT}\n".encode())
     for path in sorted(folder.rglob("*.toml")):
         content = path.read_bytes()
         whole.update(f"{path.relative_to(folder)} {len(content)}\n".encode())

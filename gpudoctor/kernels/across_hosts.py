@@ -25,12 +25,12 @@ from gpudoctor.target.child import MARK
 from gpudoctor.target.protocol import answers, printable
 
 SOURCE = "torch.distributed"
-_OUTPUT_LIMIT = 8 << 20
-_SLACK = 1.0
+_MOST_OUTPUT_BYTES = 8 << 20
+_SLACK_SECONDS = 1.0
 """Seconds that a child may be late with its next word."""
 _MAX_ITEMS = 2000
 _MAX_TEXT = 600
-_NAMED = 3
+_MOST_NAMED = 3
 """Ranks that a sentence names."""
 
 
@@ -107,7 +107,11 @@ class _CollectiveChild:
         env = {**_nccl.LOGGING, MARK: secrets.token_hex(8)}
         try:
             answer = target.run(
-                [target.python, program(), json.dumps(ask)], seconds, env, limit=_OUTPUT_LIMIT, watch=self._handle_line
+                [target.python, program(), json.dumps(ask)],
+                seconds,
+                env,
+                limit=_MOST_OUTPUT_BYTES,
+                watch=self._handle_line,
             )
         except OSError as error:
             return self._result(began, f"{target.python} could not be started: {error.strerror or error}", cannot=True)
@@ -131,7 +135,7 @@ class _CollectiveChild:
             self._last = self._last or entry
         elif isinstance(step := entry.get("step"), str):
             limit = entry.get("seconds")
-            self._deadline = time.monotonic() + _SLACK + (limit if isinstance(limit, (int, float)) else 0.0)
+            self._deadline = time.monotonic() + _SLACK_SECONDS + (limit if isinstance(limit, (int, float)) else 0.0)
             self._steps.append(printable(step))
             self._notes.update({name: entry.get(name, "") for name in ("leg", "backend")})
             self._tell(self._steps[-1])
@@ -384,7 +388,7 @@ def _measured_row(results: Sequence[RankResult]) -> Row:
         if wrong or len(results) == expected
         else Unread(f"{len(results)} of {expected} ranks answered"),
         **_culprit_columns(
-            [answer for answer, _ in wrong], "; ".join(_wrong_values_message(*item) for item in wrong[:_NAMED])
+            [answer for answer, _ in wrong], "; ".join(_wrong_values_message(*item) for item in wrong[:_MOST_NAMED])
         ),
         "advice": Absent("none"),
     }
@@ -410,8 +414,8 @@ def _failed_row(backend: str, leg: str, answers: Sequence[Across]) -> Row:
     failed = faults(list(ends.values()))
     step = failed[0].step.split(" ")[0]
     warned = next((f"NCCL: {answer.warned}" for end in failed if (answer := by_rank[end.rank]).warned), "")
-    named = [f"{end.words} (host {by_rank[end.rank].host})" for end in failed[:_NAMED]]
-    more = f"and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    named = [f"{end.words} (host {by_rank[end.rank].host})" for end in failed[:_MOST_NAMED]]
+    more = f"and {len(failed) - _MOST_NAMED} more" if len(failed) > _MOST_NAMED else ""
     message = "; ".join(filter(None, [warned if backend == "nccl" else "", *named, more]))
     unknown = Unread("it failed")
     return {

@@ -22,7 +22,7 @@ _RATE = (
 _SLOWEST = " The slowest by itself is rank {rank} on {host}: {ratio} times the median of the others."
 LEG = "training"
 """The leg of the job's collectives that the canary is."""
-_FEWEST = 2
+_FEWEST_RANKS = 2
 """Other ranks to compare with: of two ranks nobody says which one is right."""
 
 
@@ -55,7 +55,7 @@ def canary_rows(answers: Sequence[Across]) -> tuple[Row, ...] | Unread:
 def _columns(answer: Across, own: Trained, trained: Sequence[tuple[Across, Trained]]) -> Iterator[tuple[str, Fact]]:
     """Name and fact of each column of one rank's row."""
     others = [one.own for other, one in trained if other is not answer and one.gpu == own.gpu]
-    usual = median(others) if len(others) >= _FEWEST else None
+    usual = median(others) if len(others) >= _FEWEST_RANKS else None
     few = Absent("fewer than three ranks with such a device")
     yield "rank", Known(answer.rank, SOURCE)
     yield "host", Known(answer.host, SOURCE)

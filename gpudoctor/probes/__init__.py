@@ -27,11 +27,11 @@ T = TypeVar("T")
 DEADLINE = 8.0
 """Seconds a probe may take where it names none: by ``DEADLINE``, or by a function ``deadline(target)``."""
 
-_HEAD_START = 0.02
+_HEAD_START_SECONDS = 0.02
 """Seconds that a probe has the interpreter for itself: most are through by then, and side by side they only take turns
 at it. Those that wait for a child (``WAITS``) need none.
 """
-_RETRY = 0.01
+_RETRY_SECONDS = 0.01
 """Seconds until a probe that found no room for a thread is tried again."""
 _SILENT = "the probe did not say"
 _ASKED = "still being asked"
@@ -92,7 +92,7 @@ class Collection:
             elif levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
                 _start(run, target, progress, self._runs)
                 if run.thread and not getattr(module, "WAITS", False):
-                    run.thread.join(_HEAD_START)
+                    run.thread.join(_HEAD_START_SECONDS)
             else:
                 run.trouble, run.asked = f"asked from level {module.LEVEL} on", False
                 run.reason = Reason.needs(module.LEVEL)
@@ -168,7 +168,7 @@ def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[
                 run.reason = Reason.FAILED
                 progress(Event(run.name, "died"))
                 return
-            time.sleep(_RETRY)
+            time.sleep(_RETRY_SECONDS)
         else:
             run.thread = thread
             return

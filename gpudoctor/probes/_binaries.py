@@ -204,7 +204,7 @@ TORCH_SYMBOLS = pattern(rb"_ZN?K?(?:3c10|2at|5torch|6caffe2)|_ZT[VIS]N(?:3c10|2a
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _UNDEFINED, _GLOBAL = 0, 1
-_MOST_BYTES = 1 << 26
+_MOST_TABLE_BYTES = 1 << 26
 """Bytes of one table (libtorch_cpu.so: 12 MB of names)."""
 
 
@@ -318,8 +318,8 @@ class _SystemVHash:
 
 
 def _section_bytes(elf: Elf, section: Section) -> bytes:
-    """All bytes of a section; `MalformedError` if it is larger than `_MOST_BYTES`."""
-    if section.size > _MOST_BYTES:
+    """All bytes of a section; `MalformedError` if it is larger than `_MOST_TABLE_BYTES`."""
+    if section.size > _MOST_TABLE_BYTES:
         raise MalformedError(f"{section.name} has {section.size} bytes")
     return elf.read(section.offset, section.size)
 
@@ -337,7 +337,7 @@ _SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin", ".nv_fatb"})
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN, _CONCATENATED = 1, 2, 256
 _OWN, _FAMILY = 1 << 20, 1 << 21
-_HEADER = 48
+_ENTRY_HEADER_BYTES = 48
 """Bytes of an entry's header that we read; NVIDIA's are 64 and more."""
 
 
@@ -442,12 +442,12 @@ def _container_architectures(elf: Binary, at: int, end: int, deadline: float) ->
 
 def _entry_architectures(elf: Binary, at: int, end: int, deadline: float) -> Iterator[str]:
     """Yields the architecture of each entry in a container; `TimeoutError` after `deadline` (`time.monotonic`)."""
-    while at <= end - _HEADER:
+    while at <= end - _ENTRY_HEADER_BYTES:
         if time.monotonic() > deadline:
             raise TimeoutError("reading the fat binaries took too long")
-        raw = elf.read(at, _HEADER)
+        raw = elf.read(at, _ENTRY_HEADER_BYTES)
         kind, header, payload = struct.unpack_from("<HxxIQ", raw)
-        if header < _HEADER or at + header + payload > end:
+        if header < _ENTRY_HEADER_BYTES or at + header + payload > end:
             raise MalformedError(f"the fat binary entry at {at} reaches beyond its container")
         if kind == _CONCATENATED:
             yield from _concatenated_architectures(elf, at, header)
@@ -462,10 +462,10 @@ def _concatenated_architectures(elf: Binary, at: int, header: int) -> Iterator[s
         raise MalformedError(f"the concatenated entry at {at} has no table")
     number, total = struct.unpack("<II", elf.read(at + 64, 8))
     stride = (total - 8) // number if number else 0
-    if number > 256 or stride < _HEADER or 64 + total > header:
+    if number > 256 or stride < _ENTRY_HEADER_BYTES or 64 + total > header:
         raise MalformedError(f"the concatenated entry at {at} has a table of {number} headers in {total} bytes")
     for index in range(number):
-        yield from _architecture_name(elf.read(at + 72 + index * stride, _HEADER))
+        yield from _architecture_name(elf.read(at + 72 + index * stride, _ENTRY_HEADER_BYTES))
 
 
 def _architecture_name(raw: bytes) -> Iterator[str]:

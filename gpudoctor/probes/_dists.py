@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _INFO = pattern(r"(?P<name>.+?)-(?P<version>\d[^-]*?)(?:-py\d[\d.]*)?\.(?:dist|egg)-info", re.IGNORECASE)
 _LIBRARY = pattern(rb"(\.so(?:\.\d+)*)\"?,[^,\n]*,(\d+)\r?$", re.MULTILINE)
 """The end of a line of a RECORD: a pattern that starts with a literal is fast in the thousands of lines of torch."""
-_TEXT_LIMIT = 1 << 18
-_RECORD_LIMIT = 1 << 24
+_MOST_TEXT_BYTES = 1 << 18
+_MOST_RECORD_BYTES = 1 << 24
 
 
 @frozen
@@ -138,10 +138,10 @@ def _conda_packages(target: Target, prefix: str) -> tuple[Dist, ...]:
 def _read_headers(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:
     """METADATA's headers, else PKG-INFO's; empty if there is neither."""
     try:
-        text = target.read(f"{dist.path}/METADATA", _TEXT_LIMIT)
+        text = target.read(f"{dist.path}/METADATA", _MOST_TEXT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         try:
-            text = target.read(f"{dist.path}/PKG-INFO", _TEXT_LIMIT)
+            text = target.read(f"{dist.path}/PKG-INFO", _MOST_TEXT_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return {}
     found: dict[str, list[str]] = {}
@@ -157,7 +157,7 @@ def _read_headers(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:
 def _read_libraries(target: Target, dist: Dist) -> tuple[Library, ...] | None:
     """The shared libraries that RECORD lists; None if it cannot be read."""
     try:
-        raw = target.read_bytes(f"{dist.path}/RECORD", _RECORD_LIMIT)
+        raw = target.read_bytes(f"{dist.path}/RECORD", _MOST_RECORD_BYTES)
     except OSError:
         return None
     found: list[Library] = []

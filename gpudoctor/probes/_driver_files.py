@@ -31,7 +31,7 @@ _FOLDERS = (
 )
 """Where installers put the module; asked one by one where modules.dep does not list it (depmod was not run)."""
 
-_KERNELS = 8
+_MOST_KERNELS = 8
 """Most kernels that are looked through for a module that the running kernel lacks."""
 
 LIBRARY_FOLDERS = (
@@ -97,7 +97,7 @@ def other_kernels(target: Target, running: str) -> Fact:
     kernels = names(target, _ROOTS[0])
     if not isinstance(kernels, list):
         return as_unread(kernels)
-    others = [name for name in reversed(kernels) if name != running][:_KERNELS]
+    others = [name for name in reversed(kernels) if name != running][:_MOST_KERNELS]
     return Known(tuple(name for name in others if known(module_of(target, name))), _ROOTS[0])
 
 
@@ -269,7 +269,7 @@ _UNITS = ("/etc/systemd/system/multi-user.target.wants", "/etc/systemd/system/de
 _MOST_PROCESSES = 4000
 """Processes whose names are read; on a machine with more we would rather not know than be slow."""
 
-_MOST_LOG = 1 << 18
+_MOST_LOG_BYTES = 1 << 18
 """Bytes of a daemon's log that are read, from its end."""
 
 
@@ -384,8 +384,8 @@ def last_run(target: Target, path: str) -> str | Absent | Unread:
     """
     try:
         with target.path(path).open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _MOST_LOG))
-            log = file.read(_MOST_LOG).decode("utf-8", "replace")
+            file.seek(max(0, file.seek(0, 2) - _MOST_LOG_BYTES))
+            log = file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return Absent(f"no {path}")
     except OSError as error:

@@ -150,7 +150,7 @@ _TORCHS = ("libc10", "libtorch", "libcaffe2")
 _MOST_LIBRARIES = 24
 """Libraries looked at per distribution: vllm has about ten, xformers three."""
 
-_SHOWN = 8
+_MOST_SHOWN = 8
 
 _ONE_OF_MANY = pattern(r"/libbitsandbytes_\w+\.so$")
 """Built for every CUDA release, of which the program takes one: the others miss theirs rightly."""
@@ -227,7 +227,7 @@ class NativeLibraries:
                 raise MalformedError(f"no libtorch in {folder}")
             missing = [name for name in wanted_symbols if not any(name in names for names in torch_symbols)]
             siblings = [DefinedSymbols(elf) for _, elf in own_libraries] if missing else []
-            yield from [name for name in missing if not any(name in names for names in siblings)][:_SHOWN]
+            yield from [name for name in missing if not any(name in names for names in siblings)][:_MOST_SHOWN]
 
     def _missing_libraries(self) -> Iterator[str]:
         """CUDA libraries that it needs and the loader would not find after torch is imported, as sentences."""

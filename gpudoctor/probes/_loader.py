@@ -161,7 +161,7 @@ def _normalize(path: str) -> str:
 
 _CACHE = "/etc/ld.so.cache"
 _OLD, _NEW = b"ld.so-1.7.0\0", b"glibc-ld.so.cache1.1"
-_CACHE_LIMIT = 1 << 24
+_MOST_CACHE_BYTES = 1 << 24
 _ENTRY = struct.Struct("<iIIIQ")
 _64_BIT = frozenset({0x0300, 0x0500, 0x0A00, 0x1000})
 """The flags' high byte of 64-bit x86, POWER, Arm and RISC-V."""
@@ -183,7 +183,7 @@ class Cache:
 def read_cache(target: Target) -> Cache:
     """The cache at /etc/ld.so.cache; empty if there is none, empty with `trouble` if it cannot be read or parsed."""
     try:
-        raw = target.read_bytes(_CACHE, _CACHE_LIMIT)
+        raw = target.read_bytes(_CACHE, _MOST_CACHE_BYTES)
     except FileNotFoundError:
         return Cache({})
     except OSError as error:

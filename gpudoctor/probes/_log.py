@@ -22,7 +22,7 @@ from gpudoctor.probes._machine_kind import container
 from gpudoctor.probes._reading import line, number, path_exists, refusal, text
 from gpudoctor.target import Target
 
-MOST = 4 << 20
+MOST_LOG_BYTES = 4 << 20
 """Bytes of log that are searched: of a longer one the first and the last half, for it is one message over and over."""
 
 _KMSG = "/dev/kmsg"
@@ -181,8 +181,8 @@ def _read_kmsg(target: Target) -> str:
             if not chunk:
                 break
             buffer += chunk
-            if len(buffer) > MOST:
-                del buffer[MOST >> 1 : (MOST >> 1) + (1 << 20)]
+            if len(buffer) > MOST_LOG_BYTES:
+                del buffer[MOST_LOG_BYTES >> 1 : (MOST_LOG_BYTES >> 1) + (1 << 20)]
     finally:
         os.close(handle)
     records = buffer.decode("utf-8", "replace").split("\n")
@@ -200,8 +200,8 @@ def _read_log_file(target: Target) -> str:
     """This boot's messages at the end of syslog's file; empty if it does not hold the boot's first line."""
     try:
         with target.path(_FILE).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - MOST))
-            content = file.read(MOST).decode("utf-8", "replace")
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_LOG_BYTES))
+            content = file.read(MOST_LOG_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
     boots = [match.start() for match in _BOOT.finditer(content)]
@@ -216,7 +216,9 @@ def _read_journal(target: Target) -> Log | None:
     if target.level == "quick" or not target.which("journalctl"):
         return None
     try:
-        answer = target.run(("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"), timeout=4, limit=MOST)
+        answer = target.run(
+            ("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"), timeout=4, limit=MOST_LOG_BYTES
+        )
     except OSError:
         return None
     stamp = _STAMPS["journalctl -k -b"][0]
@@ -227,7 +229,7 @@ def _read_journal(target: Target) -> Log | None:
 
 # ---- What the lines mean: one row for each thing that happened, however often, with its first and last time ----
 
-RECOVERY = 154
+RECOVERY_XID = 154
 """The Xid that says what a GPU needs before it is used again. The last such line holds, not the first."""
 
 _SXID = pattern(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
@@ -312,7 +314,7 @@ def xids(log: Log, own_gpus: set[str] | None) -> tuple[Row, ...]:
         if event is None or (own_gpus is not None and event.address not in own_gpus):
             continue
         row: Row = {**event.row(log.message_at(logged.first), log.source), **logged.times(log)}
-        if event.code == RECOVERY:
+        if event.code == RECOVERY_XID:
             row = {**row, "line": Known(log.message_at(logged.last), log.source)}
         rows.append(row)
     return tuple(rows)

@@ -23,7 +23,7 @@ from gpudoctor.target.network import Choice, Resolved
 from gpudoctor.target.network import Interface as Candidate
 from gpudoctor.target.protocol import answers, printable
 
-_RESOLVING = 3.0
+_RESOLVE_SECONDS = 3.0
 """Seconds for the host of NCCL_COMM_ID."""
 
 
@@ -39,7 +39,7 @@ def choice_of_nccl(target: Target, interfaces: Sequence[Interface], addresses: A
 
     def ask(name: str) -> Resolved:
         """The addresses of a host name, as NCCL's rules ask for them; raises `_UnresolvedError`."""
-        return _as_resolved(name, resolve_names(target, [name], _RESOLVING)[name])
+        return _as_resolved(name, resolve_names(target, [name], _RESOLVE_SECONDS)[name])
 
     values = settings_of(target).values
     return _choose(
@@ -170,7 +170,7 @@ def _resolution(entry: Mapping[str, object]) -> Fact:
 
 _FAMILIES = pattern(r"(?:NCCL|TORCH_NCCL|GLOO|TORCH_GLOO|UCX|FI|OFI_NCCL)_\w+|TORCH_DISTRIBUTED_DEBUG")
 
-_LONGEST = 1023
+_LONGEST_VALUE = 1023
 """Characters of a value that NCCL keeps."""
 
 
@@ -236,4 +236,4 @@ def _assignments(content: str, path: str) -> Iterator[Setting]:
     for line in content.splitlines():
         name, sign, value = line.partition("=")
         if sign and not line.startswith("#") and re.fullmatch(r"\w+", name):
-            yield Setting(name, value[:_LONGEST], path)
+            yield Setting(name, value[:_LONGEST_VALUE], path)

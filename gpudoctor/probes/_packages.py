@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 DPKG_STATUS = "/var/lib/dpkg/status"
-_STATUS_LIMIT = 32 << 20
+_MOST_STATUS_BYTES = 32 << 20
 
 
 def installed_packages(target: Target, pattern: str) -> dict[str, str] | Absent | Unread:
     """Package name to version, without epoch, of installed packages whose whole name matches; absent without dpkg."""
-    status = text(target, DPKG_STATUS, _STATUS_LIMIT)
+    status = text(target, DPKG_STATUS, _MOST_STATUS_BYTES)
     if not isinstance(status, str):
         return status
     found: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _change_key(entry: PackageChange, hour: int) -> tuple[str, str, str, int]:
 
 # ---- Logs that grow and are rotated: their ends, the newest first, and the clock that they were written by ----
 
-_MOST_OF_LOG = 256 << 10
+_MOST_LOG_BYTES = 256 << 10
 """Bytes of one log that are looked at, the newest."""
 LOG_PATHS = pattern(r"/var/log/(?:apt/history\.log|dpkg\.log|pacman\.log|zypp/history)(?:\.\d)?")
 _FRAME = pattern(r"^(?:Start-Date: |Commandline: |End-Date: |\s*$)|\] \[PACMAN\] Running |\|command\|")
@@ -133,7 +133,7 @@ ClockReader = Callable[[str], "tuple[str, float] | None"]
 """Of ``2025-11-03 06:25:14`` the time with the machine's offset, and in seconds since 1970."""
 
 
-def _log_texts(target: Target, path: str, most: int = _MOST_OF_LOG) -> Iterator[tuple[str, str]]:
+def _log_texts(target: Target, path: str, most: int = _MOST_LOG_BYTES) -> Iterator[tuple[str, str]]:
     """Yields (path, text) of the log and its rotated predecessors, the newest first; at most `most` bytes in all.
 
     Raises `OSError` if the log itself is refused.
@@ -166,10 +166,10 @@ def _read_end(target: Target, path: str, most: int) -> bytes:
 
 def _read_gzip_end(target: Target, path: str, most: int) -> bytes:
     """The last `most` bytes of a gzip file's content; empty if it is damaged. Raises `OSError`."""
-    packed = target.read_bytes(path, _MOST_OF_LOG)
+    packed = target.read_bytes(path, _MOST_LOG_BYTES)
     stream = zlib.decompressobj(wbits=31)
     try:
-        return stream.decompress(packed, 8 * _MOST_OF_LOG)[-most:]
+        return stream.decompress(packed, 8 * _MOST_LOG_BYTES)[-most:]
     except zlib.error:
         return b""
 
@@ -225,7 +225,7 @@ _DPKG_LINE = pattern(
     re.M,
 )
 _NONE = "<none>"
-_MOST_OF_DPKG = 96 << 10
+_MOST_DPKG_LOG_BYTES = 96 << 10
 """Bytes of dpkg.log: ten lines for each package, most of which apt's log has in a word."""
 
 
@@ -259,7 +259,7 @@ def _dpkg_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageCh
 
     ``2025-11-03 06:25:14 upgrade libnvidia-compute-580:amd64 580.82.07-0ubuntu1 580.95.05-0ubuntu1``
     """
-    for path, log in _log_texts(target, _DPKG_LOG, _MOST_OF_DPKG):
+    for path, log in _log_texts(target, _DPKG_LOG, _MOST_DPKG_LOG_BYTES):
         for time, name, before, after in _DPKG_LINE.findall(log):
             if is_relevant(name) and (at := parse_time(time)):
                 was, now = ("" if version == _NONE else version for version in (before, after))
@@ -274,7 +274,7 @@ _DNF_DATABASES = ("/usr/lib/sysimage/libdnf5/transaction_history.sqlite", "/var/
 """Of dnf 5 and of dnf 4; where both are, dnf 4 was in use before."""
 
 _DNF_SECONDS = 3.0
-_NOBODY = 4294967295
+_NO_LOGIN_UID = 4294967295
 """The login of what no login began: a timer, the installer."""
 
 
@@ -297,7 +297,7 @@ def _dnf_change(raw: dict[str, object], parse_time: ClockReader, path: str) -> P
         return None
     name, before, after = (printable(raw.get(key, ""), 100) for key in ("name", "before", "after"))
     local = parse_time(utc_text(at))
-    who = "" if user in (None, _NOBODY, -1) else "root" if user == 0 else f"user {printable(user, 12)}"
+    who = "" if user in (None, _NO_LOGIN_UID, -1) else "root" if user == 0 else f"user {printable(user, 12)}"
     return (
         PackageChange(name, before, after, *local, short_command(printable(raw.get("by", ""), 400)), who, path)
         if local

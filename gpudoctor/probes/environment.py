@@ -59,7 +59,7 @@ ASKED = (
 )
 """Variables whose being unset is an answer."""
 
-_LONGEST = 4096
+_LONGEST_VALUE = 4096
 _TOOLS = ("nvcc", "nvidia-smi", "ptxas", "gcc", "g++", "cc", "c++", "clang", "cl")
 
 
@@ -81,7 +81,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 def _shown_value(name: str, value: str) -> str:
     """The value without secrets, cut to 4096 characters."""
     value = variable_shown(name, value)
-    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}… ({len(value)} characters)"
+    return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}… ({len(value)} characters)"
 
 
 def _search_path(environ: Mapping[str, str], name: str) -> Fact:

@@ -340,9 +340,9 @@ def _mount_of(path: str, mounts: Mapping[str, object]) -> str:
 # wakes GPUs waits in the driver for seconds, and who started it says so where it does not come back.
 
 MOST_PROCESSES = 4000
-BUDGET = 0.02
+BUDGET_SECONDS = 0.02
 """Processes looked at, and seconds of our own time spent on it, newest first."""
-_BETWEEN = 0.25
+_STUCK_RECHECK_SECONDS = 0.25
 """Seconds between the two looks at a process in state D."""
 _MOST_FILES = 256
 
@@ -366,9 +366,9 @@ class _Process:
 
 
 def stuck(target: Target) -> Rows:
-    """A row per process stuck in the NVIDIA driver: in state D, not run for `_BETWEEN` seconds, not gpudoctor's own.
+    """A row per process stuck in the NVIDIA driver: in state D, not run for `_STUCK_RECHECK_SECONDS`, not ours.
 
-    Unread if none was found before `BUDGET` or `MOST_PROCESSES` ended the search.
+    Unread if none was found before `BUDGET_SECONDS` or `MOST_PROCESSES` ended the search.
     """
     listed = names(target, "/proc")
     if not isinstance(listed, list):
@@ -380,7 +380,7 @@ def stuck(target: Target) -> Rows:
     others = [process for process in waiting if not _started_by_gpudoctor(target, process.pid)]
     suspects = [(process, device) for process in others if (device := _nvidia_device(target, process)) is not None]
     if suspects:
-        time.sleep(_BETWEEN)
+        time.sleep(_STUCK_RECHECK_SECONDS)
     rows = tuple(_stuck_row(target, process, device) for process, device in suspects if _is_unchanged(target, process))
     if not rows and inspected < len(pids):
         return Unread(f"only the newest {inspected} of {len(pids)} processes were looked at")
@@ -388,10 +388,10 @@ def stuck(target: Target) -> Rows:
 
 
 def _uninterruptible(target: Target, pids: list[str]) -> tuple[list[_Process], int]:
-    """Processes in state D, and how many processes were looked at within `BUDGET` seconds."""
+    """Processes in state D, and how many processes were looked at within `BUDGET_SECONDS` seconds."""
     found: list[_Process] = []
     folder = str(target.path("/proc"))
-    deadline = time.thread_time() + BUDGET
+    deadline = time.thread_time() + BUDGET_SECONDS
     for count, pid in enumerate(pids):
         if not count % 64 and time.thread_time() > deadline:
             return found, count

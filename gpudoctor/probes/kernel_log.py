@@ -92,7 +92,7 @@ FACTS = (
     fact("kernel_log.module_refused", "text", "last line in which the kernel refuses some module for its signature"),
 )
 
-_DAY = 86400.0
+_DAY_SECONDS = 86400.0
 _GROUPS = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 _SCALARS = ("sxid", "fallen_off", "init_failures", "uvm_fatal", "module_refused")
 _FAILED = re.compile(
@@ -130,7 +130,7 @@ def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _driver_lines_today(log: Log) -> Log:
     """The log since the driver was loaded, at most of the last day."""
-    return _driver_lines(log).since(log.now - _DAY)
+    return _driver_lines(log).since(log.now - _DAY_SECONDS)
 
 
 def _driver_lines(log: Log) -> Log:
@@ -145,7 +145,7 @@ def _other_events(
     target: Target, log: Log, own_gpus: set[str] | None, xids: tuple[Row, ...]
 ) -> Iterator[tuple[str, Fact | Rows]]:
     """All but the Xids, from a log without Xid lines: there may be so many that searching them is slow."""
-    driver, today = _driver_lines_today(log), log.since(log.now - _DAY)
+    driver, today = _driver_lines_today(log), log.since(log.now - _DAY_SECONDS)
     switches = _log.sxids(driver)
     yield "sxid", switches
     yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column_values(switches, "code"))), log.source)

@@ -79,7 +79,7 @@ SECONDS = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKE_SECONDS)
 that it must wake.
 """
 
-_TELL = 4.0
+_TELL_SECONDS = 4.0
 """Seconds after which people are told what it is that takes so long."""
 _MASK = "CUDA_VISIBLE_DEVICES"
 
@@ -159,7 +159,7 @@ def _progress_watch(target: Target) -> Watch:
         nonlocal call
         for entry in answers(line) if line else ():
             call = str(entry.get("ask", call))
-        if line is None and time.monotonic() - began > _TELL:
+        if line is None and time.monotonic() - began > _TELL_SECONDS:
             target.listener("libcuda", f"{call} has not returned yet, {time.monotonic() - began:.0f} s")
         return True
 

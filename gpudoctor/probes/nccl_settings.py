@@ -34,7 +34,7 @@ _PLUGINS = {
 }
 _DEVICES = "/sys/class/infiniband"
 _AMAZON = "0x1d0f"
-_LONGEST = 1024
+_LONGEST_VALUE = 1024
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -61,7 +61,7 @@ def _setting_rows(target: Target, settings: Settings) -> Iterator[Row]:
     for setting in sorted(settings.by_name.values(), key=lambda setting: setting.name):
         yield {
             "name": Known(setting.name, setting.origin),
-            "value": Known(variable_shown(setting.name, setting.value)[:_LONGEST], setting.origin),
+            "value": Known(variable_shown(setting.name, setting.value)[:_LONGEST_VALUE], setting.origin),
             "origin": Known(setting.origin, setting.origin),
             "missing": _missing_file(target, setting.name, setting.value),
         }

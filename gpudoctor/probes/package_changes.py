@@ -42,7 +42,7 @@ FACTS = (
     column("package_change.user", "text", "who asked for it, where the log says"),
 )
 
-_MOST = 200
+_MOST_CHANGES = 200
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -73,7 +73,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         booted, up = text(target, "/proc/stat", 1 << 18), number_of(number(target, "/proc/uptime"))
         match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
         now = float(match[1]) + up if match and up is not None else time.time()
-        yield "package_change", tuple(_change_row(entry, now) for entry in newest_changes(entries, _MOST))
+        yield "package_change", tuple(_change_row(entry, now) for entry in newest_changes(entries, _MOST_CHANGES))
     else:
         yield "package_change", refused[0] if refused else Absent("no log of a package manager is there")
 
@@ -99,7 +99,7 @@ def _change_row(entry: PackageChange, now: float) -> Row:
 # ---- What pip and uv installed into the target's environment ----
 # When, by the time of each RECORD, which is written last.
 
-_EARLIEST = 1_000_000_000
+_EARLIEST_TIME = 1_000_000_000
 """Seconds since 1970: images that are built to be the same each time date their files to the beginning of time."""
 
 
@@ -119,6 +119,6 @@ def pip_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChan
             stamp = target.modified(record)
         except OSError:  # a distribution's own packages have none; a record of a machine may not tell
             continue
-        at = parse_time(utc_text(stamp)) if stamp > _EARLIEST else None
+        at = parse_time(utc_text(stamp)) if stamp > _EARLIEST_TIME else None
         if at:
             yield PackageChange(dist.name, "", dist.version, *at, installer(target, dist) or "", "", record)

@@ -63,7 +63,7 @@ _COUNTERS = {
 
 _ERRORS = ("symbol_errors", "receive_errors", "integrity_errors")
 _DOWNS = ("link_recoveries", "link_downed")
-_WATCHED = 1.0
+_RECHECK_SECONDS = 1.0
 """Seconds between two looks at counters that are not zero: a standing count says nothing of the link as it is now."""
 
 
@@ -78,10 +78,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row, ...]:
-    """The rows with what their counters of errors gained since `began`, after `_WATCHED` seconds if any is not zero."""
+    """The rows with what their error counters gained since `began`, after `_RECHECK_SECONDS` if any is not zero."""
     counting = any(value_of(row[name]) for row in rows for name in (*_ERRORS, *_DOWNS))
     if counting:
-        time.sleep(max(0.0, _WATCHED - (time.monotonic() - began)))
+        time.sleep(max(0.0, _RECHECK_SECONDS - (time.monotonic() - began)))
     watched: Fact = Absent("no port had counted an error")
     if counting:
         watched = Known(round(time.monotonic() - began, 2), f"two looks at {DEVICES}")

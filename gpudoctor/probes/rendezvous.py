@@ -140,7 +140,7 @@ def _master_facts(master: str, resolution: Fact | None, addresses: Addresses | U
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN = "0A"
-_TABLE_LIMIT = 1 << 23
+_MOST_TABLE_BYTES = 1 << 23
 """Bytes of a table, 150 for each socket."""
 
 _MOST_ANCESTORS = 64
@@ -154,7 +154,7 @@ _ELASTIC = "TORCHELASTIC_RUN_ID"
 
 def listening_process(target: Target, port: int) -> str:
     """The process that listens on the TCP port, ``python (pid 4711)``; empty where it cannot be told."""
-    tables = (text(target, path, _TABLE_LIMIT) for path in _TABLES)
+    tables = (text(target, path, _MOST_TABLE_BYTES) for path in _TABLES)
     sockets = (found for table in tables if isinstance(table, str) for found in _listening_sockets(table, port))
     owner = next((pid for inode, _ in sockets if (pid := _socket_owner(target, inode))), "")
     return f"{_process_name(target, owner)} (pid {owner})" if owner else ""
@@ -165,7 +165,7 @@ def _listener(target: Target, port: int) -> Fact:
 
     A process that started us, or of the same job, counts as absent: the job's own store is no obstacle.
     """
-    tables = [text(target, path, _TABLE_LIMIT) for path in _TABLES]
+    tables = [text(target, path, _MOST_TABLE_BYTES) for path in _TABLES]
     if not isinstance(tables[0], str):
         return Unread(tables[0].why, reason=tables[0].reason)
     sockets = [found for table in tables if isinstance(table, str) for found in _listening_sockets(table, port)]

@@ -94,10 +94,10 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 """What torch's answers are made of; a torch that says anything else is not to be taken at its word."""
 _IMPORT = ("start", "import torch")
-_TELL = 4.0
+_TELL_SECONDS = 4.0
 """Seconds after which people are told what it is that takes so long."""
 _MOST_GPUS = 1024
-_NOISE = 4 << 20
+_MOST_OUTPUT_BYTES = 4 << 20
 """Bytes that an import may print before it is stopped."""
 
 
@@ -113,7 +113,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     waiting = _ImportWatch(target, gpus)
     argv = [target.python, *script("ask_torch.py"), f"{_child_seconds(gpus) + 60:g}"]
     try:
-        answer = target.run(argv, timeout=_child_seconds(gpus) + 3.0, limit=_NOISE, watch=waiting.watch)
+        answer = target.run(argv, timeout=_child_seconds(gpus) + 3.0, limit=_MOST_OUTPUT_BYTES, watch=waiting.watch)
     except OSError as error:
         yield from _every_fact_as(Unread(f"{target.python} could not be started: {error.strerror or error}"))
         return
@@ -168,7 +168,7 @@ class _ImportWatch:
             self._step = str(entry.get("step", self._step))
         if self._step == "done":
             self._target.listener("torch_live", "")
-        elif line is None and self._waiting.seconds > _TELL:
+        elif line is None and self._waiting.seconds > _TELL_SECONDS:
             self._target.listener("torch_live", f"torch: {self._step}, {self._waiting.seconds:.0f} s")
         return self._waiting(line)
 
@@ -230,7 +230,7 @@ class _LiveAnswers:
             left = f"; {self.answer.how}" if self.answer.stuck else ""
             return f"`{step}` was {self.why or f'given up after {self.answer.seconds:.0f} s'}{left}"
         if self.outcome == "stopped":
-            return f"`{step}` was stopped: it printed more than {_NOISE >> 20} MB"
+            return f"`{step}` was stopped: it printed more than {_MOST_OUTPUT_BYTES >> 20} MB"
         how = "ended the process" if self.answer.status is not None and self.answer.status >= 0 else "crashed"
         return f"`{step}` {how}: {self.answer.how}"
 

@@ -73,7 +73,7 @@ FACTS = (
 )
 
 DEADLINE = 20.0
-_SECONDS = 15.0
+_CHILD_SECONDS = 15.0
 _MIB = 1 << 20
 _VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 _BASIC = ("basicdisplay", "basicrender", "vga")
@@ -123,7 +123,7 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
     """What the child answered by question, and why the rest is not known."""
     argv = [sys.executable, "-I", "-S", *script("ask_windows.py")]
     try:
-        answer = target.run(argv, _SECONDS)
+        answer = target.run(argv, _CHILD_SECONDS)
     except OSError as error:
         return {}, Unread(f"the child that asks Windows could not be started: {error.strerror or error}")
     replies: dict[str, Any] = {}

@@ -32,18 +32,18 @@ from gpudoctor.core.snapshot import Snapshot, Target, from_json
 from gpudoctor.readers import notes, tools
 from gpudoctor.readers._merge import better_fact, merge_entry, merged_rows
 from gpudoctor.readers._paste import Paste, clean, worth_reading
-from gpudoctor.readers._pattern import MOST_OF_A_LINE
+from gpudoctor.readers._pattern import LONGEST_LINE
 from gpudoctor.readers.files import manifest
 
 __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_report", "read_text", "together"]
 
-LIMIT = 32 << 20
+WHOLE_FILE_BYTES = 32 << 20
 """Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""
-LARGEST = 256 << 20
+LARGEST_LOG_BYTES = 256 << 20
 """Bytes of the largest log, unpacked; more is to be cut first."""
 _SECONDS_EACH = READING_SECONDS / 2
 """Processor time that each reader may take for one text, of what all of them may."""
-_PROSE = 64 << 10
+_LONGEST_PROSE = 64 << 10
 """Characters of the longest text that is searched for what people write: as many as an issue on GitHub may have. What
 is longer was written by programs."""
 EXACT = 5
@@ -53,14 +53,14 @@ EXACT = 5
 def read_file(name: str) -> str:
     """The text of a file, or of standard input for ``-``; raises `DocumentError` saying what to do.
 
-    Of a log longer than `LIMIT` only the lines worth reading are kept, each at its line number: the others are empty.
+    Of a log longer than `WHOLE_FILE_BYTES` only the lines worth reading are kept, at their numbers; others are empty.
     """
     try:
         chunks = read_in_pieces(name)
         head = b""
         for piece in chunks:
             head = head + piece if head else piece
-            if len(head) > LIMIT:
+            if len(head) > WHOLE_FILE_BYTES:
                 return _lines_worth_reading(chain((head,), chunks), name)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
@@ -75,16 +75,16 @@ def read_file(name: str) -> str:
 def decode(raw: bytes, name: str) -> str:
     """The text in `raw` bytes: UTF-8, UTF-16 or Windows-1252, gunzipped; raises `DocumentError` for binary or empty.
 
-    `name` is the file's name for the error; more than `LIMIT` bytes raise as well.
+    `name` is the file's name for the error; more than `WHOLE_FILE_BYTES` bytes raise as well.
     """
     name = clean(name)
-    if raw.startswith(b"\x1f\x8b") and len(raw) <= LIMIT:
+    if raw.startswith(b"\x1f\x8b") and len(raw) <= WHOLE_FILE_BYTES:
         try:
-            raw = zlib.decompressobj(wbits=31).decompress(raw, LIMIT + 1)
+            raw = zlib.decompressobj(wbits=31).decompress(raw, WHOLE_FILE_BYTES + 1)
         except zlib.error as error:
             raise _broken_gzip(name, error) from error
-    if len(raw) > LIMIT:
-        raise _too_large(name, LIMIT)
+    if len(raw) > WHOLE_FILE_BYTES:
+        raise _too_large(name, WHOLE_FILE_BYTES)
     text = _decoded(raw, name)
     if not text.strip("\0 \t\r\n\v\f\ufeff"):
         raise DocumentError(f"{name}: empty; paste the report into it first")
@@ -112,18 +112,18 @@ def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in chunks:
         if not size and '"schema"' in _decoded(piece[:65536], name):
-            raise _too_large(name, LIMIT)
+            raise _too_large(name, WHOLE_FILE_BYTES)
         size += len(piece)
-        if size > LARGEST:
-            raise _too_large(name, LARGEST)
+        if size > LARGEST_LOG_BYTES:
+            raise _too_large(name, LARGEST_LOG_BYTES)
         text = open_line + decoder.decode(piece)
         end = text.rfind("\n") + 1
         if end:
             kept_lines.append(worth_reading(text[:end]))
             kept_size += len(kept_lines[-1])
-        open_line = text[end : end + MOST_OF_A_LINE]
-        if kept_size > LIMIT:
-            raise _too_large(name, LIMIT)
+        open_line = text[end : end + LONGEST_LINE]
+        if kept_size > WHOLE_FILE_BYTES:
+            raise _too_large(name, WHOLE_FILE_BYTES)
     return "".join(kept_lines) + open_line
 
 
@@ -167,7 +167,7 @@ def read_report(text: str, name: str) -> Snapshot:
     budget.stop()
     for module in readers_by_exactness():
         reader = module.__name__.removeprefix("gpudoctor.readers.")
-        if reader.startswith("notes.") and reader != "notes.labels" and len(paste.text) > _PROSE:
+        if reader.startswith("notes.") and reader != "notes.labels" and len(paste.text) > _LONGEST_PROSE:
             continue
         try:
             entries = _run_reader(module, paste, None if reader == "lines" else budget)
@@ -217,12 +217,12 @@ def parse_snapshot(text: str, name: str) -> Snapshot:
 
 # ---- The bytes of a file, a pipe or standard input, piece by piece, unpacked where they are gzipped ----
 
-PIECE = 8 << 20
+PIECE_BYTES = 8 << 20
 """Bytes of one piece at most."""
 _GZIP = b"\x1f\x8b"
-_PATIENCE = 5.0
+_PIPE_SECONDS = 5.0
 """Seconds to wait until somebody opens the other end of a named pipe."""
-_TICK = 0.05
+_TICK_SECONDS = 0.05
 
 
 def read_in_pieces(name: str) -> Iterator[bytes]:
@@ -240,7 +240,7 @@ def read_in_pieces(name: str) -> Iterator[bytes]:
     for piece in (first, *raw_pieces):
         compressed = piece
         while compressed:
-            yield unpacking.decompress(compressed, PIECE)
+            yield unpacking.decompress(compressed, PIECE_BYTES)
             compressed = unpacking.unconsumed_tail
 
 
@@ -262,7 +262,7 @@ def _raw_pieces(name: str) -> Iterator[bytes]:
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
     """The rest of an open binary file in pieces of at most 8 MiB."""
-    while piece := file.read(PIECE):
+    while piece := file.read(PIECE_BYTES):
         yield piece
 
 
@@ -273,7 +273,7 @@ def _open_nonblocking(name: str, flags: int) -> int:
 
 def _first_bytes(descriptor: int) -> bytes:
     """The first bytes written into a named pipe; empty where no writer came within 5 s or it wrote nothing."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _PIPE_SECONDS
     while time.monotonic() < end:
         try:
             if data := os.read(descriptor, 65536):
@@ -281,7 +281,7 @@ def _first_bytes(descriptor: int) -> bytes:
         except BlockingIOError:  # a writer is there and thinks
             system.set_blocking(descriptor)
             return os.read(descriptor, 65536)
-        time.sleep(_TICK)
+        time.sleep(_TICK_SECONDS)
     return b""
 
 

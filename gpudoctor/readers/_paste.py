@@ -23,7 +23,7 @@ _SHARE = 4
 _FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
 _MOST_DOCUMENTS = 64
 """Lines that may begin a JSON object and are tried."""
-_NARROW = 200
+_NARROW_CHARACTERS = 200
 """Characters of a line that is not worth a look for gaps."""
 _GAP = re.compile(r"(?<=\s{100})\s+")
 """What goes of a gap in a line: no table has one as wide, and a pattern may try every way to share it out."""
@@ -244,7 +244,7 @@ def _without_markup(line: str) -> str:
     line = line.rstrip()
     if not line:
         return line
-    if len(line) > _NARROW:
+    if len(line) > _NARROW_CHARACTERS:
         line = _GAP.sub("", line)
     if line[0] in "`~ \t" and _FENCE.match(line):
         return ""

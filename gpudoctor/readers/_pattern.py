@@ -76,11 +76,11 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 # ---- Which lines of a large log are worth reading ----
 
-LINES = 4000
+MOST_LINES = 4000
 """Most lines that are kept."""
-SIZE = 512 << 10
+MOST_CHARACTERS = 512 << 10
 """Most characters that are kept."""
-MOST_OF_A_LINE = 4000
+LONGEST_LINE = 4000
 """Most characters of one line."""
 
 _ANCHORS = {
@@ -113,9 +113,9 @@ _THEN = phrases(
     "error | fail | cannot | unable | warn | fatal | nccl | cuda | nvidia | gpu | torch | exception | abort"
 )
 """Words (lower case) of telling lines, the most telling first."""
-_HITS = 3000
+_MOST_HITS = 3000
 """Most lines that one word may bring in."""
-_EDGE = 150
+_EDGE_LINES = 150
 """Lines kept from the beginning and from the end, whatever they say."""
 _VARIES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+:\d+[.:\d]*|\d+\.\d{3,}|\b\d{4,}\b|\[\s*[\d.]+\]")
 _XID = re.compile(r"xid[^,\n]{0,60}", re.IGNORECASE)
@@ -136,22 +136,22 @@ def select(text: str, share: int = 1) -> Selection:
 
     `share` divides the limits of lines and characters, for one of several pieces: a fourth for 4.
     """
-    if len(text) <= SIZE // share and (count := text.count("\n")) < LINES // share:
-        lines = [line[:MOST_OF_A_LINE] for line in text.split("\n")]
+    if len(text) <= MOST_CHARACTERS // share and (count := text.count("\n")) < MOST_LINES // share:
+        lines = [line[:LONGEST_LINE] for line in text.split("\n")]
         return Selection(lines, list(range(1, count + 2)), sum(1 for line in lines if line.strip()), whole=True)
-    starts = _candidate_starts(text, _HITS // share)
+    starts = _candidate_starts(text, _MOST_HITS // share)
     selected: list[tuple[int, str]] = []
     shapes: set[str] = set()
-    room_left = SIZE // share
+    room_left = MOST_CHARACTERS // share
     for start, in_block in starts.items():
         end = text.find("\n", start)
-        line = text[start : min(end if end >= 0 else len(text), start + MOST_OF_A_LINE)]
+        line = text[start : min(end if end >= 0 else len(text), start + LONGEST_LINE)]
         shape = _repeatable_shape(line)
         if not line.strip() or (shape in shapes and not in_block):
             continue
         shapes.add(shape)
         room_left -= len(line)
-        if room_left < 0 or len(selected) >= LINES // share:
+        if room_left < 0 or len(selected) >= MOST_LINES // share:
             break
         selected.append((start, line))
     selected.sort()
@@ -208,13 +208,13 @@ def _line_starts(text: str, word: str, most: int) -> list[int]:
 def _add_edges(text: str, starts: dict[int, bool]) -> None:
     """Add the offsets of the text's first and last 150 lines to `starts`."""
     offset = 0
-    for _ in range(_EDGE):
+    for _ in range(_EDGE_LINES):
         starts.setdefault(offset, False)
         offset = text.find("\n", offset) + 1
         if not offset:
             return
     offset = len(text)
-    for _ in range(_EDGE):
+    for _ in range(_EDGE_LINES):
         offset = text.rfind("\n", 0, offset)
         if offset < 0:
             return
@@ -242,9 +242,9 @@ def _count_filled(text: str) -> int:
     """Number of lines that are not blank."""
     filled = start = 0
     while start < len(text):
-        end = text.rfind("\n", start, start + SIZE)
+        end = text.rfind("\n", start, start + MOST_CHARACTERS)
         if end < 0:
-            end = text.find("\n", start + SIZE)
+            end = text.find("\n", start + MOST_CHARACTERS)
         piece = text[start : end if end >= 0 else len(text)]
         filled += sum(1 for line in piece.split("\n") if line and not line.isspace())
         start += len(piece) + 1

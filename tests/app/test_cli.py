@@ -19,7 +19,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.rule import Rule
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
-from gpudoctor.readers import LIMIT
+from gpudoctor.readers import WHOLE_FILE_BYTES
 from tests import needs
 from tests.conftest import Program
 from tests.processes import finished, marked, until
@@ -60,7 +60,7 @@ def test_several_files_give_one_document_a_line_in_the_order_given(called: Progr
     [
         (b"", "empty"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
-        (b'{"schema": "' + b"x" * LIMIT, "cut it first"),
+        (b'{"schema": "' + b"x" * WHOLE_FILE_BYTES, "cut it first"),
         (b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}', "gpudoctor/9"),
         (b'{"schema": "gpudoctor/1", "target": ', "broken JSON"),
         (b'{"schema": "gpudoctor/1", "target": {}, "facts": []}', "no facts"),

@@ -188,7 +188,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_nobody_writes_into_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.readers._PATIENCE", 0.3)
+    monkeypatch.setattr("gpudoctor.readers._PIPE_SECONDS", 0.3)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DocumentError, match="empty"):
         read_file(str(tmp_path / "pipe"))

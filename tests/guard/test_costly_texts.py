@@ -21,7 +21,7 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.pattern import JUDGING_SECONDS, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
 from gpudoctor.diagnosis.judge import signs
 from gpudoctor.diagnosis.rulebook.check import has_nested_repeat
-from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
+from gpudoctor.readers import LARGEST_LOG_BYTES, WHOLE_FILE_BYTES, read_file, read_text
 from tests.conftest import Program
 from tests.corpus import BOOK
 from tests.fuzz.examine import examine
@@ -183,7 +183,7 @@ def test_signs_out_of_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_long_log_is_read_piece_by_piece(tmp_path: Path) -> None:
     """Twice as long as what is read whole, with one line that matters near its end."""
     log = tmp_path / "train.log"
-    turns = 2 * LIMIT // len(SOUND)
+    turns = 2 * WHOLE_FILE_BYTES // len(SOUND)
     with log.open("w") as file:
         for turn in range(turns):
             file.write(SOUND if turn != turns - 2 else SOUND + XID + "\n")
@@ -206,7 +206,7 @@ def test_a_long_log_is_read_piece_by_piece(tmp_path: Path) -> None:
 def test_a_sound_long_log_draws_no_finding(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     with log.open("w") as file:
-        for _ in range(1 + LIMIT // len(SOUND)):
+        for _ in range(1 + WHOLE_FILE_BYTES // len(SOUND)):
             file.write(SOUND)
     assert judged(read_file(str(log))).findings == ()
 
@@ -214,9 +214,9 @@ def test_a_sound_long_log_draws_no_finding(tmp_path: Path) -> None:
 def test_what_unpacks_without_end_ends_in_a_sentence(tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.gz"
     with gzip.open(bomb, "wb", compresslevel=9) as file:
-        for _ in range(1 + (LARGEST >> 20)):
+        for _ in range(1 + (LARGEST_LOG_BYTES >> 20)):
             file.write(b"x" * (1 << 20))
-    with pytest.raises(DocumentError, match=f"larger than {LARGEST >> 20} MB; cut it first"):
+    with pytest.raises(DocumentError, match=f"larger than {LARGEST_LOG_BYTES >> 20} MB; cut it first"):
         read_file(str(bomb))
 
 

@@ -211,7 +211,7 @@ def test_each_rank_knows_its_number_and_answers() -> None:
 def test_who_fails_is_named_before_those_that_wait_for_it(
     fault: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ranks, "GRACE", 0.3)
+    monkeypatch.setattr(_ranks, "GRACE_SECONDS", 0.3)
     ends = _together("wait", fault, waiting=str(tmp_path / "waiting"))
     assert _ranks.faults(ends)[0].words == words
     with pytest.raises(RuntimeError) as raised:

@@ -176,7 +176,7 @@ def test_only_one_child_copies_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     other.start()
     try:
         assert inside.wait(30)
-        monkeypatch.setattr(copies, "_LOCK_LIMIT", 0.1)
+        monkeypatch.setattr(copies, "_LOCK_SECONDS", 0.1)
         with copies.exclusive_turn() as turn:
             assert turn is False
     finally:

@@ -16,7 +16,7 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, listed
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.catalog import catalog
-from gpudoctor.readers import LIMIT, decode, read_file, read_text
+from gpudoctor.readers import WHOLE_FILE_BYTES, decode, read_file, read_text
 from gpudoctor.readers._merge import better_fact, merged_rows
 from gpudoctor.readers._paste import Paste
 from tests.conftest import Program
@@ -285,7 +285,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DocumentError, match="give a text file"):
             read_file(str(name))
     with pytest.raises(DocumentError, match="larger than 32 MB"):
-        decode(b"x" * (LIMIT + 1), "log")
+        decode(b"x" * (WHOLE_FILE_BYTES + 1), "log")
 
 
 def test_a_paste_keeps_prompts_apart() -> None:

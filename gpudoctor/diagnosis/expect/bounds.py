@@ -12,7 +12,7 @@ from typing import Any
 
 from gpudoctor.core.errors import RuleError, UsageError
 from gpudoctor.diagnosis.expression import Evaluator, Facts, parse
-from gpudoctor.diagnosis.expression.facts import WIDTH
+from gpudoctor.diagnosis.expression.facts import MATCHED_CHARACTERS
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 
 if sys.version_info >= (3, 11):
@@ -20,14 +20,14 @@ if sys.version_info >= (3, 11):
 else:
     import sre_parse as _parser
 
-_LONGEST = 1000
+_LONGEST_CONDITION = 1000
 """Characters of a condition, and of a pattern."""
-_LOOPS = 2
-_BUDGET = 1_000_000
+_MOST_LOOPS = 2
+_BUDGET_STEPS = 1_000_000
 """Steps in which all conditions of a profile must be worked out: a second or two."""
-_ROUND = 10
+_STEPS_PER_ROUND = 10
 """Steps that making one round of a loop counts for: all of them are made before the first is run."""
-_WAYS = 16.0 * WIDTH
+_MOST_MATCHES = 16.0 * MATCHED_CHARACTERS
 """Ways in which a pattern may match at one place: one repeat without end, as long as the text, and a few choices."""
 _REFUSED = (ast.Pow, ast.LShift, ast.Lambda, ast.JoinedStr, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
@@ -37,12 +37,12 @@ class Bounded(Evaluator):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts, LOOKUPS)
-        self._left = _BUDGET
+        self._left = _BUDGET_STEPS
         matches: Callable[[object, str], bool] = self.functions["matches"]
 
         def counted(text: object, pattern: str) -> bool:
             """``matches``, charged by the square of the text's length."""
-            self._spend(min(len(str(text)), WIDTH) ** 2 // 200)
+            self._spend(min(len(str(text)), MATCHED_CHARACTERS) ** 2 // 200)
             return matches(text, pattern)
 
         self.functions["matches"] = counted
@@ -59,9 +59,9 @@ class Bounded(Evaluator):
         return super()._eval(node)
 
     def _loop_scopes(self, loops: Any, items: Any) -> Iterator[dict[str, object]]:
-        """The loop variables of each iteration, each at the price of `_ROUND` steps."""
+        """The loop variables of each iteration, each at the price of `_STEPS_PER_ROUND` steps."""
         for scope in super()._loop_scopes(loops, items):
-            self._spend(_ROUND)
+            self._spend(_STEPS_PER_ROUND)
             yield scope
 
 
@@ -69,8 +69,8 @@ def checked_condition(condition: object) -> ast.AST:
     """The condition's syntax tree; raises `UsageError` where it is no expression, too costly, or names no fact."""
     if not isinstance(condition, str) or not condition.strip():
         raise UsageError('a condition is text, as in "gpu.memory_mib >= 80000"')
-    if len(condition) > _LONGEST:
-        raise UsageError(f"a condition of {len(condition)} characters; at most {_LONGEST} are read")
+    if len(condition) > _LONGEST_CONDITION:
+        raise UsageError(f"a condition of {len(condition)} characters; at most {_LONGEST_CONDITION} are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -80,8 +80,10 @@ def checked_condition(condition: object) -> ast.AST:
         raise UsageError(f"not a condition: {condition[:60]!r} ({_short_message(error)})") from error
     if any(isinstance(node, _REFUSED) for node in nodes):
         raise UsageError(f"{condition[:60]!r}: powers, shifts and functions of one's own are no part of a condition")
-    if sum(isinstance(node, ast.comprehension) for node in nodes) > _LOOPS:
-        raise UsageError(f"{condition[:60]!r}: at most {_LOOPS} loops; the inner one runs for each round of the outer")
+    if sum(isinstance(node, ast.comprehension) for node in nodes) > _MOST_LOOPS:
+        raise UsageError(
+            f"{condition[:60]!r}: at most {_MOST_LOOPS} loops; the inner one runs for each round of the outer"
+        )
     called = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     for call in called:
         _check_call(call, condition)
@@ -105,14 +107,14 @@ def checked_pattern(pattern: object) -> str:
     """The regular expression unchanged; raises `UsageError` where invalid, too long, or too slow to search."""
     if not isinstance(pattern, str):
         raise UsageError("a pattern is text that stands there as it is")
-    if len(pattern) > _LONGEST:
-        raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST} are read")
+    if len(pattern) > _LONGEST_CONDITION:
+        raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST_CONDITION} are read")
     try:
         re.compile(pattern)
         count = _match_count(_parser.parse(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"not a pattern: {pattern[:60]!r} ({_short_message(error)})") from error
-    if count > _WAYS:
+    if count > _MOST_MATCHES:
         raise UsageError(f"{pattern[:60]!r}: more than one repeat, or one within another, could take for ever")
     return pattern
 
@@ -141,9 +143,9 @@ def _item_match_count(argument: Any) -> float:
 
 
 def _repeat_match_count(minimum: int, maximum: int, inner: float) -> float:
-    """Upper bound of the ways to match a repeat: at most `WIDTH` (also without end) where the body has one way;
+    """Upper bound of the ways to match a repeat: at most `MATCHED_CHARACTERS` where the body has one way;
     else infinite for more than 8 rounds.
     """
     if inner > 1:
-        return (maximum - minimum + 1) * inner**maximum if maximum <= 8 and inner < WIDTH else math.inf
-    return float(min(maximum - minimum + 1, WIDTH))
+        return (maximum - minimum + 1) * inner**maximum if maximum <= 8 and inner < MATCHED_CHARACTERS else math.inf
+    return float(min(maximum - minimum + 1, MATCHED_CHARACTERS))

@@ -32,14 +32,14 @@ _PLURAL = {
     "interface": "interfaces",
 }
 _MOST_NAMED = 8
-_WIDEST = 120
+_LONGEST_VALUE = 120
 
 
 def fact_text(state: Fact, unit: str = "") -> str:
     """A fact for a sentence: value with unit (at most 120 characters), ``none (why)`` or ``not known (why)``."""
     if isinstance(state, Known):
         text = " ".join(filter(None, (show(state.value) or "empty", unit)))
-        return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+        return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
     return f"none ({state.why})" if isinstance(state, Absent) else f"not known ({state.why})"
 
 

@@ -210,12 +210,12 @@ def _refuse_unknown_keys(raw: Mapping[str, Any], keys: tuple[str, ...]) -> None:
 
 # ---- A file ----
 
-MOST = 128 << 10
+MOST_PROFILE_BYTES = 128 << 10
 """Bytes of a profile that are read; one of 500 lines has 50 KiB."""
-_WIDEST = 1500
+_LONGEST_LINE = 1500
 """Characters of a line: a key of many parts takes TOML's reader time by the square of their number."""
 _MOST_LINES = 2000
-_DEEPEST = 8
+_DEEPEST_EXTENDS = 8
 """Profiles that extend each other."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}\Z")
 _KEYS = ("profile", "about", "sources", "checked", "extends", "without", "expect", "measure", "line")
@@ -269,8 +269,8 @@ def _no_such_profile(asked: str) -> str:
 
 def _load_file(path: Path, extending: tuple[Path, ...]) -> Profile:
     """The profile in that file; raises `UsageError` where profiles extend each other in a circle or too deep."""
-    if path in extending or len(extending) == _DEEPEST:
-        raise UsageError(f"{path}: profiles extend each other without end, or more than {_DEEPEST} deep")
+    if path in extending or len(extending) == _DEEPEST_EXTENDS:
+        raise UsageError(f"{path}: profiles extend each other without end, or more than {_DEEPEST_EXTENDS} deep")
     return profile_of(_toml(path), str(path), path.parent, (*extending, path))
 
 
@@ -332,7 +332,7 @@ def _dotted_entries(entries: Mapping[str, Any], table: str, prefix: str = "") ->
     for key, entry in entries.items():
         name = f"{prefix}{key}"
         within = isinstance(entry, Mapping) and table != "line" and not is_key(name, table)
-        if within and entry and name.count(".") < _DEEPEST:
+        if within and entry and name.count(".") < _DEEPEST_EXTENDS:
             yield from _dotted_entries(entry, table, f"{name}.")
         else:
             yield name, entry
@@ -344,15 +344,15 @@ def _toml(path: Path) -> dict[str, Any]:
         files.check_named_file(path, f"--expect {path}")
     try:
         with path.open("rb") as file:
-            content = file.read(MOST + 1)
+            content = file.read(MOST_PROFILE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    if len(content) > MOST:
-        raise UsageError(f"{path}: larger than {MOST >> 10} KiB; no profile is")
+    if len(content) > MOST_PROFILE_BYTES:
+        raise UsageError(f"{path}: larger than {MOST_PROFILE_BYTES >> 10} KiB; no profile is")
     try:
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
-        if wide := next((number for number, line in enumerate(text.split("\n"), 1) if len(line) > _WIDEST), 0):
-            raise UsageError(f"{path}: line {wide} is longer than {_WIDEST} characters")
+        if wide := next((number for number, line in enumerate(text.split("\n"), 1) if len(line) > _LONGEST_LINE), 0):
+            raise UsageError(f"{path}: line {wide} is longer than {_LONGEST_LINE} characters")
         return parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error if str(error) else type(error).__name__}") from error

@@ -25,10 +25,10 @@ Each line is a fact and what it must be; of GPUs, links and ports it must be so 
 range (">= 8, < 10"), one of several (["A", "B"]), {{ is = ..., severity = "warning" }}, or a # before it. What a fact \
 means: gpudoctor explain FACT. More can be asked, of any fact and with any condition: gpudoctor expect --help.
 """
-_WIDE = 116
-_COLUMN = 44
+_LINE_WIDTH = 116
+_COMMENT_COLUMN = 44
 """Where comments begin."""
-_SHARE = 0.9
+_RATE_SHARE = 0.9
 """Of the slowest rate that was measured: how much another machine must reach."""
 
 
@@ -46,7 +46,7 @@ def profile_text(snapshots: Sequence[Snapshot], today: str, name: str = "") -> s
         raise UsageError("nothing that another machine could be held to is known of this one")
     count = "one machine" if len(snapshots) == 1 else f"{len(snapshots)} machines"
     head = _HEAD.format(version=__version__, today=today, count=count)
-    lines = [f"# {line}".rstrip() for part in head.split("\n") for line in textwrap.wrap(part, _WIDE) or [""]]
+    lines = [f"# {line}".rstrip() for part in head.split("\n") for line in textwrap.wrap(part, _LINE_WIDTH) or [""]]
     first = snapshots[0]
     title = f"profile = {toml_string(name or _profile_name(first))}\nabout = {toml_string(_machine_summary(first))}"
     return "\n\n".join(["\n".join(lines).rstrip("# \n"), title, *blocks])
@@ -88,11 +88,11 @@ def _fact_lines(kept: Kept, snapshots: Sequence[Snapshot]) -> Iterator[str]:
 
 def _with_comment(line: str, about: str) -> Iterator[str]:
     """The line with its comment behind it, or above it where the line is long."""
-    if len(line) > _COLUMN or _COLUMN + len(about) > _WIDE:
+    if len(line) > _COMMENT_COLUMN or _COMMENT_COLUMN + len(about) > _LINE_WIDTH:
         yield f"# {about}"
         yield line
     else:
-        yield f"{line:{_COLUMN}}  # {about}"
+        yield f"{line:{_COMMENT_COLUMN}}  # {about}"
 
 
 def _facts_of(fact: str, snapshot: Snapshot) -> list[Fact]:
@@ -161,8 +161,8 @@ def _measure_table(snapshots: Sequence[Snapshot]) -> list[str]:
     for kernel in sorted(kernels):
         rate = min(rates[kernel][0] for rates in rates_by_machine)
         unit = rates_by_machine[0][kernel][1]
-        lines.append(f"{toml_key(kernel)} = {toml_string(f'>= {_SHARE * rate:.3g} {unit}')}")
-    share = f"{100 * _SHARE:g} %"
+        lines.append(f"{toml_key(kernel)} = {toml_string(f'>= {_RATE_SHARE * rate:.3g} {unit}')}")
+    share = f"{100 * _RATE_SHARE:g} %"
     return (
         [f"# What kernels reach at least, measured at level deep: {share} of the slowest", "[measure]", *lines]
         if lines
@@ -209,14 +209,14 @@ def _machine_summary(snapshot: Snapshot) -> str:
 Policy = Callable[[Sequence[Value]], str]
 """The values of all rows and machines, each once, as what they must be in TOML; empty where nothing can be asked."""
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
-_FEW = 4
+_FEW_VALUES = 4
 
 
 def as_observed(values: Sequence[Value]) -> str:
     """The value itself, one of up to four texts, or ``>=`` the lowest number, as TOML; otherwise empty."""
     if len(values) == 1:
         return toml_value(values[0])
-    if all(isinstance(value, str) for value in values) and len(values) <= _FEW:
+    if all(isinstance(value, str) for value in values) and len(values) <= _FEW_VALUES:
         return toml_array([str(value) for value in values])
     return at_least_lowest(values) if _numbers(values) else ""
 

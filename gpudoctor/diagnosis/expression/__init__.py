@@ -22,7 +22,7 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.values import CannotJudge, Nothing, Version
 from gpudoctor.diagnosis.expression.facts import (
-    WIDTH,
+    MATCHED_CHARACTERS,
     Facts,
     GroupRow,
     Holder,
@@ -59,8 +59,8 @@ def _version(text: object) -> object:
 
 
 def _matches(text: object, pattern: str) -> bool:
-    """Whether the pattern is found in the text's first `WIDTH` characters, any case; False for an absent value."""
-    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text), 0, WIDTH) is not None
+    """Whether the pattern is found in the text's first `MATCHED_CHARACTERS`, any case; False for an absent value."""
+    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text), 0, MATCHED_CHARACTERS) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +127,7 @@ __all__ = [
 # ---- Sentences with expressions between braces, filled with what these are worth ----
 
 NOT_KNOWN = "(not known)"
-_LONGEST = 1000
+_LONGEST_VALUE = 1000
 """Characters of a value in a sentence."""
 _BREAKS = pattern(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _HOLE = pattern(r"\{([^{}]+)\}")
@@ -155,9 +155,9 @@ def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = 
 
 
 def _one_line(text: str) -> str:
-    """The text on one line, cut at `_LONGEST` characters, so that quoted output cannot imitate the report."""
+    """The text on one line, cut at `_LONGEST_VALUE` characters, so that quoted output cannot imitate the report."""
     text = _BREAKS.sub(" ", text)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
 # ---- The language of conditions ----

@@ -12,7 +12,7 @@ from gpudoctor.core.pattern import check_current
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import NOTHING, CannotJudge
 
-WIDTH = 4096
+MATCHED_CHARACTERS = 4096
 """Characters of a value that a pattern is tried on: as many as a line of a paste or a kernel's command line has."""
 Touched = dict[tuple[str, "int | None"], Fact]
 
@@ -200,7 +200,7 @@ class Many(Holder):
                 continue
             searched.add(text)
             check_current(len(text))
-            if pattern.search(text, 0, WIDTH):
+            if pattern.search(text, 0, MATCHED_CHARACTERS):
                 self._facts.touched[name, index] = line
                 return True
         if not all("line" in row for row in rows):

@@ -48,9 +48,9 @@ _NAME = pattern(
 )
 _FORM = "%Y%m%d-%H%M%S"
 _PARTS = pattern(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
-_HEAD = 1 << 18
+_MOST_HEAD_BYTES = 1 << 18
 """Bytes that the line about a run has at most."""
-_MOST = 64 << 20
+_MOST_SNAPSHOT_BYTES = 64 << 20
 """Bytes of a snapshot that are read at most."""
 
 
@@ -138,8 +138,12 @@ class Run:
         try:
             with self.place.open("rb") as file:
                 first = zlib.decompressobj(wbits=31)
-                head = first.decompress(file.read(_MOST if whole else _HEAD), _HEAD)
-                return zlib.decompressobj(wbits=31).decompress(first.unused_data, _MOST) if whole else head
+                head = first.decompress(
+                    file.read(_MOST_SNAPSHOT_BYTES if whole else _MOST_HEAD_BYTES), _MOST_HEAD_BYTES
+                )
+                return (
+                    zlib.decompressobj(wbits=31).decompress(first.unused_data, _MOST_SNAPSHOT_BYTES) if whole else head
+                )
         except (OSError, zlib.error) as error:
             raise DocumentError(f"{self.place}: {getattr(error, 'strerror', None) or 'damaged'}") from error
 
@@ -207,10 +211,10 @@ MOST_BESIDE = 40
 MOST_BYTES = 4 << 20
 """Of one machine: some 100 runs of a node with a full Python environment (10 to 40 KB each)."""
 MOST_MACHINES = 256
-_LARGEST = 1 << 20
-_AHEAD = 60.0
+_LARGEST_RUN_BYTES = 1 << 20
+_MOST_AHEAD_SECONDS = 60.0
 """Seconds by which a run may be dated after now: beyond that the clock was wrong when it was kept."""
-_STALE = 3600.0
+_STALE_SECONDS = 3600.0
 
 
 @frozen
@@ -233,7 +237,7 @@ class Shelf:
         except OSError:
             return []
         found = [run for place in places if (run := run_at(place)) and not files.foreign(place)]
-        latest = time.time() + _AHEAD
+        latest = time.time() + _MOST_AHEAD_SECONDS
         return sorted(found, key=lambda run: (run.stamp <= latest, run.stamp), reverse=True)
 
     def keep(self, diagnosis: Diagnosis, version: str, worked: Worked = MappingProxyType({})) -> None:
@@ -242,7 +246,7 @@ class Shelf:
         `worked` is, by rule, the run in which it last passed. A run that is too large is not stored.
         """
         data = pack_run(diagnosis, version, worked)
-        if len(data) > _LARGEST:
+        if len(data) > _LARGEST_RUN_BYTES:
             return
         if not self.folder.is_dir():
             files.make_private(self.folder)
@@ -292,7 +296,7 @@ class Shelf:
                     count, room = count - 1, room - sizes[run.place]
         for place in self.folder.glob(".*"):  # of one that was ended while it wrote
             with contextlib.suppress(OSError):  # another program has just put it in place
-                if time.time() - place.stat().st_mtime > _STALE:
+                if time.time() - place.stat().st_mtime > _STALE_SECONDS:
                     place.unlink(missing_ok=True)
 
 

@@ -23,8 +23,8 @@ from gpudoctor.diagnosis.history import Shelf
 NAME = "best-rates.json"
 SCHEMA = "gpudoctor-best-rates/1"
 _MOST_KEYS, _MOST_DRIVERS = 4096, 4
-_LARGEST = 4 << 20
-_SAME_CLOCK = 0.03
+_LARGEST_FILE_BYTES = 4 << 20
+_SAME_CLOCK_SHARE = 0.03
 """Share by which the clocks of two runs may differ for their rates to be compared."""
 _STACK = {
     "driver": "driver.version",
@@ -117,14 +117,14 @@ def _compared(run: Row, entry: _Entry, past: Mapping[str, _Entry]) -> Row | None
 def _same_clock(one: _Entry, other: _Entry) -> bool:
     """Whether both ran at the same clock, or of one it is not known."""
     clocks = [float(entry["clock"]) for entry in (one, other) if "clock" in entry]
-    return len(clocks) < 2 or abs(clocks[0] - clocks[1]) <= _SAME_CLOCK * max(clocks)
+    return len(clocks) < 2 or abs(clocks[0] - clocks[1]) <= _SAME_CLOCK_SHARE * max(clocks)
 
 
 def _load(shelf: Shelf) -> dict[str, dict[str, _Entry]]:
     """What is kept, by key and driver; empty where there is none, or what is there is not ours or damaged."""
     place = shelf.folder / NAME
     try:
-        if files.foreign(place) or place.stat().st_size > _LARGEST:
+        if files.foreign(place) or place.stat().st_size > _LARGEST_FILE_BYTES:
             return {}
         raw = json.loads(place.read_text("utf-8"))
         rates = raw["rates"] if raw["schema"] == SCHEMA else {}

@@ -1,7 +1,7 @@
 """What changed since a finding's rule last passed on this machine, of that which the finding's evidence rests on.
 
 By knowledge, not by guess: facts rest on families of packages (`FAMILIES`). Where no kept run tells
-when it worked, what the packages' logs have of the last `WINDOW` days is said, as such.
+when it worked, what the packages' logs have of the last `WINDOW_DAYS` days is said, as such.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.history import Run, Shelf, Worked, interpreter_mark
 
-WINDOW = 14
+WINDOW_DAYS = 14
 """Days."""
-_DAY = 86400
-_MOST = 6
+_DAY_SECONDS = 86400
+_MOST_CHANGES = 6
 
 
 def with_changes(diagnosis: Diagnosis, shelf: Shelf | None = None) -> Diagnosis:
@@ -76,7 +76,7 @@ class _Past:
         return {rule: (own.id if own else "", any_.id if any_ else "") for rule, (own, any_) in pairs.items()}
 
     def of(self, finding: Finding) -> tuple[Since, ...]:
-        """Changes that the finding's evidence may depend on, newest first, at most `_MOST`."""
+        """Changes that the finding's evidence may depend on, newest first, at most `_MOST_CHANGES`."""
         facts = [item.fact for item in finding.evidence]
         found: list[Since] = []
         for family in families_of(facts):
@@ -84,7 +84,7 @@ class _Past:
             found += self._family_changes(family, run)
         if run := self._worked(finding.id, True):
             found += self._settings(facts, run)
-        return tuple(sorted(dict.fromkeys(found), key=lambda change: change.at or "", reverse=True)[:_MOST])
+        return tuple(sorted(dict.fromkeys(found), key=lambda change: change.at or "", reverse=True)[:_MOST_CHANGES])
 
     def _last_passed(self, rule: str, inside: bool) -> Run | None:
         """The newest run in which the rule passed, None where unknown; `inside`: of the same interpreter only."""
@@ -102,7 +102,7 @@ class _Past:
 
     def _family_changes(self, family: Family, run: Run | None) -> list[Since]:
         """Logged changes of the family's packages since that run (None: of late), and versions that differ from it."""
-        most = self._clock - run.stamp if run else WINDOW * _DAY
+        most = self._clock - run.stamp if run else WINDOW_DAYS * _DAY_SECONDS
         own = [entry for entry in self._entries if entry.inside == family.inside and family.has(entry.name)]
         late = [entry for entry in own if entry.age <= most]
         changes = [replace(change, worked=run.time if run else None) for change in changes_of_family(late, family)]
@@ -158,9 +158,9 @@ def _text_or_none(fact: Fact) -> str | None:
 # ---- The rows of the group ``package_change``, and what many of them come to ----
 # A driver is some twenty packages.
 
-_TOGETHER = 3600
+_ONE_ACTION_SECONDS = 3600
 """Seconds between the first and the last package of what was one action."""
-_EARLIEST = -3600
+_LEAST_AGE_SECONDS = -3600
 """Age in seconds: what is dated further after now than that was written by another clock."""
 _REVISION = pattern(r"^\d+:|-[^-]*$")
 """What packagers add to a version: an epoch before it, their own revision after it."""
@@ -190,7 +190,7 @@ def logged_changes(snapshot: Snapshot) -> list[LoggedChange]:
     entries = []
     for row in listed(snapshot.rows("package_change")):
         name, age = known(row.get("name")), value_of(row.get("age_s"))
-        if name and isinstance(age, int) and age >= _EARLIEST:
+        if name and isinstance(age, int) and age >= _LEAST_AGE_SECONDS:
             before, after, at, by, user = (text_of(row.get(key)) for key in ("before", "after", "time", "by", "user"))
             entries.append(LoggedChange(str(name.value), before, after, at, age, by, user, name.source))
     return sorted(entries, key=lambda entry: entry.age)
@@ -215,7 +215,7 @@ def _actions(entries: Sequence[LoggedChange]) -> Iterator[list[LoggedChange]]:
     action: list[LoggedChange] = []
     for entry in entries:
         same = action and (entry.by, entry.user) == (action[0].by, action[0].user)
-        if action and not (same and entry.age - action[0].age <= _TOGETHER):
+        if action and not (same and entry.age - action[0].age <= _ONE_ACTION_SECONDS):
             yield action
             action = []
         action.append(entry)

@@ -33,25 +33,25 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.rulebook.compiled import WordIndex
 
 SILENCE = "none of its messages is in the text that was read"
-_MOST = 768 << 10
+_MOST_CHARACTERS = 768 << 10
 """Characters that are searched, the first of them; a paste has fewer."""
-_WIDTH = 600
+_LINE_CHARACTERS = 600
 """Characters that a pattern sees as one line; a longer line is searched in pieces, for time grows with their square."""
-_OVERLAP = 150
-_COPIES = 8
+_OVERLAP_CHARACTERS = 150
+_MOST_COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
-_OTHER_GPUS = 1
-"""As `_COPIES`, of lines that differ in the PCI address only: what is said of each of many GPUs is said once."""
+_MOST_GPU_COPIES = 1
+"""As `_MOST_COPIES`, of lines that differ in the PCI address only: what is said of each of many GPUs is said once."""
 _ADDRESS = pattern(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?\b", re.IGNORECASE)
-_AROUND = 6
+_LINES_AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
-_HELD = 128 << 10
+_MOST_TRIED_CHARACTERS = 128 << 10
 """Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
-_AT_ONCE = 2000
+_CHARACTERS_BETWEEN_CHECKS = 2000
 """Characters that are searched before the budget is looked at."""
 _SECONDS_EACH = JUDGING_SECONDS / 8
 """Processor time that each sign may take on one text, of what all of them and the conditions may."""
-_TRIED = 2_000_000
+_MOST_PARTS_CHARACTERS = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
 
@@ -144,7 +144,7 @@ class Text:
         """The first undenied match of the whole pattern that starts where the alternative's first part matches."""
         reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
         starts = (start for start in self._matches(way[0]) if self._parts_follow(start, way[1:], reach))
-        for start in islice(starts, 1 + _TRIED // (1 + reach)):
+        for start in islice(starts, 1 + _MOST_PARTS_CHARACTERS // (1 + reach)):
             check_current(reach)
             match = _compiled(pattern).match(self.searched, start)
             if match and not self.denies(match):
@@ -156,7 +156,7 @@ class Text:
         for part in parts:
             begins = self._part_starts(part)
             after = bisect_right(begins, start)
-            if after == len(begins) or begins[after] > start + reach + len(parts) * _WIDTH:
+            if after == len(begins) or begins[after] > start + reach + len(parts) * _LINE_CHARACTERS:
                 return False
         return True
 
@@ -179,10 +179,13 @@ class Text:
                 match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
 
     def _split_at_lines(self, regions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The regions cut into pieces of whole lines, none much longer than `_AT_ONCE`."""
+        """The regions cut into pieces of whole lines, none much longer than `_CHARACTERS_BETWEEN_CHECKS`."""
         for start, end in regions:
             at = start
-            while end - at > _AT_ONCE and (cut := self.searched.find("\n", at + _AT_ONCE, end)) >= 0:
+            while (
+                end - at > _CHARACTERS_BETWEEN_CHECKS
+                and (cut := self.searched.find("\n", at + _CHARACTERS_BETWEEN_CHECKS, end)) >= 0
+            ):
                 yield at, cut
                 at = cut + 1
             yield at, end
@@ -195,7 +198,9 @@ class Text:
         if part.goes_on:
             others = [sorted(lines) for lines in holders[1:]]
             runs = [
-                run for run in _line_runs(holders[0], _AROUND) if all(_run_contains(run, lines) for lines in others)
+                run
+                for run in _line_runs(holders[0], _LINES_AROUND)
+                if all(_run_contains(run, lines) for lines in others)
             ]
         else:
             runs = _line_runs(frozenset.intersection(*holders), 0)
@@ -247,16 +252,16 @@ class Text:
 def _searched_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Row index and text of each piece to search; long lines in pieces, repeated messages dropped, size limited."""
     seen: Counter[str] = Counter()
-    room = _MOST
-    step = _WIDTH - _OVERLAP
+    room = _MOST_CHARACTERS
+    step = _LINE_CHARACTERS - _OVERLAP_CHARACTERS
     for index, line in ((index, line) for index, row in enumerate(lines) for line in row.split("\n")):
         if not line or line.isspace():
             continue
-        for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
-            piece = line[start : start + _WIDTH]
+        for start in range(0, max(1, len(line) - _OVERLAP_CHARACTERS), step) if len(line) > _LINE_CHARACTERS else (0,):
+            piece = line[start : start + _LINE_CHARACTERS]
             message = _ADDRESS.sub("", piece)
             seen[message] += 1
-            if seen[message] <= (_COPIES if message == piece else _OTHER_GPUS):
+            if seen[message] <= (_MOST_COPIES if message == piece else _MOST_GPU_COPIES):
                 yield index, piece
                 room -= len(piece) + 1
         if room < 0:
@@ -281,11 +286,11 @@ def _run_contains(run: tuple[int, int], lines: Sequence[int]) -> bool:
 
 
 def _limit_spans(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """The spans, cut to `_HELD` characters in all where they are longer: whole lines, half from each end."""
-    if sum(end - start for start, end in spans) <= _HELD:
+    """The spans, cut to `_MOST_TRIED_CHARACTERS` in all where they are longer: whole lines, half from each end."""
+    if sum(end - start for start, end in spans) <= _MOST_TRIED_CHARACTERS:
         return spans
     front: list[tuple[int, int]] = []
-    room = _HELD // 2
+    room = _MOST_TRIED_CHARACTERS // 2
     for start, end in spans:
         cut = text.find("\n", start + room, end) if end - start > room else end
         front.append((start, cut if cut >= 0 else end))
@@ -293,7 +298,7 @@ def _limit_spans(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int
         if room <= 0:
             break
     back: list[tuple[int, int]] = []
-    room = _HELD // 2
+    room = _MOST_TRIED_CHARACTERS // 2
     for begun, end in reversed(spans):
         start = max(begun, front[-1][1])
         cut = text.rfind("\n", start, end - room) + 1 if end - start > room else start

@@ -82,7 +82,7 @@ def dotted(numbers: tuple[int, int]) -> str:
 Facts = dict[str, Fact]
 Groups = dict[str, Rows]
 
-_MOST = 1e15
+_LARGEST_NUMBER = 1e15
 """No figure of a GPU comes near."""
 
 
@@ -101,5 +101,5 @@ def fill(snapshot: Snapshot, facts: Facts, name: str, fact: Fact) -> None:
 def number(row: Row, column: str) -> float | None:
     """The number in that column; None where it is none, not finite, or beyond any figure of a GPU."""
     value = value_of(row.get(column))
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _MOST
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
     return float(value) if plain else None  # type: ignore[arg-type]

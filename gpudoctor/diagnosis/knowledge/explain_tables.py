@@ -345,7 +345,7 @@ def find_rates(key: str) -> Matches:
 
 
 _MOST_NEAR = 5
-_LONGEST = 1000
+_LONGEST_KEY = 1000
 """Characters of a key that are looked at: mangled symbols are long."""
 _YES_NO = {True: "yes", False: "no"}
 _FINDERS: Mapping[str, Callable[[str], Matches]] = {
@@ -407,7 +407,7 @@ def overview(name: str) -> Table:
 
 def entries(name: str, key: str) -> Entries:
     """The rows that answer the key, as labelled text; raises `UsageError` naming near keys where there is none."""
-    matches = _FINDERS[name](key.strip()[:_LONGEST])
+    matches = _FINDERS[name](key.strip()[:_LONGEST_KEY])
     if not matches.hits:
         known = [listed for _, keys in _keys_by_heading(name) for listed in keys]
         nearest_keys = nearest(_table_spelling(key) if name == "gpus" else key, known)

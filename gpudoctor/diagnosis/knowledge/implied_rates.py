@@ -19,10 +19,10 @@ from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, number
 from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, expected, product_side
 
 _FEWEST_OTHERS = 2
-_NOTABLE = 0.95
+_NOTABLE_SHARE = 0.95
 """Share of what it should be below which a rate is one of ``rate``: pages say from where on it matters."""
-_FAR = 0.9
-_NO_GAIN = 1.15
+_FAR_SHARE = 0.9
+_NO_GAIN_FACTOR = 1.15
 """As in the page env.tf32-off."""
 _TABLE = "table rates"
 _WAY = pattern(r"\d{1,3}-\d{1,3}")
@@ -70,11 +70,11 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     for run, others in _with_sibling_values(ran):
         for rate in _rates_of_run(run, others, known.get(run.gpu), done[run.at]):
             by_setting = run.kernel == "matmul.tf32" and getattr(known.get(run.gpu), "uuid", "") in as_fp32
-            if rate.share * (1 + (number(run.row, "spread") or 0)) < _NOTABLE and not by_setting:
+            if rate.share * (1 + (number(run.row, "spread") or 0)) < _NOTABLE_SHARE and not by_setting:
                 rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
     for rate in _peer_link_rates(rows, known):
-        if rate.share < _NOTABLE:
+        if rate.share < _NOTABLE_SHARE:
             rates.setdefault((rate.run.gpu, rate.of), []).append(rate)
     idle = tuple(_unmeasured_rows(rows))
     if not isinstance(groups.get("rate"), tuple):
@@ -89,7 +89,7 @@ def _gpus_without_tf32_gain(groups: Groups) -> frozenset[object]:
     return frozenset(
         value_of(gpu.get("uuid"))
         for gpu in rows
-        if isinstance(gain := value_of(gpu.get("tf32_gain")), float) and gain < _NO_GAIN
+        if isinstance(gain := value_of(gpu.get("tf32_gain")), float) and gain < _NO_GAIN_FACTOR
     )
 
 
@@ -197,7 +197,7 @@ def _worst_rate_row(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[
     run = worst.run
     also: dict[str, str] = {}
     for rate in sorted(rates, key=lambda rate: rate.share):
-        if rate.share < _FAR and rate.run.kernel != run.kernel:
+        if rate.share < _FAR_SHARE and rate.run.kernel != run.kernel:
             also.setdefault(rate.run.kernel, f"{rate.run.kernel} ({rate.share * 100:.0f} %)")
     source = _value_source(run.row)
     row: dict[str, Fact] = {
@@ -257,7 +257,7 @@ def _value_source(row: Row) -> str:
 
 _HARD = pattern("hw_|thermal|brake")
 """Clock-event reasons by which a GPU protects itself, or is told to."""
-_BUSY = 50
+_BUSY_PERCENT = 50
 """Percent of utilization from which a sample was taken at work."""
 _COUNTED = "NVML, before and after each kernel"
 _SEEN = {
@@ -306,7 +306,7 @@ def _work_columns(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
 def _representative_run(runs: Sequence[Row]) -> Row | None:
     """The run that tells most of the clocks: one with hardware or thermal throttling, else the slowest product."""
     held = [run for run in runs if any(_HARD.search(reason) for reason in texts_of(run.get("throttle_reasons")))]
-    busy = [run for run in runs if (number(run, "utilization") or 0) >= _BUSY]
+    busy = [run for run in runs if (number(run, "utilization") or 0) >= _BUSY_PERCENT]
     products = [run for run in busy if text_of(run.get("unit")).endswith("OP/s")]
     return min(held or products, key=lambda run: number(run, "sm_clock_mhz") or 0, default=None)
 

@@ -19,10 +19,10 @@ from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge._tables import TableRow, number, table
 from gpudoctor.diagnosis.knowledge.archs import capability
 
-_AT_POWER_LIMIT = 0.9
+_POWER_LIMIT_SHARE = 0.9
 """Share of its power limit from which a GPU is taken to be held by it."""
 _TO_HOST = ("copy.to", "copy.from")
-_BUSY = 50
+_BUSY_PERCENT = 50
 """Percent of utilization from which NVML's word on the clock is one of work, not of rest."""
 _TILE, _TILE_TENSOR = 128 * 128, 256 * 128
 """Values of a result that one multiprocessor works on at a time, in the larger kernels of cuBLAS."""
@@ -119,7 +119,7 @@ def _compute_limit(product: str, device: Device, seen: Meanwhile | None) -> tupl
     each = operations(product, device)
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
         return None
-    if seen.utilization is not None and seen.utilization < _BUSY:
+    if seen.utilization is not None and seen.utilization < _BUSY_PERCENT:
         return None
     clock, why = device.clock_mhz, ""
     if _held_by_power(seen) and 0 < seen.sm_clock_mhz < clock:
@@ -134,7 +134,7 @@ def _held_by_power(seen: Meanwhile) -> bool:
         return True
     if any(reason.startswith("hw_") or "thermal" in reason for reason in seen.reasons):
         return False
-    near = bool(seen.power_w and seen.power_limit_w and seen.power_w >= _AT_POWER_LIMIT * seen.power_limit_w)
+    near = bool(seen.power_w and seen.power_limit_w and seen.power_w >= _POWER_LIMIT_SHARE * seen.power_limit_w)
     return near or "sw_power_cap" in seen.reasons
 
 

@@ -23,7 +23,7 @@ GOOD_FOR = "12 months"
 _WINDOWS_SPAN = 4
 """Windows drivers of one branch bear its number and the next few: 572 is of branch 570."""
 
-_LONGEST = 60
+_LONGEST_VALUE = 60
 """Characters of a value that are looked at and said."""
 
 _SERIES = pattern(r"GeForce RTX (\d0)[5-9]0\b")
@@ -46,7 +46,7 @@ def facts_beyond_tables(snapshot: Snapshot) -> tuple[BeyondTables, ...]:
     for fact, says, name, kind in _SUBJECTS:
         value = snapshot.text(fact)
         if value and (newer_driver(snapshot) if kind == "branch" else _is_beyond(value, _shipped_reach()[kind])):
-            beyond.append(BeyondTables(fact, None, f"{says} {value[:_LONGEST]}", name))
+            beyond.append(BeyondTables(fact, None, f"{says} {value[:_LONGEST_VALUE]}", name))
     return (*beyond, *_gpus_beyond_tables(snapshot))
 
 
@@ -60,7 +60,7 @@ def newer_driver(snapshot: Snapshot) -> bool:
 def _gpus_beyond_tables(snapshot: Snapshot) -> Iterator[BeyondTables]:
     """The GPUs whose generation or GeForce series is newer than the tables."""
     for place, row in enumerate(listed(snapshot.rows("gpu"))):
-        model = text_of(row.get("name"))[:_LONGEST]
+        model = text_of(row.get("name"))[:_LONGEST_VALUE]
         if state := known(row.get("compute_capability")):
             if _is_new_generation(state.value):
                 says = f"GPU {model + ' ' if model else ''}(compute capability {state.value})"
@@ -79,7 +79,7 @@ def _is_new_generation(compute_capability: object) -> bool:
 
 def _is_beyond(value: str, newest: Sequence[int]) -> bool:
     """Whether the version is above `newest`, compared by as many numbers; False for what is no version."""
-    parsed = versions.parse(value.partition("+")[0][:_LONGEST])
+    parsed = versions.parse(value.partition("+")[0][:_LONGEST_VALUE])
     if parsed is None:
         return False
     numbers = parsed.release[: len(newest)]

@@ -91,7 +91,7 @@ def visible_asked(value: object) -> int:
     return sum(bool(entry) for entry in _entries(value))
 
 
-_FARTHEST = 2
+_MOST_LETTERS_OFF = 2
 """Letters by which a misspelt name may differ: NCCL_SOCKET_IFACE is NCCL_SOCKET_IFNAME."""
 
 _SHORT, _SHORTEST = 8, 5
@@ -132,7 +132,7 @@ def _similar_variable(name: str) -> str:
     length = len(name.partition("_")[2])
     if reordered or length < _SHORTEST:
         return reordered
-    farthest = _FARTHEST if length >= _SHORT else 1
+    farthest = _MOST_LETTERS_OFF if length >= _SHORT else 1
     near = [
         (distance, known_name) for known_name in known if (distance := _edit_distance(name, known_name)) <= farthest
     ]
@@ -148,15 +148,15 @@ def _known_variables() -> tuple[str, ...]:
 
 
 def _edit_distance(name: str, other: str) -> int:
-    """Levenshtein distance, at most `_FARTHEST` + 1."""
-    if abs(len(name) - len(other)) > _FARTHEST:
-        return _FARTHEST + 1
+    """Levenshtein distance, at most `_MOST_LETTERS_OFF` + 1."""
+    if abs(len(name) - len(other)) > _MOST_LETTERS_OFF:
+        return _MOST_LETTERS_OFF + 1
     above = list(range(len(other) + 1))
     for row, character in enumerate(name, 1):
         left = [row]
         for at, wanted in enumerate(other, 1):
             left.append(min(above[at] + 1, left[-1] + 1, above[at - 1] + (character != wanted)))
-        if min(left) > _FARTHEST:
-            return _FARTHEST + 1
+        if min(left) > _MOST_LETTERS_OFF:
+            return _MOST_LETTERS_OFF + 1
         above = left
     return above[-1]

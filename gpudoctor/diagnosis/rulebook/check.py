@@ -187,7 +187,7 @@ _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3,
 
 Items = Sequence[tuple[Any, Any]]
 
-_LONG = 30
+_FEWEST_REPEATS = 30
 """How often something repeats at least that counts as a repetition."""
 _SAMPLE = [chr(code) for code in (9, 10, *range(32, 127), 0xE9, 0x4E2D)]
 """Characters by which two sets are found to overlap."""
@@ -206,7 +206,7 @@ def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
     for operation, argument in items:
         if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
             body = list(argument[2])
-            is_long = argument[1] >= _LONG
+            is_long = argument[1] >= _FEWEST_REPEATS
             if is_long and (inside or _end_overlaps_beginning(body)):
                 return True
             if _has_nested_repeat(body, inside=not _has_separator(body) if is_long else inside):
@@ -304,7 +304,9 @@ def _repeated_characters(items: Items) -> frozenset[str]:
     for operation, argument in items:
         if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
             body = list(argument[2])
-            found |= (_item_characters(body) if argument[1] >= _LONG else frozenset()) | _repeated_characters(body)
+            found |= (_item_characters(body) if argument[1] >= _FEWEST_REPEATS else frozenset()) | _repeated_characters(
+                body
+            )
         for part in _sub_patterns(operation, argument):
             found |= _repeated_characters(part)
     return frozenset(found)

@@ -251,7 +251,7 @@ def page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
 
 # ---- The words of all signs ----
 
-_GRAM = 3
+_GRAM_LETTERS = 3
 """Letters of the groups by which a word is found missing at once."""
 WordIndex = Mapping[str, Sequence[str]]
 """Needles by the three letters that their longest word begins with (fewer: under the empty text)."""
@@ -263,7 +263,7 @@ def word_index(signs: Iterable[Sign]) -> WordIndex:
     index: dict[str, list[str]] = {}
     for needle in required_words:
         longest = max(needle.split(), key=len, default="")
-        index.setdefault(longest[:_GRAM] if len(longest) >= _GRAM else "", []).append(needle)
+        index.setdefault(longest[:_GRAM_LETTERS] if len(longest) >= _GRAM_LETTERS else "", []).append(needle)
     return index
 
 

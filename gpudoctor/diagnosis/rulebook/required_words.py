@@ -21,7 +21,7 @@ from gpudoctor.core.rule import Part
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
 
-_SHORTEST = 3
+_SHORTEST_WORD = 3
 _MOST_SETS, _MOST_WORDS = 3, 60
 _LINE_ENDS = {f"CATEGORY_{name}" for name in ("SPACE", "NOT_WORD", "NOT_DIGIT", "LINEBREAK")}
 
@@ -66,7 +66,7 @@ def _required_word_sets(items: list[tuple[Any, Any]]) -> list[frozenset[str]]:
         run = ""
         candidates += _inner_word_sets(operation, argument)
     candidates.append(frozenset({run}))
-    return [words for words in candidates if words and min(map(len, words)) >= _SHORTEST]
+    return [words for words in candidates if words and min(map(len, words)) >= _SHORTEST_WORD]
 
 
 def _best_word_set(items: list[tuple[Any, Any]]) -> frozenset[str]:
@@ -131,7 +131,7 @@ _NOT_AGAIN = re.compile(r"\(\?!\(\?P=(\w+)\)(?:\\.)?\)")
 _AGAIN = re.compile(r"\(\?P=(\w+)\)")
 _NUMBERED = re.compile(r"\\[1-9]|\(\?\(|\A\(\?[a-zA-Z]+\)")
 """What refers to a group by its number, or holds for all alternatives: what stands alone does not."""
-_FAR = 1 << 30
+_UNBOUNDED = 1 << 30
 
 
 @lru_cache(maxsize=2048)
@@ -170,7 +170,7 @@ def _split_alternatives(pattern: str) -> list[list[tuple[str, int]]]:
     while at < len(pattern):
         gap = _GAP.match(pattern, at) if depth == 0 else None
         if gap:
-            alternatives[-1].append((pattern[begun:at], int(gap["most"] or _FAR)))
+            alternatives[-1].append((pattern[begun:at], int(gap["most"] or _UNBOUNDED)))
             begun = at = gap.end()
             continue
         token = _TOKEN.match(pattern, at)

@@ -17,7 +17,7 @@ from ._kernel import Broken, CannotRun, Outcome
 
 _SIDE, _SIDE_CPU = 2048, 96
 SIZE = "2048³"
-_CALLS = 5
+_TIMED_CALLS = 5
 _GPU_RELATED = re.compile(r"cuda|gpu|dlopen|driver|cudnn|nvidia", re.IGNORECASE)
 _INFO = re.compile(r"^(?:I\d{4} |\d{4}-\d\d-\d\d [\d:.]+: I )")
 _PREFIX = re.compile(r"^(?:[WEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [WEF] )?(?:\S+:\d+\] ?)?")
@@ -116,9 +116,9 @@ def product(seed: int, on_cpu: bool, multiply: Callable[[Any, Any], Callable[[],
     first = [int(at) for at in numpy.argwhere(wrong)[0]] if differ else []
     words = "%d of %d values are wrong, the first at %s" % (differ, wrong.size, first) if differ else ""
     seconds: List[float] = []
-    for _ in range(_CALLS):
+    for _ in range(_TIMED_CALLS):
         began = time.perf_counter()
         compute()
         seconds.append(time.perf_counter() - began)
-    value = sorted(seconds)[_CALLS // 2] * 1e6
+    value = sorted(seconds)[_TIMED_CALLS // 2] * 1e6
     return Outcome(value=value, right=not differ, differ=differ, compared=int(wrong.size), words=words)

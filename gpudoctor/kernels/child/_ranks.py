@@ -27,11 +27,11 @@ from . import _scratch
 from ._kernel import CannotRun, last_line, no_memory, reserve_stdout, say
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-GRACE = 3.0
+GRACE_SECONDS = 3.0
 """Seconds that the others have to end by themselves once one rank has failed."""
-_LAST = 2.0
+_KILL_SECONDS = 2.0
 """Seconds that all of them have to be gone once they were killed."""
-_MOST = 1 << 20
+_MOST_STDERR_BYTES = 1 << 20
 """Bytes of a rank's standard error that are kept."""
 _PDEATHSIG = 1
 _GAVE_UP = re.compile(r"Watchdog caught (collective operation timeout: [^\n]*)")
@@ -40,7 +40,7 @@ _WAITED = re.compile(r"time(?:d )?-?out|(?:closed|reset) by peer|remote process 
 """What a rank says whose failure is another's."""
 _SHARED = re.compile(r"/dev/shm/nccl-\w+$", re.MULTILINE)
 """Where NCCL's ranks meet: a file of up to 33 MB, which is removed only once both have opened it."""
-ARRIVE = 30.0
+ARRIVE_SECONDS = 30.0
 """Seconds that ranks wait for each other before they begin: each imports torch first."""
 
 
@@ -75,7 +75,7 @@ def _threads_per_rank(count: int) -> int:
 
 
 def _collect(ranks: List[Rank], until: float) -> None:
-    """Read the ranks' output until all are over, `until` has passed, or `GRACE` seconds after the first failure."""
+    """Read the ranks' output until all are over, `until` has passed, or `GRACE_SECONDS` after the first failure."""
     with selectors.DefaultSelector() as selector:
         for rank in ranks:
             for stream in rank.streams:
@@ -90,14 +90,14 @@ def _collect(ranks: List[Rank], until: float) -> None:
                 running.remove(rank)
                 rank.order = len(ranks) - len(running)
                 if not rank.has_answer():
-                    until = min(until, time.monotonic() + GRACE)
+                    until = min(until, time.monotonic() + GRACE_SECONDS)
 
 
 def _kill_ranks(ranks: List[Rank]) -> None:
     """Kill all ranks and wait up to two seconds in all for their end."""
     for rank in ranks:
         rank.kill()
-    until = time.monotonic() + _LAST
+    until = time.monotonic() + _KILL_SECONDS
     for rank in ranks:
         rank.stop(max(0.0, until - time.monotonic()))
 
@@ -190,7 +190,7 @@ class Rank:
         """Read what is available from one of its streams; False at the end of the stream."""
         data = os.read(stream.fileno(), 1 << 16)
         if stream is self.process.stderr:
-            self._err += data[: _MOST - len(self._err)]
+            self._err += data[: _MOST_STDERR_BYTES - len(self._err)]
         else:
             lines = (self._rest + data).split(b"\n")
             self._rest = lines.pop()
@@ -345,7 +345,7 @@ def exchange_values(torch: Any, me: ThisRank, name: str, value: str) -> List[str
 
 
 def _store(torch: Any, me: ThisRank) -> Any:
-    """The ranks' common file store, in which no wait is longer than `ARRIVE` seconds."""
+    """The ranks' common file store, in which no wait is longer than `ARRIVE_SECONDS` seconds."""
     store = torch.distributed.FileStore(me.store, -1)  # -1: the file is not removed with its last user
-    store.set_timeout(timedelta(seconds=ARRIVE))
+    store.set_timeout(timedelta(seconds=ARRIVE_SECONDS))
     return store

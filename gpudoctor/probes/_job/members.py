@@ -43,9 +43,9 @@ _DOOR = "gpudoctor.__main__"
 """What the code imports by which gpudoctor starts itself again."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _MOST_RANKS = 1 << 14
-_PATIENCE = 2.0
+_READ_SECONDS = 2.0
 """Seconds for the environment and command line of all: the kernel locks a process's memory for each."""
-_MOST = 1 << 20
+_MOST_ENVIRON_BYTES = 1 << 20
 T = TypeVar("T")
 
 
@@ -137,7 +137,7 @@ def read_job(pids: Sequence[int]) -> Job | Unread:
     ours = ({os.getpid()} | _descendants({os.getpid()}, stats)) - (below if os.getpid() not in below else set())
     seeds = _around(roots, stats)
     found = (seeds | _descendants(seeds, stats)) - ours
-    reader = _Reader(_PATIENCE)
+    reader = _Reader(_READ_SECONDS)
     for pid in found:
         reader.fill(stats[pid])
     found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
@@ -150,7 +150,7 @@ def find_job(variables: Mapping[str, str]) -> Job:
     own = _environ(os.getpid())
     step = {name: own[name] for name in _KEYS[0] if name in own} if not isinstance(own, Unread) else {}
     ours = {os.getpid()} | _descendants({os.getpid()}, stats)
-    reader = _Reader(_PATIENCE)
+    reader = _Reader(_READ_SECONDS)
     found: dict[int, Member] = {}
     for pid in stats.keys() - ours:
         member = stats[pid]
@@ -169,7 +169,7 @@ def find_jobs(on_gpus: Iterable[int] = ()) -> list[Job]:
     A job is what a launcher has numbered as ranks, or a Python program that is among those `on_gpus`.
     """
     stats = _all_processes()
-    reader = _Reader(_PATIENCE)
+    reader = _Reader(_READ_SECONDS)
     users, ours = set(on_gpus), {os.getpid()} | _descendants({os.getpid()}, stats)
     found: list[Job] = []
     for pid in sorted(stats.keys() - ours, key=lambda one: (one not in users, one)):
@@ -372,7 +372,7 @@ def _environ(pid: int) -> Mapping[str, str] | Unread:
     """The variables that the process was started with."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - many
-            entries = file.read(_MOST).split(b"\0")
+            entries = file.read(_MOST_ENVIRON_BYTES).split(b"\0")
     except PermissionError:
         return Unread(f"the environment of process {pid} is another user's", reason=Reason.DENIED)
     except OSError:

@@ -24,8 +24,8 @@ RAS_ADDRESS = ("localhost", 28028)
 _GREETING = b"CLIENT PROTOCOL 2\n"
 _RAS_SECONDS = 8.0
 """Seconds for a report: RAS itself waits 5 s for processes that do not answer it."""
-_MOST_RAS = 8 << 20
-_MOST_DUMP = 16 << 20
+_MOST_RAS_BYTES = 8 << 20
+_MOST_DUMP_BYTES = 16 << 20
 _DUMP_SECONDS = 3.0
 _DEEPEST = 12
 _MOST_VALUES = 4_000_000
@@ -58,7 +58,7 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
             if _answer(line, deadline).strip().upper() != b"OK":
                 return Unread(f"NCCL's RAS at {_name(address)} refuses a time limit", reason=Reason.MALFORMED)
             _send(line, b"VERBOSE STATUS\n", deadline)
-            return _received(line, deadline, lambda _: False, _MOST_RAS).decode("utf-8", "replace")
+            return _received(line, deadline, lambda _: False, _MOST_RAS_BYTES).decode("utf-8", "replace")
     except TimeoutError:
         return Unread(f"NCCL's RAS at {_name(address)} gave no answer within {seconds:g} s", reason=Reason.TIMED_OUT)
     except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def _dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] |
         written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
         if written.isdecimal() and int(written) < since:
             return Unread(f"{path} is of an earlier run", reason=Reason.MISSING)
-        answer = target.run(["base64", "-w", "0", "--", f"{root}{path}"], _DUMP_SECONDS, limit=_MOST_DUMP)
+        answer = target.run(["base64", "-w", "0", "--", f"{root}{path}"], _DUMP_SECONDS, limit=_MOST_DUMP_BYTES)
     except OSError as error:
         return Unread(f"{path}: {error.strerror or error}", reason=Reason.FAILED)
     if answer.cut or not answer.ok:

@@ -14,9 +14,9 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.probes._reading import first_bytes
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_MOST = 4096
+_MOST_PROCESSES = 4096
 """Processes that are followed: a job of more is known by the first of them."""
-_LISTED = 16
+_MOST_LISTED = 16
 _SOURCE = "/proc, while it ran"
 _WORKER = "pt_data_worker"
 """What torch calls the workers of its DataLoader, since 2.7."""
@@ -146,7 +146,7 @@ class Tree:
         self._looked = now
         for pid in [pid for pid, process in self._processes.items() if not process.alive]:
             self._ended.append(self._processes.pop(pid))
-        del self._ended[:-_MOST]
+        del self._ended[:-_MOST_PROCESSES]
         self.peak = max(self.peak, sum(process.memory for process in self._processes.values()))
         self.most = max(self.most, len(self._processes))
 
@@ -163,7 +163,7 @@ class Tree:
                 "busy": Known(round(busy), _SOURCE) if (busy := process.busy) is not None else Unread("seen once"),
                 "outlived": Known(process.alive, _SOURCE),
             }
-            for process in processes[:_LISTED]
+            for process in processes[:_MOST_LISTED]
         )
 
     def _found(self) -> list[int]:
@@ -171,7 +171,7 @@ class Tree:
         children = self._children if self._lists_children else self._children_of_all()
         found = dict.fromkeys([self._root, *self._processes])
         queue = list(found)
-        while queue and len(found) < _MOST:
+        while queue and len(found) < _MOST_PROCESSES:
             fresh = [child for child in children(queue.pop()) if child not in found and child not in self._without]
             found.update(dict.fromkeys(fresh))
             queue += fresh

@@ -23,7 +23,7 @@ from gpudoctor.target.protocol import printable
 
 _OPTIONS = ("dump", "--nonblocking", "--json", "--full-filenames", "--pid")
 _TRIES = 3
-_SECONDS = 5.0
+_PY_SPY_SECONDS = 5.0
 """Seconds that py-spy may take for one process: it reads symbols from the interpreter's file."""
 _DENIED = re.compile(r"permission denied|operation not permitted|try running again with elevated permissions", re.I)
 _NO_PYTHON = re.compile(r"failed to find python version|python.*not found|no python|failed to.*interpreter", re.I)
@@ -125,7 +125,7 @@ def stacks_of(target: Local, program: str | Unread, pid: int) -> Stacks | Unread
     why = Unread("not asked")
     for _ in range(_TRIES):
         try:
-            answer = target.run([program, *_OPTIONS, str(pid)], _SECONDS, {"RUST_BACKTRACE": "0"})
+            answer = target.run([program, *_OPTIONS, str(pid)], _PY_SPY_SECONDS, {"RUST_BACKTRACE": "0"})
         except OSError as error:
             return Unread(f"py-spy cannot be started: {error.strerror or error}", reason=Reason.FAILED)
         if answer.ok and (found := _parsed(answer.out, pid)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 
 _RDMA = "/sys/class/infiniband"
-_WORD = 4
+_COUNTER_UNIT_BYTES = 4
 """Bytes that an RDMA port's counter of data counts as one."""
 
 
@@ -68,7 +68,7 @@ def _ports() -> tuple[int, int] | None:
             for place, name in enumerate(("port_xmit_data", "port_rcv_data")):
                 value = _text(f"{_RDMA}/{device}/ports/{port}/counters/{name}").strip()
                 if value.isdecimal():
-                    sums[place] += int(value) * _WORD
+                    sums[place] += int(value) * _COUNTER_UNIT_BYTES
                     seen = True
     return (sums[0], sums[1]) if seen else None
 

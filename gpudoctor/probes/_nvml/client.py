@@ -259,12 +259,12 @@ SECONDS = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)
 persistence mode each GPU takes 1 to 3 s to open, one after the other; 6.6 s were seen with confidential computing.
 """
 
-QUICK_WAIT = 30.0
+QUICK_WAIT_SECONDS = 30.0
 """Seconds that GPUs may take to open at level quick, where `Target.wait` says nothing else."""
 
-_MOST = 8 << 20
+_MOST_OUTPUT_BYTES = 8 << 20
 """Bytes that a child may print; sixteen GPUs of eighteen links need a tenth of it."""
-_LEAST = 0.25
+_LEAST_SECONDS = 0.25
 """Seconds below which another child is not worth starting."""
 
 
@@ -288,7 +288,7 @@ def limits(target: Target, gpus: int, seconds: float = SECONDS) -> Limits:
     if target.wait is not None:
         opening = target.wait
     elif target.level == "quick":
-        opening = min(QUICK_WAIT, 6 * seconds)
+        opening = min(QUICK_WAIT_SECONDS, 6 * seconds)
     return Limits(opening, (4 + gpus) * seconds, 2 * seconds)
 
 
@@ -325,7 +325,9 @@ def ask_nvml(target: Target, request: NvmlRequest) -> Replies:
         }
         argv_now, watch = [*argv, json.dumps(options)], _progress_watch(target, request.limits.opening)
         try:
-            answer = target.run(argv_now, left, _ALONE, limit=_MOST, silence=request.limits.call, watch=watch)
+            answer = target.run(
+                argv_now, left, _ALONE, limit=_MOST_OUTPUT_BYTES, silence=request.limits.call, watch=watch
+            )
         except OSError as error:
             replies.broken = f"the child that asks NVML could not be started: {error.strerror or error}"
             break
@@ -333,7 +335,11 @@ def ask_nvml(target: Target, request: NvmlRequest) -> Replies:
         left_out += [
             (late.gpu, "*") for late in replies.faults if late.call == HANDLE and (late.gpu, "*") not in left_out
         ]
-        if not fault or until - time.monotonic() < _LEAST or not _exclude_fault(left_out, replies.faults, fault):
+        if (
+            not fault
+            or until - time.monotonic() < _LEAST_SECONDS
+            or not _exclude_fault(left_out, replies.faults, fault)
+        ):
             break
     target.listener("nvml", "")
     return replies

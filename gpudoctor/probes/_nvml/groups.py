@@ -228,7 +228,7 @@ _COUNTERS = (
 )
 """Column, field value, and the older counters that add up to the same."""
 
-_SPEED = 164
+_LINK_SPEED_FIELD = 164
 """The field value of a link's speed (NVML_FI_DEV_NVLINK_GET_SPEED)."""
 
 _CAPABILITIES = ("read", "write", "nvlink", "atomics")
@@ -280,7 +280,7 @@ def _nvlink_row(replies: Replies, gpu: int, link: int) -> Row:
         "link": Known(link, replies.source),
         "active": active,
         "version": link_fact("Version", values.named(values.LINK_VERSIONS)),
-        "speed_mbps": down or replies.fact(gpu, f"nvmlDeviceGetFieldValues({_SPEED},{link})", values.as_int),
+        "speed_mbps": down or replies.fact(gpu, f"nvmlDeviceGetFieldValues({_LINK_SPEED_FIELD},{link})", values.as_int),
         "remote": link_fact("RemoteDeviceType", values.named(values.REMOTES)),
         "remote_address": link_fact("RemotePciInfo", values.item("busId", values.pci_address)),
         **{name: down or _error_count(replies, gpu, link, field, old) for name, field, old in _COUNTERS},

@@ -21,7 +21,7 @@ from gpudoctor.core.texts import screened
 from gpudoctor.readers._merge import merge_entry
 from gpudoctor.readers.files._manifest import Manifest, UnreadableError
 
-LONGEST = 2 << 20
+LONGEST_MANIFEST = 2 << 20
 """Characters of the largest manifest that is read as one: a lock file of a large project has a tenth."""
 
 
@@ -49,18 +49,18 @@ def manifest(text: str, name: str) -> Snapshot | None:
     """
     path = PurePath(name.replace("\\", "/").lower())
     file_name = f"requirements-{path.name}" if path.parent.name == "requirements" else path.name
-    if not _NAMES.search(file_name) and not _BEGINS.search(text[:LONGEST]):
+    if not _NAMES.search(file_name) and not _BEGINS.search(text[:LONGEST_MANIFEST]):
         return None
     by_name = [module for module in formats() if module.named(file_name)]
-    if by_name and len(text) > LONGEST:
-        raise DocumentError(f"{name}: larger than {LONGEST >> 20} MB, which no {by_name[0].KIND} file is")
+    if by_name and len(text) > LONGEST_MANIFEST:
+        raise DocumentError(f"{name}: larger than {LONGEST_MANIFEST >> 20} MB, which no {by_name[0].KIND} file is")
     for module in by_name:
         try:
             if snapshot := _read_as(module, text, name):
                 return snapshot
         except UnreadableError as error:
             raise DocumentError(f"{name}: {error}") from error
-    for module in formats() if len(text) <= LONGEST else ():
+    for module in formats() if len(text) <= LONGEST_MANIFEST else ():
         if module not in by_name and module.recognizes(text):
             try:
                 if snapshot := _read_as(module, text, name):

@@ -66,15 +66,15 @@ class Manifest:
 # Nothing is built from them: an alias is the node it names, however often it is named.
 # ruamel.yaml is imported when the first such file is read.
 
-LONGEST = 160_000
+LONGEST_YAML = 160_000
 """Characters that are parsed at most: pure Python takes half a second for them."""
-_MOST = 500
+_MOST_ENTRIES = 500
 """Entries of one list or mapping that are looked at."""
 _PARTS = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_DEEPEST = 100
+_DEEPEST_YAML = 100
 _STAIRS = re.compile(r"^[ ]{400}|(?:[-?:] ){100}", re.MULTILINE)
 """What only a text has that leads a parser astray: a parser calls itself for each list within a list."""
-_MERGES = 5
+_MOST_MERGES = 5
 """Merges within merges that are followed: an anchor may merge itself."""
 
 
@@ -126,19 +126,21 @@ class Node:
         At most 500 keys; `depth` counts merges within merges.
         """
         merged: list[Node] = []
-        for key, value in self._node.value[:_MOST] if self._kind == "mapping" else ():
+        for key, value in self._node.value[:_MOST_ENTRIES] if self._kind == "mapping" else ():
             name = Node(key).text
             if name == "<<":
                 merged.append(Node(value, self._start))
             else:
                 yield name, Node(value, self._start)
-        for merged_node in merged if depth < _MERGES else ():
+        for merged_node in merged if depth < _MOST_MERGES else ():
             for mapping in [merged_node, *merged_node.list()]:
                 yield from mapping.items(depth + 1)
 
     def list(self) -> list[Node]:
         """The entries of a list, at most 500; empty for other nodes."""
-        return [Node(entry, self._start) for entry in self._node.value[:_MOST]] if self._kind == "sequence" else []
+        return (
+            [Node(entry, self._start) for entry in self._node.value[:_MOST_ENTRIES]] if self._kind == "sequence" else []
+        )
 
     def at(self, *path: str) -> Node:
         """The node under those keys, one level each; a false node where one is missing."""
@@ -149,7 +151,7 @@ class Node:
 
     def key_line(self, name: str) -> int:
         """The line of that key; the node's own line where it has no such key."""
-        for key, _ in self._node.value[:_MOST] if self._kind == "mapping" else ():
+        for key, _ in self._node.value[:_MOST_ENTRIES] if self._kind == "mapping" else ():
             if Node(key).text == name:
                 return Node(key, self._start).line
         return self.line
@@ -161,7 +163,7 @@ def documents(text: str, having: tuple[str, ...] = ()) -> list[Node]:
     As many as fit into 160 000 characters. Raises `UnreadableError` with line and reason.
     """
     nodes: list[Node] = []
-    room_left = LONGEST
+    room_left = LONGEST_YAML
     start = 0
     parts = _split_documents(text)
     for part in parts:
@@ -169,7 +171,7 @@ def documents(text: str, having: tuple[str, ...] = ()) -> list[Node]:
             room_left -= len(part)
             if room_left < 0:
                 if not nodes:
-                    raise UnreadableError(f"longer than {LONGEST} characters of YAML in one document")
+                    raise UnreadableError(f"longer than {LONGEST_YAML} characters of YAML in one document")
                 break
             nodes.append(Node(_compose(part, start), start))
         start += part.count("\n")
@@ -188,7 +190,7 @@ def _compose(text: str, start: int) -> Any:
 
     `start` is the number of lines before this document.
     """
-    if nesting_depth(text) > _DEEPEST or _STAIRS.search(text):
+    if nesting_depth(text) > _DEEPEST_YAML or _STAIRS.search(text):
         raise UnreadableError("lists within lists without end")
     from ruamel import yaml
 

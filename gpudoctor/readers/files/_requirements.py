@@ -28,7 +28,7 @@ FACTS = (
     column("requirement.extra", "text", "the extra or group of dependencies that it belongs to, installed on request"),
 )
 
-LONGEST = 300
+LONGEST_REQUIREMENT = 300
 _MOST_OTHERS = 500
 _BESIDE = words(
     """
@@ -72,7 +72,7 @@ class RequestedPackage:
         """The package as a row of ``requirement``; columns without a value are left out."""
         row: dict[str, Fact] = {"name": Known(self.name, source), "asked": Known(self.spec, source)}
         plain = {"marker": self.marker, "url": self.url, "build": self.build, "index": self.index, "extra": self.extra}
-        row.update({key: Known(clean(value[:LONGEST]), source) for key, value in plain.items() if value})
+        row.update({key: Known(clean(value[:LONGEST_REQUIREMENT]), source) for key, value in plain.items() if value})
         row.update(
             {
                 key: Known(value, source)

@@ -23,7 +23,7 @@ from gpudoctor.readers.files._manifest import (
 )
 
 KIND = "compose"
-_DOCKERS_SHM = 64
+_DEFAULT_SHM_MIB = 64
 """MiB of /dev/shm that Docker gives a container where nothing else is said."""
 _NAME = re.compile(r"(?:.*[-_.])?compose(?:[-_.].*)?\.ya?ml")
 _SERVICES = re.compile(r"^services:\s*(?:#.*)?$", re.MULTILINE)
@@ -106,7 +106,7 @@ def _shm_mib(node: Node) -> int | None:
     if any("/dev/shm" in (mount.text or mount.at("target").text) for mount in mounts):
         return None
     ipc = _substituted_text(node.at("ipc"))
-    return None if ipc in ("host", "shareable") or ":" in ipc else _DOCKERS_SHM
+    return None if ipc in ("host", "shareable") or ":" in ipc else _DEFAULT_SHM_MIB
 
 
 def _shm_source(node: Node, source: str, manifest: Manifest) -> str:

@@ -206,7 +206,7 @@ def _assignments(text: str, values: dict[str, str]) -> Iterator[tuple[str, str |
 # ---- The commands in a line of shell that install packages ----
 # pip, uv, conda and mamba.
 
-_LONGEST = 20_000
+_LONGEST_LINE = 20_000
 _ENDS = frozenset(("&&", "||", ";", "|", "&", "(", ")", "\n", "then", "do", "else", "fi", "done", "{", "}"))
 _CONDA = ("conda", "mamba", "micromamba")
 _WORD = re.compile(r"[A-Za-z_]\w*=.*|sudo|exec|time|env|command|-\S+|RUN")
@@ -215,16 +215,16 @@ _BACKENDS = re.compile(r"cu\d{2,3}|cpu|rocm[\d.]+|xpu")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Each simple command of a shell text (its first `_LONGEST` characters) as its words; if quotes do not close, all
-    of it is split at white space and newlines end no command.
+    """Each simple command of a shell text (its first `_LONGEST_LINE` characters) as its words. If quotes do not close,
+    all of it is split at white space and newlines end no command.
     """
-    lexer = shlex.shlex(text[:_LONGEST].replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
+    lexer = shlex.shlex(text[:_LONGEST_LINE].replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
         words = list(lexer)
     except ValueError:
-        words = text[:_LONGEST].split()
+        words = text[:_LONGEST_LINE].split()
     command: list[str] = []
     for word in words:
         if word in _ENDS or set(word) <= set(";&|()"):
@@ -326,7 +326,7 @@ _INSTRUCTIONS = (
 _INSTRUCTION = re.compile(rf"\s*({_INSTRUCTIONS})\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*(\S)\s*", re.IGNORECASE)
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
-_MOST = 4000
+_MOST_LINES = 4000
 """Instructions and lines of one instruction that are read."""
 
 
@@ -345,7 +345,7 @@ def instructions(lines: Sequence[str]) -> Iterator[Instruction]:
     """The Dockerfile's instructions in order, at most 4000; other lines are skipped."""
     escape = _escape_character(lines)
     index = count = 0
-    while index < len(lines) and count < _MOST:
+    while index < len(lines) and count < _MOST_LINES:
         first = index
         if not lines[index].strip() or lines[index].lstrip().startswith("#"):
             index += 1
@@ -373,7 +373,7 @@ def _escape_character(lines: Sequence[str]) -> str:
 def _joined_lines(lines: Sequence[str], index: int, escape: str) -> tuple[str, int]:
     """The text of the instruction at `index`, continuations joined and comments left out; index of the next line."""
     parts: list[str] = []
-    while index < len(lines) and len(parts) < _MOST:
+    while index < len(lines) and len(parts) < _MOST_LINES:
         line = lines[index].rstrip()
         index += 1
         if parts and (not line.strip() or line.lstrip().startswith("#")):
@@ -388,7 +388,7 @@ def _joined_lines(lines: Sequence[str], index: int, escape: str) -> tuple[str, i
 def _heredoc(lines: Sequence[str], index: int, delimiter: str) -> tuple[str, int]:
     """The text of a heredoc up to its delimiter, and the index of the line after it."""
     script: list[str] = []
-    while index < len(lines) and len(script) < _MOST:
+    while index < len(lines) and len(script) < _MOST_LINES:
         index += 1
         if lines[index - 1].strip() == delimiter:
             break

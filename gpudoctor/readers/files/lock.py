@@ -16,7 +16,7 @@ from gpudoctor.readers.files._manifest import Manifest
 from gpudoctor.readers.files._requirements import RequestedPackage, requirement_rows
 
 KIND = "lock"
-_MOST = 400
+_MOST_TABLE_LINES = 400
 """Lines of one table that are looked at; its wheels come last."""
 _VALUE = re.compile(r'(name|version|index|marker) = "([^"\\]{1,400})"')
 _SOURCE = re.compile(r'^(?:source = \{.*?(?:registry|url) =|url =) "([^"]{1,400})"')
@@ -44,7 +44,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     starts = [number for number, line in enumerate(manifest.lines, 1) if line in ("[[package]]", "[[packages]]")]
     requirements: list[tuple[RequestedPackage, str]] = []
     for start, end in pairwise([*starts, len(manifest.lines) + 1]):
-        requirement = _pinned_package(manifest.lines[start : end - 1][:_MOST])
+        requirement = _pinned_package(manifest.lines[start : end - 1][:_MOST_TABLE_LINES])
         if requirement:
             requirements.append((requirement, manifest.use(start + 1) if requirement.followed else ""))
     yield from requirement_rows(requirements)

@@ -13,7 +13,7 @@ from gpudoctor.readers._software import is_gpu_variable, variable_facts
 from gpudoctor.readers.files._manifest import Manifest, Node, Service, documents, first_gpu_service, size_mib
 
 KIND = "pod"
-_KUBERNETES_SHM = 64
+_DEFAULT_SHM_MIB = 64
 """MiB of /dev/shm that a container runtime gives where no volume is mounted there."""
 _TEMPLATES = {
     "Pod": ("spec",),
@@ -100,7 +100,7 @@ def _shm_mib(container: Node, spec: Node) -> int | None:
         "",
     )
     if not volume:
-        return None if spec.at("hostIPC").text.lower() == "true" else _KUBERNETES_SHM
+        return None if spec.at("hostIPC").text.lower() == "true" else _DEFAULT_SHM_MIB
     for entry in spec.at("volumes").list():
         if entry.at("name").text == volume and (limit := entry.at("emptyDir", "sizeLimit").text):
             return size_mib(limit)

@@ -238,7 +238,7 @@ def _pixi_requirements(tree: Mapping[str, Any], places: Places) -> Requirements:
 
 # ---- TOML as a tree, and where in the text something of it stands ----
 
-LONGEST = 256 << 10
+LONGEST_TOML = 256 << 10
 """Characters of the largest file that is parsed: a project's own file has a hundredth."""
 _DEEPEST = 60
 """Brackets within brackets, and names within names: a parser that calls itself must not be led further."""
@@ -246,8 +246,8 @@ _DEEPEST = 60
 
 def parse_toml(text: str) -> Mapping[str, Any]:
     """The TOML document; raises `UnreadableError` with line and reason for broken, too long or too deep."""
-    if len(text) > LONGEST:
-        raise UnreadableError(f"longer than {LONGEST >> 10} KB of TOML")
+    if len(text) > LONGEST_TOML:
+        raise UnreadableError(f"longer than {LONGEST_TOML >> 10} KB of TOML")
     for number, line in enumerate(text.split("\n"), 1):
         if nesting_depth(line) > _DEEPEST or line.partition("=")[0].count(".") > _DEEPEST * 2:
             raise UnreadableError(f"line {number}: brackets or names within each other without end")
@@ -276,7 +276,7 @@ def array_at(tree: object, *path: str) -> list[Any]:
     return value[:2000] if isinstance(value, list) else []
 
 
-_TRIED = 50
+_MOST_TRIED = 50
 """Places of a word that are looked at for the words beside it."""
 
 
@@ -290,7 +290,7 @@ class Places:
         """The first line (from 1) with `word` and all of `beside`, else with `word` alone; 1 where none has it."""
         text = self.manifest.text
         first = offset = text.find(word)
-        for _ in range(_TRIED):
+        for _ in range(_MOST_TRIED):
             end = text.find("\n", offset)
             if offset < 0 or all(
                 other in text[text.rfind("\n", 0, offset) + 1 : end if end >= 0 else None] for other in beside

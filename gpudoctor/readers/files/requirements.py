@@ -48,7 +48,7 @@ _OPTION = re.compile(
     r"^\s*(?:-r|-c|-e|-i|-f|--(?:index-url|extra-index-url|find-links|requirement|hash|no-index))\b", re.M
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
-_MOST_STRANGE = 0.3
+_MOST_OTHER_SHARE = 0.3
 """Share of the lines that may be no requirement: more, and the file is something else."""
 
 
@@ -85,7 +85,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
             requirements.append((requirement, manifest.use(first, last)))
         else:
             unparsed += 1
-    if unparsed > _MOST_STRANGE * len(lines):
+    if unparsed > _MOST_OTHER_SHARE * len(lines):
         manifest.used.clear()
         return
     yield from _requirements.requirement_rows(

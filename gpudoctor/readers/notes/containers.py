@@ -11,7 +11,7 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern, phrases
 
 EXACT = 3
-_MOST = 500
+_MOST_LINES = 500
 """Lines that are looked at for what a container asks for."""
 
 FACTS = (fact("container.asks_gpus", "bool", "whether the command, compose file or pod that starts it asks for GPUs"),)
@@ -126,7 +126,7 @@ _GPU_WORDS = ("gpu", "runtime", "device", "--nv", "driver:", "reservation", "dep
 
 def _gpu_request_of_manifest(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """container.asks_gpus is true where a compose file or pod in the text asks for GPUs."""
-    for index, _ in islice(paste.having(*_GPU_WORDS), _MOST):
+    for index, _ in islice(paste.having(*_GPU_WORDS), _MOST_LINES):
         if len(paste.bare[index]) <= 400 and _SPEC.match(paste.bare[index]):
             yield "container.asks_gpus", Known(True, f"line {paste.numbers[index]}")
             return

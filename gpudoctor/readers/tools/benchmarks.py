@@ -39,10 +39,10 @@ _PEERS = Pattern(r"\s*((?:Uni|Bi)directional) P2P=(En|Dis)abled Bandwidth (?:\(P
 _COLUMNS = Pattern(r"\s*(?:D\\D\s+)?\d{1,3}(?:\s+\d{1,3})*\s*$")
 _CELLS = Pattern(r"\s*(\d{1,3})((?:\s+(?:\d{1,6}\.\d{1,3}|N/A))+)\s*$")
 _WRONG = "invalid value when checking the pattern"
-_ALIKE = 0.8
+_ALIKE_SHARE = 0.8
 """Share of their median that all others reach at least, where one is called slow."""
-_NOTABLE = 0.7
-_FEWEST = 3
+_SLOW_SHARE = 0.7
+_FEWEST_OTHERS = 3
 """Other GPUs at least, with which one is compared; four GPUs have three pairs without it."""
 _Pairs = Mapping[tuple[int, int], float]
 
@@ -131,7 +131,7 @@ def _slow_rows(matrix: _Matrix) -> Iterator[Row]:
     gpus = sorted({gpu for pair in pairs for gpu in pair})
     of_gpu = {gpu: [rate for pair, rate in pairs.items() if gpu in pair] for gpu in gpus}
     without = {gpu: [rate for pair, rate in pairs.items() if gpu not in pair] for gpu in gpus}
-    if len(gpus) > _FEWEST:
+    if len(gpus) > _FEWEST_OTHERS:
         yield from list(_outlier(matrix, of_gpu, without)) or _slow_pair(matrix, pairs)
 
 
@@ -140,8 +140,8 @@ def _outlier(
 ) -> Iterator[Row]:
     """A row for the GPU whose rates are all far below those without it, which are alike."""
     for gpu, rates in own.items():
-        usual = median(others[gpu]) if len(others[gpu]) >= _FEWEST else 0
-        if usual and min(others[gpu]) >= _ALIKE * usual and max(rates) < _NOTABLE * usual:
+        usual = median(others[gpu]) if len(others[gpu]) >= _FEWEST_OTHERS else 0
+        if usual and min(others[gpu]) >= _ALIKE_SHARE * usual and max(rates) < _SLOW_SHARE * usual:
             yield _rate_row(matrix, gpu, "", median(rates), usual)
 
 
@@ -149,7 +149,7 @@ def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
     """A row for the one pair of GPUs that is far below all other pairs, which are alike."""
     for (one, other), rate in pairs.items():
         rest = [value for pair, value in pairs.items() if set(pair) != {one, other}]
-        if rest and min(rest) >= _ALIKE * median(rest) and rate < _NOTABLE * median(rest):
+        if rest and min(rest) >= _ALIKE_SHARE * median(rest) and rate < _SLOW_SHARE * median(rest):
             yield _rate_row(matrix, one, f" with GPU {other}", rate, median(rest))
 
 
@@ -200,9 +200,9 @@ _PROGRAM = Pattern(
     r"\b(all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf\b"
 )
 _HEAD, _AVERAGE = "algbw", "avg bus bandwidth"
-_SMALL = 64 << 20
+_LATENCY_BYTES = 64 << 20
 """Bytes below which a collective tells the latency of the links rather than their bandwidth."""
-_LARGE = 256 << 20
+_BANDWIDTH_BYTES = 256 << 20
 """Bytes from which it comes near to what they can."""
 
 
@@ -215,7 +215,7 @@ def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
     program = "a collective"
     hosts: dict[str, None] = {}
     gpus: list[str] = []
-    smallest, largest, bus, bus_line = _SMALL, 0, 0.0, -1
+    smallest, largest, bus, bus_line = _LATENCY_BYTES, 0, 0.0, -1
     wrong: tuple[int, str, int] | None = None
     for index, line in enumerate(paste.bare):
         if name := _PROGRAM.search(line):
@@ -224,7 +224,7 @@ def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
             hosts[device["host"]] = None
             gpus.append(device["name"])
             paste.use(index)
-        elif _AVERAGE in line.lower() and smallest < _SMALL:
+        elif _AVERAGE in line.lower() and smallest < _LATENCY_BYTES:
             paste.mark_listed(index, data=True)  # of latencies as well: it tells no bandwidth
         elif row := _ROW.match(line):
             paste.mark_listed(index, data=True)
@@ -233,7 +233,7 @@ def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
             count = max(_count(row["wrong"]), _count(row["wrong2"]))
             if count and wrong is None:
                 wrong = count, f"{program} of {_bytes(size)}", index
-            if size >= max(_LARGE, largest):
+            if size >= max(_BANDWIDTH_BYTES, largest):
                 largest, bus, bus_line = size, max(_number(row["bus"]), _number(row["bus2"])), index
     if bus_line >= 0:
         source = paste.use(bus_line)

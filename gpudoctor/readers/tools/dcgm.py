@@ -49,7 +49,7 @@ _FLAGS = {
     "RETIRED_PENDING": "retired_pending",
 }
 _MASKS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
-_BLANK = 1 << 30
+_BLANK_VALUE = 1 << 30
 """From here on DCGM means that it has no value."""
 _ROW = Pattern(r"\s*\| (.{25}) \| (.{45})[^|\w]{0,4}\|?\s*$")
 _MESSAGE = Pattern(r"(?:Warning|Info|Error)(?::? ?GPU ?\d+)?\s*$")
@@ -76,7 +76,7 @@ def _fields(paste: Paste) -> Iterator[tuple[str, Rows]]:
             continue
         number = float(field["value"])
         name, labels = field["name"].upper(), dict(_LABEL.compiled.findall(field["labels"] or ""))
-        if number >= _BLANK:
+        if number >= _BLANK_VALUE:
             continue
         if name == "XID_ERRORS":
             yield from _xid_row(int(number), labels, line, paste.use(index))
@@ -199,7 +199,7 @@ _IDENTITY = Pattern(
     r"(?: \(last known\))?\s*\|\s*$"
 )
 _COLUMNS = {"Name": "name", "PCI Bus ID": "address", "Device UUID": "uuid"}
-_WIDTH = 45
+_CELL_WIDTH = 45
 """Characters of a message in one cell of dcgmi diag's table: it is cut there, also within a word."""
 
 
@@ -264,8 +264,12 @@ def _sentences(paste: Paste) -> Iterator[tuple[int, int, str]]:
 
 def _joined(cells: list[str]) -> str:
     """The message in the cells: joined as it was cut in dcgmi diag's table, word by word in dcgmi health's box."""
-    if all(len(cell.rstrip()) <= _WIDTH for cell in cells):
-        return "".join(cell[:_WIDTH].ljust(_WIDTH) for cell in cells) + "  " + " ".join(cell.strip() for cell in cells)
+    if all(len(cell.rstrip()) <= _CELL_WIDTH for cell in cells):
+        return (
+            "".join(cell[:_CELL_WIDTH].ljust(_CELL_WIDTH) for cell in cells)
+            + "  "
+            + " ".join(cell.strip() for cell in cells)
+        )
     return " ".join(cell.strip() for cell in cells)
 
 

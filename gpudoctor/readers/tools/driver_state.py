@@ -50,7 +50,7 @@ _MODULE_PACKAGE = Pattern(
 )
 _QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|packages?)\b[^:\n]{0,40}:\s*")
 """What is written in front of a package where its query is the label."""
-_WHOLE_BUS = 3
+_FEWEST_OF_WHOLE_BUS = 3
 """Devices, bridges among them, that make a listing of the whole bus; one of a `grep` shows no bridge."""
 _ACTIVE = Pattern(r"\bActive: (active \(running\)|inactive|failed|deactivating|activating \(auto-restart\))")
 _SERVICE_STATES = {
@@ -251,7 +251,7 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     bridge_lines = [
         line for line in (paste.bare[index] for index in devices.values()) if any(b in line for b in _BRIDGES)
     ]
-    whole = bool(bridge_lines) and len(devices) > _WHOLE_BUS and "grep" not in command
+    whole = bool(bridge_lines) and len(devices) > _FEWEST_OF_WHOLE_BUS and "grep" not in command
     if rows:
         yield "pci", tuple(rows)
         yield from _of_shown_adapters(rows, whole or _ALL_ADAPTERS.search(command) is not None)

@@ -58,7 +58,7 @@ _NET = Pattern(
     r"Net device ([\w-]{1,40}):(\d{1,3}): net device type=[^,]{1,40}, speed=(\d{1,8}) Mbps,"
     r" link layer=(\w+)(?:, Data Direct)?, state=(\w+)/(\w+)"
 )
-_FEWEST = 2
+_FEWEST_RANKS = 2
 
 
 @frozen
@@ -146,7 +146,7 @@ def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Ma
 
 def _behind(reports: Sequence[Mapping[str, _Lag]], paste: Paste) -> Iterator[tuple[str, Fact]]:
     """The ranks that are behind by the same numbers in the first and the last report."""
-    if len(reports) < _FEWEST:
+    if len(reports) < _FEWEST_RANKS:
         return
     for key, lag in reports[-1].items():
         before = reports[0].get(key)

@@ -88,7 +88,7 @@ def _sizes_since_2_1(line: str) -> tuple[int, int, int] | None:
     return (total, free, own_memory) if own_memory else None
 
 
-_MOST = 20
+_MOST_ROWS = 20
 """Rows of one kind: a log may hold thousands of kills."""
 _KILL = Pattern(
     r"\b(?P<whose>Memory cgroup out|Out) of memory: Kill(?:ed)? process (?P<pid>\d{1,9})(?:, UID \d+,)? "
@@ -147,7 +147,7 @@ def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
     for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_services, _of_ray):
         answered, found = of_source(paste)
         asked = asked or answered
-        rows += found[:_MOST]
+        rows += found[:_MOST_ROWS]
     if rows or asked:
         yield "oom", tuple(rows)
 

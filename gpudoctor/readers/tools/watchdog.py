@@ -112,7 +112,7 @@ _WAITS = Pattern(
 )
 _ALIKE = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"})
 """Collectives that every rank calls with as many elements as the others."""
-_MOST = 8
+_MOST_ROWS = 8
 
 
 @frozen
@@ -148,7 +148,7 @@ def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if not _calls_differ(calls):
             agreeing_calls = agreeing_calls or calls
             continue
-        source = ", ".join(paste.use(call.index) for call in calls[:_MOST])
+        source = ", ".join(paste.use(call.index) for call in calls[:_MOST_ROWS])
         yield "nccl.differing_calls", Known(tuple(_calls_by_ranks(ranks)), source)
         yield "nccl.differing_at", Known(number, source)
         yield "nccl.differing_group", Known(group, source) if group else Absent("the watchdog's lines name none")
@@ -200,7 +200,7 @@ def _calls_by_ranks(ranks: Mapping[int, _PendingCall]) -> Iterator[str]:
     for rank, call in sorted(ranks.items()):
         by_words.setdefault(call.description, []).append(rank)
     for description, members in sorted(by_words.items(), key=lambda item: len(item[1])):
-        rank_list = ", ".join(map(str, members[:_MOST])) + (
-            f" and {len(members) - _MOST} more" if len(members) > _MOST else ""
+        rank_list = ", ".join(map(str, members[:_MOST_ROWS])) + (
+            f" and {len(members) - _MOST_ROWS} more" if len(members) > _MOST_ROWS else ""
         )
         yield f"{description} (rank{'s' * (len(members) > 1)} {rank_list})"

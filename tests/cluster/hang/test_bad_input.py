@@ -164,7 +164,7 @@ def test_py_spy_hangs(sleeper: Ranks, monkeypatch: pytest.MonkeyPatch, tmp_path:
     hung.write_text("#!/bin/sh\nexec sleep 600\n")
     hung.chmod(0o755)
     monkeypatch.setattr(looking, "find_program", lambda _: str(hung))
-    monkeypatch.setattr(stacks, "_SECONDS", 0.3)
+    monkeypatch.setattr(stacks, "_PY_SPY_SECONDS", 0.3)
     (row,) = looking.look(job_of(sleeper.pid), 0.2).rows
     stack = row["stack"]
     assert isinstance(stack, Unread)

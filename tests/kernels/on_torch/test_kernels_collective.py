@@ -26,7 +26,7 @@ sys.path.insert(0, {str(HERE)!r})
 from gpudoctor_kernels import _ranks, _kernel
 from gpudoctor_kernels import collective
 from gpudoctor_kernels.collective import exchange
-_ranks.GRACE = 1.0
+_ranks.GRACE_SECONDS = 1.0
 collective._WAIT_LIMIT_CPU, collective._GROUP_LIMIT_CPU = 2.0, float(sys.argv[2])
 together = _ranks.run_ranks
 def planted(job, count, ask, seconds, environ):

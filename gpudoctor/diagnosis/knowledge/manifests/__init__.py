@@ -293,7 +293,7 @@ def _cuda_requirement(cuda: str) -> str:
 # ---- Lines of a manifest that decide no fact ----
 # What is compiled on the machine, what no line pins, what is left out.
 
-_MOST = 200
+_MOST_REQUIREMENTS = 200
 
 
 def undecided_lines(
@@ -306,17 +306,20 @@ def undecided_lines(
     source = "the manifest"
     compiled = {line.name: f"{line.name} ({line.source})" for line in lines if _is_built_from_source(line)}
     if compiled:
-        yield "manifest.compiled", Known(tuple(compiled.values())[:_MOST], source)
+        yield "manifest.compiled", Known(tuple(compiled.values())[:_MOST_REQUIREMENTS], source)
     loose = [line.name for line in lines if line.name not in {*placed, *compiled} and not pinned(line.spec)]
     if loose:
-        yield "manifest.loose", Known(tuple(dict.fromkeys(loose))[:_MOST], source)
+        yield "manifest.loose", Known(tuple(dict.fromkeys(loose))[:_MOST_REQUIREMENTS], source)
     there = {line.name for line in lines}
     asked = (row for row in rows if text_of(row.get("name")) not in there)
     left = {
         name: _exclusion_reason(row) for row in asked if not _is_undecided(name := text_of(row.get("name")), unsure)
     }
     if left:
-        yield "manifest.left_out", Known(tuple(f"{name} ({why})" for name, why in left.items())[:_MOST], source)
+        yield (
+            "manifest.left_out",
+            Known(tuple(f"{name} ({why})" for name, why in left.items())[:_MOST_REQUIREMENTS], source),
+        )
 
 
 def _is_built_from_source(line: Line) -> bool:

@@ -12,13 +12,13 @@ from .. import _ranks
 from .._kernel import CannotRun, import_torch
 from .._ranks import ThisRank, exchange_values, init_group
 from . import _nccl
-from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
+from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, max_over_ranks, measure
 
 _SIZES = (64 << 10, 1 << 20, 16 << 20, 128 << 20)
 _SIZES_CPU = (4 << 10, 256 << 10)
-_WAIT_LIMIT, _WAIT_LIMIT_CPU = 20.0, 4.0
+_WAIT_SECONDS, _WAIT_SECONDS_CPU = 20.0, 4.0
 """Of one wait for another rank."""
-_GROUP_LIMIT, _GROUP_LIMIT_CPU = 75.0, 45.0
+_GROUP_SECONDS, _GROUP_SECONDS_CPU = 75.0, 45.0
 """Of the group's whole life."""
 
 
@@ -45,11 +45,11 @@ class Context:
                 "backend": "gloo" if self.on_cpu else "nccl",
                 "devices": self.devices,
                 "sizes": _SIZES_CPU if self.on_cpu else _SIZES,
-                "seconds": _WAIT_LIMIT_CPU if self.on_cpu else _WAIT_LIMIT,
+                "seconds": _WAIT_SECONDS_CPU if self.on_cpu else _WAIT_SECONDS,
                 "operations": [name for name, operation in OPERATIONS.items() if count >= operation.least],
             }
             environ = {"GLOO_SOCKET_IFNAME": "lo"} if self.on_cpu else _nccl.ENVIRON
-            whole = _GROUP_LIMIT_CPU if self.on_cpu else _GROUP_LIMIT
+            whole = _GROUP_SECONDS_CPU if self.on_cpu else _GROUP_SECONDS
             self._ends = _ranks.run_ranks(__name__, count, ask, whole, environ)
         return self._ends
 
@@ -99,7 +99,7 @@ def rank(me: ThisRank) -> Dict[str, Any]:
     group = Group(torch, init_group(torch, me, me.ask["backend"], me.ask["seconds"]), me.rank, me.count, device)
     me.step("the first collective")
     max_over_ranks(group, 0.0)
-    numbers = base_values(torch, sizes[-1] // 4 + EVEN * me.count)
+    numbers = base_values(torch, sizes[-1] // 4 + ALIGNED_VALUES * me.count)
     for name in me.ask["operations"]:
         me.note(**{name: [_measure_operation(me, group, name, size, numbers) for size in sizes]})
     exchange_values(torch, me, "done", "")  # none leaves while another one still hears from it

@@ -30,16 +30,16 @@ from .. import _ranks
 from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
 from ..training import _model
 from . import _canary, _nccl
-from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
+from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, max_over_ranks, measure
 from ._store import Store, listening_addresses, listening_socket
 
-_ANSWER = 2.0
+_ANSWER_SECONDS = 2.0
 """Seconds that are kept for the answer."""
-_REST = 15.0
+_COLLECTIVES_SECONDS = 15.0
 """Seconds that are kept for the collectives themselves where there are so many: imports take longer than these."""
-PLAN = 10.0
+PLAN_SECONDS = 10.0
 """Seconds that rank 0 has to tell its plan."""
-_STORE_GRACE = 3.0
+_STORE_GRACE_SECONDS = 3.0
 """Seconds that rank 0 stays for the others once it is done."""
 _SIZES: Dict[Tuple[str, str], Tuple[int, ...]] = {
     ("gloo", "standard"): (4 << 10, 1 << 20),
@@ -48,7 +48,7 @@ _SIZES: Dict[Tuple[str, str], Tuple[int, ...]] = {
     ("nccl", "deep"): (64 << 10, 1 << 20, 16 << 20, 128 << 20, 1 << 30),
 }
 """Bytes, by backend and level."""
-_ROOM = 8
+_MEMORY_FACTOR = 8
 """How many times an operation's size must be free: given, got, and NCCL's or the reference's own."""
 _WAIT = {"gloo": 2.5, "nccl": 10.0}
 """Seconds of one wait for other ranks."""
@@ -58,7 +58,7 @@ _WAITS = 4
 """How many such waits an operation may take."""
 TRAINING = "training"
 """The leg that is the canary's training."""
-_TRAINING_LIMIT = 45.0
+_TRAINING_SECONDS = 45.0
 """Seconds for its steps."""
 
 
@@ -69,7 +69,7 @@ class MemberRank:
         self.ask = ask
         self.rank = int(ask["rank"])
         self.world = int(ask["world"])
-        self.until = time.monotonic() + float(ask["seconds"]) - _ANSWER
+        self.until = time.monotonic() + float(ask["seconds"]) - _ANSWER_SECONDS
 
     def left(self) -> float:
         """Seconds until the answer is due, at least 0."""
@@ -78,7 +78,7 @@ class MemberRank:
     def step(self, what: str, seconds: float = float("inf"), leg: Optional[Leg] = None) -> None:
         """Report the step that begins now, and how many seconds it may take."""
         where = {"leg": leg.name, "backend": leg.backend} if leg else {}
-        say(step=what, seconds=min(seconds, self.left() + _ANSWER), **where)
+        say(step=what, seconds=min(seconds, self.left() + _ANSWER_SECONDS), **where)
 
 
 def main(ask: Mapping[str, Any]) -> None:
@@ -115,7 +115,7 @@ def _take_part(me: MemberRank) -> None:
         _run_plan(torch, me, store)
         say(answer={})
     finally:
-        store.leave(_STORE_GRACE)
+        store.leave(_STORE_GRACE_SECONDS)
 
 
 def _run_plan(torch: Any, me: MemberRank, store: Store) -> None:
@@ -126,14 +126,14 @@ def _run_plan(torch: Any, me: MemberRank, store: Store) -> None:
         say(note={"nccl": _nccl.version(torch)})
     me.step("wait for all ranks")
     left = me.left()
-    places = [Place(*fields) for fields in store.gather(place, max(left / 2, left - _REST))]
+    places = [Place(*fields) for fields in store.gather(place, max(left / 2, left - _COLLECTIVES_SECONDS))]
     plan = None
     if not me.rank:
         plan = make_plan(places, me.ask)
         lacking = missing_gpu_message(places, me.ask["backend"])
         if lacking:
             report_unmeasured(Leg("all", "nccl", (), (), ()), "", lacking, cannot=True)
-    LegRunner(torch, me, store, device).run_legs(plan_from_json(store.from_rank_0("plan", plan, PLAN)))
+    LegRunner(torch, me, store, device).run_legs(plan_from_json(store.from_rank_0("plan", plan, PLAN_SECONDS)))
 
 
 def _import_torch() -> Any:
@@ -225,7 +225,9 @@ def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
         planned_legs.append(_tcp_leg(places, ask["level"]))
     backend = "nccl" if on_gpus else "gloo"
     sizes = [
-        size for size in _SIZES.get((backend, ask["level"]), ()) if _ROOM * size <= _bytes_per_rank(places, on_gpus)
+        size
+        for size in _SIZES.get((backend, ask["level"]), ())
+        if _MEMORY_FACTOR * size <= _bytes_per_rank(places, on_gpus)
     ]
     for name, ranks in groups.items():
         operations = [operation for operation in OPERATIONS if max(map(len, ranks)) >= OPERATIONS[operation].least]
@@ -240,7 +242,7 @@ def _training_leg(places: Sequence[Place], backend: str) -> List[Leg]:
     on_gpus = backend == "nccl"
     try:
         size = _model.fit_samples(
-            _model.TIMED if on_gpus else _model.TIMED_CPU, _bytes_per_rank(places, on_gpus) // _ROOM
+            _model.TIMED if on_gpus else _model.TIMED_CPU, _bytes_per_rank(places, on_gpus) // _MEMORY_FACTOR
         )
     except CannotRun as error:
         report_unmeasured(Leg(TRAINING, backend, (), (), ()), "", str(error), cannot=True)
@@ -317,7 +319,7 @@ class LegRunner:
     def run_legs(self, legs: Sequence[Leg]) -> None:
         """Run all legs in order, in step with the other ranks; a failed leg is reported and the next is tried."""
         largest_size = max((size for leg in legs if leg.name != TRAINING for size in leg.sizes), default=0)
-        self._numbers = base_values(self._torch, largest_size // 4 + EVEN * self._me.world)
+        self._numbers = base_values(self._torch, largest_size // 4 + ALIGNED_VALUES * self._me.world)
         patience = self._me.left() / 2
         for at, leg in enumerate(legs):
             self._me.step("wait for all ranks: " + _leg_label(leg), leg=leg)
@@ -359,7 +361,7 @@ class LegRunner:
 
     def _train(self, leg: Leg, group: Group) -> None:
         """This rank's part in the canary's training, reported at once."""
-        self._me.step("%s %s" % (_canary.OPERATION, _leg_label(leg)), _CONNECT[leg.backend] + _TRAINING_LIMIT, leg)
+        self._me.step("%s %s" % (_canary.OPERATION, _leg_label(leg)), _CONNECT[leg.backend] + _TRAINING_SECONDS, leg)
         gpu = "" if group.device.type == "cpu" else self._torch.cuda.get_device_name(group.device)
         say(trained=dict(_canary.train(group, leg.sizes[0]), backend=leg.backend, gpu=gpu))
 

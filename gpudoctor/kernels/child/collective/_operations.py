@@ -145,13 +145,13 @@ def bandwidths(name: str, ranks: int, size: int, seconds: List[float]) -> Dict[s
 # ---- One operation at one size among the ranks of a group: checked, then timed ----
 
 
-_SLICE = 1 << 22
+_SLICE_VALUES = 1 << 22
 """Values that are compared at a time."""
-EVEN = 32
+ALIGNED_VALUES = 32
 """Values of each rank's share come in multiples of that many: NCCL is slow where 128 bytes are not aligned. So many
 for each rank are needed beside those of the size."""
-_CALLS = 8
-_LONG = 0.4
+_TIMED_CALLS = 8
+_TIMED_SECONDS = 0.4
 """Seconds that the timed calls together should not exceed."""
 
 
@@ -162,7 +162,7 @@ def measure(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
     all ranks begin together, in which ranks differ where links do. ``differ`` of ``compared`` values are wrong, the
     first at ``first`` (None if none is).
     """
-    each = EVEN * group.ranks
+    each = ALIGNED_VALUES * group.ranks
     count = -(-size // 4 // each) * each
     buffers = OPERATIONS[name].buffers(group, numbers[:count])
     buffers.call()
@@ -170,7 +170,7 @@ def measure(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
     buffers.given.zero_()  # sums of zeros stay zeros, however often they are summed
     max_over_ranks(group, 0.0)
     alone = _seconds_per_call(group, buffers.call, 1)
-    calls = max(1, min(_CALLS, int(_LONG / max(1e-9, max_over_ranks(group, alone)))))
+    calls = max(1, min(_TIMED_CALLS, int(_TIMED_SECONDS / max(1e-9, max_over_ranks(group, alone)))))
     seconds = _seconds_per_call(group, buffers.call, calls)
     timing = {"size": 4 * count, "seconds": seconds, "alone": alone}
     return dict(timing, differ=differ, compared=len(buffers.expected), first=first)
@@ -196,8 +196,8 @@ def _seconds_per_call(group: Group, call: Any, times: int) -> float:
 def _compare(torch: Any, got: Any, expected: Any) -> Tuple[int, Any]:
     """How many values are wrong, and the index of the first one (None if none is)."""
     differ, first = 0, None
-    for at in range(0, len(expected), _SLICE):
-        judged = exact(torch, got[at : at + _SLICE], expected[at : at + _SLICE])
+    for at in range(0, len(expected), _SLICE_VALUES):
+        judged = exact(torch, got[at : at + _SLICE_VALUES], expected[at : at + _SLICE_VALUES])
         if judged.differ and first is None:
             first = at + judged.first[0]
         differ += judged.differ

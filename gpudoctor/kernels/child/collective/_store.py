@@ -28,16 +28,16 @@ if sys.platform != "win32":
 
 _TAKES, _TAKES_BY_LIBUV = (2, 1), (2, 8)
 """Releases of torch whose store takes a socket that listens already (pytorch/pytorch 103478 and 150215)."""
-_QUEUE = 4096
-_RETRY_PAUSE = 0.2
+_BACKLOG = 4096
+_RETRY_SECONDS = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
-_ANSWER_LIMIT = 10.0
+_ANSWER_SECONDS = 10.0
 """Seconds that the store has for one answer."""
-_LOOKS = 20000.0
+_LOOKS_PER_SECOND = 20000.0
 """A second, of all ranks together: one server answers several times as many."""
-_AFTER = 4.0
+_AFTER_FAILURE_SECONDS = 4.0
 """Seconds that ranks have to come once one has failed: those that wait in vain for the same do so about as long."""
-_LATER = 3.0
+_OTHERS_SECONDS_MORE = 3.0
 """Seconds that the others wait longer than rank 0, which says who did not come."""
 
 
@@ -55,7 +55,7 @@ def listening_socket(address: str, port: int) -> socket.socket:
     listener.bind(where)
     with contextlib.suppress(PackageNotFoundError):
         if _release(installed("torch")) >= _TAKES:
-            listener.listen(_QUEUE)
+            listener.listen(_BACKLOG)
     return listener
 
 
@@ -96,7 +96,7 @@ class Store:
         self._missing = 0
         self.listens = port if listener else 0
         """The port of the store, where this rank serves it."""
-        self._pause = max(0.01, world / _LOOKS)
+        self._pause = max(0.01, world / _LOOKS_PER_SECOND)
         self.torchs = _serve(torch, port, listener, until) if listener else _connect(torch, address, port, until)
 
     def gather(self, value: Any, seconds: float) -> List[Any]:
@@ -118,12 +118,14 @@ class Store:
     def barrier(self, name: str, seconds: float) -> None:
         """Wait until every rank has reached the point `name`; raises `CannotRun` naming those that did not.
 
-        Once any rank told that it failed on its way there, the others are waited for no longer than `_AFTER`.
+        Once any rank reported a failure, the others are waited for no longer than `_AFTER_FAILURE_SECONDS`.
         """
         try:
             self.torchs.add("%s-%d" % (name, self.rank), 1)
             self.torchs.add(name, 1)
-            missing = self.from_rank_0(name + "-missing", self._missing_ranks(name, seconds), seconds + _LATER)
+            missing = self.from_rank_0(
+                name + "-missing", self._missing_ranks(name, seconds), seconds + _OTHERS_SECONDS_MORE
+            )
         except RuntimeError:
             raise CannotRun("the store of rank 0 does not answer") from None
         if missing:
@@ -159,7 +161,7 @@ class Store:
         def limit() -> float:
             """Infinity, or the fixed moment that follows the first reported failure."""
             if not first and self.torchs.add(name + "-failed", 0):
-                first.append(time.monotonic() + _AFTER)
+                first.append(time.monotonic() + _AFTER_FAILURE_SECONDS)
             return first[0] if first else float("inf")
 
         return limit
@@ -194,7 +196,7 @@ def _listener_options(torch: Any, listener: socket.socket) -> Dict[str, Any]:
     if release < _TAKES:
         listener.close()
         return {}
-    listener.listen(_QUEUE)
+    listener.listen(_BACKLOG)
     taken = {"master_listen_fd": listener.fileno()}
     return dict(taken, use_libuv=False) if (2, 4) <= release < _TAKES_BY_LIBUV else taken
 
@@ -207,14 +209,14 @@ def _release(version: str) -> Tuple[int, ...]:
 def _connect(torch: Any, address: str, port: int, until: float) -> Any:
     """A client of rank 0's store; tries until `until`, then raises `RuntimeError`."""
     while True:
-        limit = timedelta(seconds=max(1.0, min(_ANSWER_LIMIT, until - time.monotonic())))
+        limit = timedelta(seconds=max(1.0, min(_ANSWER_SECONDS, until - time.monotonic())))
         try:
             store = torch.distributed.TCPStore(address, port, wait_for_workers=False, timeout=limit)
             store.add("done", 0)  # whoever waited in a queue that was closed hears of it only now
         except RuntimeError:
-            if time.monotonic() + _RETRY_PAUSE >= until:
+            if time.monotonic() + _RETRY_SECONDS >= until:
                 raise
-            time.sleep(_RETRY_PAUSE)
+            time.sleep(_RETRY_SECONDS)
         else:
             return store
 

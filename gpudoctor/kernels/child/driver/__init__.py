@@ -14,7 +14,7 @@ from .._kernel import CannotRun, Outcome
 from . import _ptx
 from ._cuda import Machine, devices
 
-_SHARE = 0.5
+_MEMORY_SHARE = 0.5
 """Of the memory that is free, the most that a kernel may take."""
 
 
@@ -37,7 +37,7 @@ class Context:
 
     def free(self) -> int:
         """Bytes that a kernel may allocate: half of the free memory."""
-        return int(self.machine.memory_info()[0] * _SHARE)
+        return int(self.machine.memory_info()[0] * _MEMORY_SHARE)
 
     def random(self, salt: int) -> random.Random:
         """A random generator that depends on the seed and `salt` alone."""

@@ -23,7 +23,7 @@ KERNELS = (
 SAMPLE, CHUNK, LEAST = 64 << 20, 1 << 30, 1 << 20
 """Bytes: at level standard, the most in one piece, the fewest worth testing."""
 _SAMPLE_CPU, _CHUNK_CPU, _LEAST_CPU = 1208, 640, 64
-_BUDGET = 20.0
+_BUDGET_SECONDS = 20.0
 """Seconds after which no further pattern is begun."""
 WALKING, ADDRESS, DICE = 0, 1, 2
 WRITE, FIND, FIND_TURNED = 0, 1, 2
@@ -69,7 +69,7 @@ def run(context: Context, spec: Spec) -> Outcome:
         test.self_test()
         began = time.perf_counter()
         for kind, step in _patterns(context):
-            if time.perf_counter() - began > _BUDGET:
+            if time.perf_counter() - began > _BUDGET_SECONDS:
                 break
             test.run_pattern(kind, step)
         return test.outcome(whole)

@@ -14,9 +14,9 @@ from .._kernel import CannotRun, import_torch
 from ..driver._cuda import CudaError, Machine
 
 NODE = "node"
-_SHARE = 0.5
+_MEMORY_SHARE = 0.5
 """Of the memory that is free, the most that a kernel may take."""
-_WORK = 2.0
+_WORK_SECONDS = 2.0
 """Seconds that a kernel of level soak works where it is not said."""
 
 
@@ -34,7 +34,7 @@ class Context:
         self.numbers = tuple(numbers) or self.devices
         """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
-        self.work = _WORK
+        self.work = _WORK_SECONDS
         """Seconds that a kernel of level soak works."""
 
     def description(self) -> Dict[str, Any]:
@@ -70,7 +70,7 @@ class Context:
         if self.on_cpu:
             return 64 << 20
         self.torch.cuda.empty_cache()
-        return int(self.torch.cuda.mem_get_info(self.device)[0] * _SHARE)
+        return int(self.torch.cuda.mem_get_info(self.device)[0] * _MEMORY_SHARE)
 
     def need(self, size: int) -> None:
         """Raise `CannotRun` where `size` bytes are more than `free` allows."""
@@ -126,7 +126,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
     ``node`` is all GPUs that this process sees, the first of them the device itself.
     """
     context = _opened(ask)
-    context.work = float(ask.get("work") or _WORK)
+    context.work = float(ask.get("work") or _WORK_SECONDS)
     return context
 
 

@@ -43,10 +43,10 @@ MANTISSA = {"fp64": 52, "fp32": 23, "tf32": 23, "fp16": 10, "bf16": 7}
 """Bits of the mantissa that are stored, by type."""
 DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """torch's names of the types."""
-_KEPT = 4096
+_MOST_WRONG_KEPT = 4096
 """Places of wrong values that are kept, to say whether they are the same each time."""
 REPEATS = 3
-_ROOM = 256 << 20
+_LEAST_FREE_BYTES = 256 << 20
 """Bytes that must be free on a GPU for anything of this rung: what is reckoned with, and what libraries load for it."""
 _REFUSALS = ("NOT_SUPPORTED", "not implemented for")
 UNSEEN = -1
@@ -113,8 +113,8 @@ def judge_mask(wrong: Any) -> Judged:
     count = int(wrong.sum())
     if not count:
         return Judged(0, wrong.numel())
-    at = wrong.nonzero()[:_KEPT]
-    flat = wrong.flatten().nonzero()[:_KEPT, 0].tolist()
+    at = wrong.nonzero()[:_MOST_WRONG_KEPT]
+    flat = wrong.flatten().nonzero()[:_MOST_WRONG_KEPT, 0].tolist()
     return Judged(count, wrong.numel(), tuple(at[0].tolist()), frozenset(flat))
 
 
@@ -174,7 +174,7 @@ def run_cases(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
     A repetition whose bits are those of the first needs no judging anew; what the CPU judged is the first itself.
     """
     if not context.on_cpu:
-        context.need(_ROOM)
+        context.need(_LEAST_FREE_BYTES)
     messages: List[str] = []
     missing: Dict[str, None] = {}
     differ = compared = 0

@@ -14,9 +14,9 @@ from . import Context, matmul, median_and_spread
 from .matmul import FORMS
 
 KERNELS = (Spec("soak.matmul", "products under heat", "TFLOP/s", "8192³ or less, one after another", "soak", 60.0),)
-_SERIES = 0.5
+_SERIES_SECONDS = 0.5
 """Seconds of products between two looks at how many were wrong."""
-_SERIES_CPU = 0.02
+_SERIES_SECONDS_CPU = 0.02
 
 
 def run(context: Context, _: Spec) -> Outcome:
@@ -33,8 +33,8 @@ def run(context: Context, _: Spec) -> Outcome:
         count = (case.compute() != reference).sum()
         wrong.add_(torch.stack([count, (count > 0).to(count.dtype)]))
 
-    once = min(context.seconds(multiply, _SERIES_CPU))
-    calls = max(1, int((_SERIES_CPU if context.on_cpu else _SERIES) / once))
+    once = min(context.seconds(multiply, _SERIES_SECONDS_CPU))
+    calls = max(1, int((_SERIES_SECONDS_CPU if context.on_cpu else _SERIES_SECONDS) / once))
     series: List[float] = []
     until = time.perf_counter() + context.work
     while not series or time.perf_counter() < until:

@@ -27,7 +27,7 @@ _BLOCK, _BLOCK_CPU = 256 << 20, 2 << 20
 """Bytes of the pattern; a copy in GPU memory moves two such blocks, four times the largest L2 cache."""
 WORD = 8
 """Bytes of an int64."""
-_LOCK_LIMIT = 60.0
+_LOCK_SECONDS = 60.0
 """Seconds to wait for one's turn: eight GPUs of two seconds each, four times over."""
 
 
@@ -127,7 +127,7 @@ def exclusive_turn() -> Iterator[bool]:
 
 def _wait_for_lock(turn: int) -> bool:
     """True once the file lock is held; False after 60 s, or where the file system has no locks."""
-    until = time.monotonic() + _LOCK_LIMIT
+    until = time.monotonic() + _LOCK_SECONDS
     while time.monotonic() < until:
         try:
             if sys.platform != "win32":

@@ -44,7 +44,7 @@ _MOST_PLACES, _MOST_READ = 4096, 64
 """Wrong words that are kept in all, and of one block at one read."""
 _EXAMINED = 32
 """Wrong words that are told apart and listed."""
-_LONGEST_WAIT = 10.0
+_LONGEST_WAIT_SECONDS = 10.0
 _PLANTED_BIT = 1 << 41
 _MASK = (1 << 64) - 1
 STUCK, LEAKING, DISTURBED, ONCE = "stuck", "leaking", "disturbed", "once"
@@ -95,7 +95,7 @@ class _MarchTest:
     def __init__(self, context: Context, blocks: List[Any]) -> None:
         self.context, self.torch, self.blocks = context, context.torch, blocks
         self.words = int(blocks[0].numel())
-        self.wait = min(_LONGEST_WAIT, context.work / 12)
+        self.wait = min(_LONGEST_WAIT_SECONDS, context.work / 12)
         self.compared = self.differ = 0
         self.wrong: Dict[Place, _Wrong] = {}
         self.disturbed: Dict[Place, int] = {}

@@ -178,7 +178,7 @@ KERNELS = tuple(
 )
 _SIDES, _SIDE_CPU = (8192, 4096, 2048), 192
 """Of what level standard runs, the largest is left out."""
-_LONGEST = 0.2
+_LONGEST_SECONDS = 0.2
 """Seconds that one product may take; where it would take longer, the matrices are smaller."""
 _SUSTAINED = {"standard": 0.3, "deep": 1.0}
 """Seconds that the rate is measured over, for clocks to settle; on a CPU the rate means nothing."""
@@ -238,7 +238,7 @@ def largest_side(context: Context, form: Form, sides: Sequence[int] = _SIDES) ->
     multiply, _ = multiplication(context, form)
     once, _ = median_and_spread(context.seconds(lambda: multiply(left, right), 0.02))
     for side in sides:
-        if once * (side / smallest) ** 3 < _LONGEST and _bytes_needed(side) < context.free():
+        if once * (side / smallest) ** 3 < _LONGEST_SECONDS and _bytes_needed(side) < context.free():
             return side
     return smallest
 

@@ -19,12 +19,12 @@ from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, T
 from . import _dataset, format_bytes
 from ._host import SHM, Host, busy_seconds, clock_ticks, read_text, shm_space
 
-WINDOW = 0.5
+WINDOW_SECONDS = 0.5
 """Seconds that a setting is watched."""
 _BATCH_LIMIT = {"fork": 6.0, "forkserver": 12.0, "spawn": 12.0}
 """Seconds that a batch may take; where a worker starts from nothing, it imports torch before."""
 _MAX_WORKERS = 16
-_KILL_LIMIT = 3.0
+_KILL_SECONDS = 3.0
 """Seconds that a killed worker may take to disappear."""
 _MARK = "GPUDOCTOR_CHILD"
 """The variable by which what we have started is found and ended with us."""
@@ -131,7 +131,7 @@ class LoaderSweep:
         for _ in range(together):
             next(batches)
         before, began, count = _cpu_times(), time.perf_counter(), 0
-        while time.perf_counter() - began < WINDOW:
+        while time.perf_counter() - began < WINDOW_SECONDS:
             for _ in range(together):
                 next(batches)
             count += together
@@ -219,14 +219,14 @@ def end_workers(began: float) -> None:
     if sys.platform == "win32":
         for worker in workers:
             worker.kill()
-            worker.join(_KILL_LIMIT)
+            worker.join(_KILL_SECONDS)
         return
     previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch takes the end of a worker for an error
     try:
         for worker in workers:
             worker.kill()
         for worker in workers:
-            worker.join(_KILL_LIMIT)
+            worker.join(_KILL_SECONDS)
     finally:
         signal.signal(signal.SIGCHLD, previous)
     gc.collect()  # named semaphores go with the queues that hold them
