@@ -71,7 +71,7 @@ class Flow:
 def measure(
     address: str, port: int, key: str, seconds: float = FLOW_SECONDS, window: float = WINDOW_SECONDS, source: str = ""
 ) -> Flow:
-    """Measure the link to the `Server` at an address and port, within `seconds`; failures are told in the Flow's
+    """Measure the link to the `Server` at an address and port, within `seconds`; failures are in the Flow's
     outcome.
     `window` is the seconds per direction, `source` as `tcp.bind_source` takes it (``""``: any).
     """

@@ -45,7 +45,7 @@ class Sent:
 
 
 def sent_counts(link: socket.socket) -> Sent:
-    """Data segments sent, segments lost and path MTU from Linux's TCP_INFO; None for each that is not told."""
+    """Data segments sent, segments lost and path MTU from Linux's TCP_INFO; None for what it does not report."""
     option = getattr(socket, "TCP_INFO", None)
     if option is None or not hasattr(socket, "AF_NETLINK"):  # others number and order it differently
         return Sent()
@@ -234,7 +234,7 @@ def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[so
 
 def bind_source(link: socket.socket, source: str) -> None:
     """Bind the socket to a local address and, where one follows (``10.0.0.1%eth0``), to that interface alone.
-    Such a socket sends and hears nothing by another one (SO_BINDTODEVICE, which needs root before Linux 5.7). Raises
+    It then uses no other interface (SO_BINDTODEVICE, which needs root before Linux 5.7). Raises
     `OSError`.
     """
     address, _, interface = source.partition("%")

@@ -65,7 +65,7 @@ _MOST_GAINS = 8
 
 
 def _ports_in_words(rails: RailResults) -> str:
-    """What ports give, and which of them counted errors or discards while they were measured."""
+    """Sentences on the ports' rates, and on those whose error counters rose while they were measured."""
     known = {(pair.rail, host) for pair in rails.pairs for host in (pair.a, pair.b)}
     rates = " / ".join(dict.fromkeys(f"{rate:.3g}" for rate in rails.usual.values()))
     text = say(_PORTS, ports=len(known), hosts=len({host for _, host in known}), rates=rates)

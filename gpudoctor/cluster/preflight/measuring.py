@@ -165,7 +165,9 @@ class Measuring:
         self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
 
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
-        """Run rounds until nothing is in doubt or `MOST_ROUNDS` are done; results are added to `pairs`."""
+        """Run rounds until nothing is in doubt or `MOST_ROUNDS` are done; results are added to `pairs`.
+        `tell` receives a description of each round.
+        """
         for number in range(1, MOST_ROUNDS + 1):
             two = rounds.pairs_of_round(number, list(self._joined_ranks), self.pairs, switches)
             if not two:

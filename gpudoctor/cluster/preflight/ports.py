@@ -27,7 +27,7 @@ from gpudoctor.target.network import Interface, nccl_choice, selected_names
 
 
 def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
-    """Ports of this machine to be measured one by one, not listened at yet; empty if it has less than two.
+    """Ports of this machine to be measured one by one, without a listener yet; empty if it has less than two.
     `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
     """
     up = {one.name: one for one in among if one.running}
@@ -81,7 +81,7 @@ def _with_address(port: Port, interface: Interface, others: Sequence[Interface])
 
 
 def _interface_rate(target: Target, name: str) -> float | None:
-    """Rate of an Ethernet interface in Gbit/s; None where the driver tells none."""
+    """Rate of an Ethernet interface in Gbit/s; None if the driver reports none."""
     try:
         speed = int(target.read(f"/sys/class/net/{name}/speed", 32))
     except (OSError, ValueError):
@@ -102,7 +102,7 @@ Linux, Documentation/ABI/stable/sysfs-class-infiniband and testing/sysfs-class-n
 
 
 def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message:
-    """Task: where the counters of these ports stand: ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}``.
+    """Task: current error counters of these ports: ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}``.
     What cannot be read is left out.
     """
     counts: dict[str, dict[str, int]] = {}
@@ -117,7 +117,7 @@ def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message
 
 
 def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:
-    """(port with the TCP port that we listen on there, its server), or with why we do not, and None."""
+    """(port with its listening TCP port, server); if listening fails (port with the reason in `because`, None)."""
     if not port.address:
         return port, None
     try:
@@ -155,7 +155,7 @@ def perftest_rate(printed: str) -> float | None:
 
 def run_perftest(message: Mapping[str, Any]) -> Message:
     """Task: measure by one RDMA port: ``{"gbps": rate}`` of the side that writes (None of the other one), or
-    ``{"why": words}`` where ib_write_bw failed by itself. That its peer did not come is the peer's: neither of them.
+    ``{"why": words}`` if ib_write_bw failed here; neither if only its peer did not come.
     """
     argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]))
     until = time.monotonic() + float(message["seconds"])

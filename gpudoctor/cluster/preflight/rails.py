@@ -37,7 +37,7 @@ _COUNTERS_SECONDS = 5.0
 
 @dataclass
 class RailPlan:
-    """Rounds of all rails and what they come to. `hosts` gives the hosts that have the port, by rail."""
+    """Plans the rounds of all rails and judges their results. `hosts` maps a rail to the hosts that have its port."""
 
     hosts: Mapping[str, Sequence[str]]
     switches: Mapping[str, str]
@@ -60,7 +60,7 @@ class RailPlan:
         return {rail: pairs for rail, pairs in due.items() if pairs}
 
     def usual(self) -> dict[str, Usual]:
-        """What is usual, and what is bad, by rail: learned from all rails of its kind."""
+        """Usual values and limits by rail, learned from all rails of its kind."""
         by_kind: dict[object, list[Pair]] = {}
         for rail, measured in self.pairs.items():
             by_kind.setdefault(self.kinds.get(rail), []).extend(measured)
@@ -101,8 +101,8 @@ Crossings = Mapping[RailPort, Sequence[tuple[str, str]]]
 
 
 def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> list[Suspect]:
-    """The suspects, knowing what ports that reach nobody of their rail reach elsewhere.
-    Left out are ports that reach their rail now, and those of which nothing can be said.
+    """The suspects after the crossing test: of a port that reaches another rail, that rail becomes its `network`.
+    Ports that reach their own rail now, or that are `unjudged`, are left out.
     """
     unknown = unjudged(blamed, crossings, plan)
     out: list[Suspect] = []
@@ -118,8 +118,8 @@ def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
 
 
 def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> dict[RailPort, str]:
-    """Ports that reach nobody, and of which nothing can be said, with why: they are gone, or are RDMA ports of which a
-    firewall turns TCP away, which RDMA passes by, or that nobody's peers reach: networks that keep machines apart.
+    """Reason by port that reaches nobody and cannot be judged: the machine is gone, a firewall rejects TCP at an RDMA
+    port (RDMA would pass), or no port of the rail reaches another (a network that isolates machines).
     """
     why: dict[RailPort, str] = {}
     for suspect in blamed:
@@ -219,7 +219,7 @@ def _missing_ports(ports: Mapping[str, Mapping[str, Port]], hosts: Sequence[str]
 
 
 class _Stage:
-    """What the coordinator does of it."""
+    """The coordinator's measurement of all rails, each port alone."""
 
     def __init__(
         self, meeting: Meeting, leaders: Sequence[JoinedRank], found: MeetingResults, limits: Limits, rdma: bool
@@ -250,12 +250,12 @@ class _Stage:
         return _common_rate(self._ports[rail].values()) or rail, rail in self._rdma
 
     def connect(self) -> None:
-        """Have each port connect to its peers; who does not reach whom is not measured later."""
+        """Have each port connect to its peers; pairs that fail are not measured later."""
         self._links = by_each_port(self._meeting, self._leaders, self._ports, self._limits.connect)
         self._measuring = {rail: self._new_measuring(rail) for rail in self.plan.hosts}
 
     def _new_measuring(self, rail: str) -> Measuring:
-        """What measures that rail: RDMA or TCP."""
+        """The measurement of that rail, by RDMA or TCP."""
         kind = RdmaMeasuring if rail in self._rdma else Measuring
         own = [link for link in self._links if link.used_by == rail]
         return kind(self._meeting, self._leaders, own, self._limits.flow, rail, self._ports[rail])
@@ -270,7 +270,7 @@ class _Stage:
         self.plan.pairs[rail] = self._measuring[rail].pairs
 
     def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
-        """Measure the rail by TCP from now on, and all that were not measured yet; `failed`: why, by machine."""
+        """Use TCP for the rail from now on, and for all not measured yet; `failed` maps machines to reasons."""
         host, why = next(iter(failed.items()))
         self._found.rails.unmeasured[rail, host] = f"{rail} on {host} by RDMA: {PERFTEST} says: {why}"
         for other in [other for other in self._rdma if other == rail or not self.plan.pairs.get(other)]:
@@ -298,7 +298,7 @@ class _Stage:
                 result.unmeasured[rail, host] = f"no measurement of {rail}{where} came to an end in time"
 
     def _counters(self) -> dict[RailPort, Mapping[str, int]]:
-        """Where the counters of each port stand."""
+        """Current error counters of each port."""
         asked = {joined.rank: {"task": "counters"} for joined in self._leaders if joined.hello.get("ports")}
         answers = self._meeting.ask(asked, _COUNTERS_SECONDS)
         hosts = {joined.rank: joined.host for joined in self._leaders}
@@ -309,14 +309,14 @@ class _Stage:
         }
 
     def _gains(self, seconds: float) -> Iterator[tuple[RailPort, Gain]]:
-        """(port, what it counted since the beginning); a counter that was reset has gained nothing."""
+        """(port, increase of its counters since the stage began); 0 for a counter that was reset."""
         for port, after in self._counters().items():
             before = self._counted.get(port, {})
             rose = {kind: max(0, after[kind] - count) for kind, count in before.items() if kind in after}
             yield port, Gain(seconds, rose.get("errors"), rose.get("discards"))
 
     def _cross(self, tried: Sequence[tuple[RailPort, RailPort]]) -> Crossings:
-        """What became of connecting from each port to ports of other hosts, whichever rail these are of."""
+        """(rail, outcome) of connecting from each port to ports of other hosts, of whichever rail."""
         ranks = {joined.host: joined.rank for joined in self._leaders}
         links: dict[int, list[LinkSeen]] = {}
         for (rail, host), (other, target) in tried:
@@ -353,7 +353,7 @@ def _answered(pair: Pair) -> Iterator[str]:
 
 
 class RdmaMeasuring(Measuring):
-    """Measures by RDMA; whether two hosts reach each other by the port is what its TCP connections said."""
+    """Measures by RDMA; whether two hosts reach each other is known from TCP connections by the same port."""
 
     def __init__(self, *how: Any) -> None:
         """`how` as of `Measuring`."""
@@ -367,7 +367,7 @@ class RdmaMeasuring(Measuring):
         return next(((str(own["address"]), int(own["port"])) for own in listeners if own.get("port")), None)
 
     def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
-        """Rates of both directions, one after the other; missing where one of them came to no end."""
+        """Rates of both directions, measured one after the other; missing where either failed."""
         out = self._written(ways)
         back = self._written([(there, here) for here, there in ways])
         rates = {way: (out.get(way), back.get(way[::-1])) for way in ways}

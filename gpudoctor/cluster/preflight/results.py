@@ -36,7 +36,7 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class LinkSeen:
-    """One machine that connected to another, or did not."""
+    """One attempt of a machine to connect to another, and its outcome."""
 
     source: str
     target: str
@@ -86,7 +86,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a port's counters rose by in so many seconds; None where they cannot be read."""
+    """Increase of a port's error counters within `seconds`; None where they cannot be read."""
 
     seconds: float
     errors: int | None = None
@@ -97,7 +97,7 @@ class Gain:
 
 @dataclass
 class RailResults:
-    """What was measured by each port alone. Ports are named by rail and machine."""
+    """Measurements of each port alone. Ports are keyed by rail and machine."""
 
     ports: dict[str, dict[str, Port]] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)

@@ -49,7 +49,7 @@ class Look:
 
 @dataclass(slots=True)
 class _Reading:
-    """A reading of the stacks of all ranks, over some looks."""
+    """One reading of the stacks of all ranks, collected over `_LOOKS_PER_READING` looks."""
 
     job: Job
     seen: list[Seen]
@@ -62,18 +62,18 @@ class _Reading:
 
     @property
     def whole(self) -> bool:
-        """Whether another look would tell no more."""
+        """True once enough looks were taken, or all ranks are known to make progress."""
         looks = min((len(one.moments) for one in self.seen if not one.gone), default=_LOOKS_PER_READING)
         return looks >= _LOOKS_PER_READING or (looks > 1 and all_go_on(self.seen))
 
 
 class Following:
-    """Follows one job: `look` is called about once a second, `stacks` from any thread whenever somebody asks."""
+    """Follows one job: `look` is to be called about once a second; `stacks` may be called from any thread."""
 
     def __init__(
         self, name: str, job: Job, find: Callable[[Sequence[int]], Job | Unread], rules: Sequence[Path] = ()
     ) -> None:
-        """`find` gives the job as it is now, by the process ids that are known of it."""
+        """`find` returns the job as it is now, from the known process ids."""
         self._name = name
         self._job = job
         self._find = find
@@ -92,7 +92,7 @@ class Following:
         self._gpus: Sample | None = None
 
     def look(self, sample: Sample | None, read: bool) -> Look:
-        """Look at the processes, and with `read` begin to read the stacks; `sample` is what NVML told last."""
+        """Observe the processes and diagnose; `read` starts a reading of the stacks, `sample` is NVML's latest."""
         if sample and sample.gpus:
             self._gpus = sample
         if self._reading is None and (read or self._last is None or self._halted_anew()):
@@ -130,7 +130,7 @@ class Following:
         self._reading = _Reading(self._job, seen, records, Traffic.now())
 
     def _find_again(self) -> None:
-        """Take in processes that are new; ranks that have ended stay, unless another process took their number."""
+        """Add new processes of the job; ended ranks are kept unless a new process has their rank number."""
         living = [one.pid for one in self._job.members.values() if is_same(one)]
         found = self._find(living)
         if isinstance(found, Unread):
@@ -146,7 +146,7 @@ class Following:
         self._recent = {pid: seen for pid, seen in self._recent.items() if pid in own}
 
     def _look_once(self) -> None:
-        """Look at the processes, and at the stacks where they are being read."""
+        """Observe the processes, and their stacks during a reading."""
         recent = list(self._recent.values())
         if self._reading is None:
             look_once(self._job, recent, self._target, _NOT_ASKED)
@@ -162,26 +162,26 @@ class Following:
             self._exit = self._exit or exit_of(self._root.pid) or self._exits.get(self._root.pid, "")
 
     def _halted_anew(self) -> bool:
-        """Whether a rank has ended, was stopped or goes on since the stacks were read."""
+        """True if a rank has ended, was stopped or was resumed since the stacks were read."""
         before = {one.pid: one.halted for one in self._last.seen} if self._last else {}
         return any(one.moments and one.halted != before.get(pid, "") for pid, one in self._recent.items())
 
     def _finish(self, reading: _Reading) -> None:
-        """Take over what was read."""
+        """Make a completed reading the current one."""
         look_at_workers(reading.job, reading.seen, self._target, self._program)
         reading.seconds = time.monotonic() - reading.began
         reading.facts, reading.host = reading.records.facts(), host_row(reading.traffic)
         self._last, self._reading, self._read_at = reading, None, time.time()
 
     def _rows(self, sample: Sample | None) -> list[Row]:
-        """The ranks' rows as their stacks told, with what is told of their processes now."""
+        """Rows of the ranks: stack columns of the last reading, process and GPU columns as of now."""
         reading = self._last or self._reading
         assert reading
         rows = rows_of(reading.job, reading.seen, [self._gpus] if self._gpus else [])
         return [{**row, **self._as_now(row), **_silence(row, sample)} for row in rows]
 
     def _as_now(self, row: Row) -> Row:
-        """What the last looks tell of that rank."""
+        """Columns of the row's rank by the latest looks (state, processor use, exit); empty if it is not observed."""
         seen = self._recent.get(int(number_of(row.get("pid")) or 0))
         if seen is None or not seen.moments:
             return {}
@@ -210,14 +210,14 @@ class Following:
 
 
 def _replaced(rank: RankProcess, numbers: set[int | None], pids: set[int], world: int | None) -> bool:
-    """Whether that rank is among those that were found, or its number is another's or no longer one."""
+    """True if the rank was found again, or its rank number now belongs to another process or is out of range."""
     if rank.rank is None:
         return rank.member.pid in pids or is_same(rank.member)
     return rank.rank in numbers or (world is not None and rank.rank >= world)
 
 
 def _silence(row: Row, sample: Sample | None) -> Row:
-    """What takes the place of GPU columns while NVML does not answer: numbers that are old must not pass for new."""
+    """Unread GPU columns while NVML does not answer, so that old values do not pass for current ones."""
     if sample is None or not sample.trouble:
         return {}
     unread = Unread(f"NVML: {sample.trouble}", reason=Reason.NVML_FAILED)

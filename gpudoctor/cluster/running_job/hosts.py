@@ -26,7 +26,7 @@ _WITHOUT_A_VIEW = ("awaited",)
 
 @dataclass(slots=True)
 class Asked:
-    """What came of asking the machines: the ranks' rows, what was recorded, and why machines gave no answer."""
+    """Collected answers of all machines: the ranks' rows, their records, and why some machines gave no answer."""
 
     rows: list[Row] = field(default_factory=list)
     records: dict[str, Fact] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Asked:
     """What machines found of their kernels' logs and GPUs: about those of each they alone can judge."""
 
     def add(self, reply: Reply) -> None:
-        """Take in what one machine says."""
+        """Add one machine's reply; without a readable document its reason goes to `silent`."""
         try:
             answer = diagnosis.from_json(json.loads(reply.text[reply.text.index("{") :]))
         except (DocumentError, ValueError):
@@ -47,7 +47,7 @@ class Asked:
         self.found += found_there(answer, reply.host)
 
     def _take(self, answer: Diagnosis) -> None:
-        """Take in the facts of one machine."""
+        """Add the facts of one machine's document."""
         snapshot = answer.snapshot
         rows = listed(snapshot.rows("rank"))
         by_dumps = dict(compared(dumps_in(rows)))
@@ -63,7 +63,7 @@ class Asked:
         self.seconds = max(self.seconds, snapshot.number("job.looked_s") or 0.0)
 
     def with_missing(self) -> tuple[Row, ...]:
-        """The rows by rank, and one for each rank that no machine has; none such where a machine gave no answer."""
+        """Rows sorted by rank, with a row for each rank that no machine has, if every machine answered."""
         worlds = {number for row in self.rows if (number := number_of(row.get("world"))) is not None}
         seen = numbers_of(self.rows)
         missing = set(range(int(worlds.pop()))) - seen if len(worlds) == 1 and seen and not self.silent else set()
@@ -81,20 +81,20 @@ class Asked:
 
 
 def words(match: Mapping[str, str], look: float) -> tuple[str, ...]:
-    """What gpudoctor is asked on each machine."""
+    """Arguments of the gpudoctor command that each machine runs; `look` is in seconds."""
     pairs = (word for name, value in match.items() for word in ("--match", f"{name}={value}"))
     return ("job", *pairs, "--look", f"{look:g}", "--json")
 
 
 def ask_by_ssh(names: Sequence[str], question: Question, options: str) -> Asked:
-    """Ask those hosts over ssh."""
+    """Collect the ranks of these hosts over ssh; `options` are ssh options."""
     asked = Asked()
     remote.ask_by_ssh(names, question, asked.add, options)
     return asked
 
 
 def ask_by_slurm(nodes: Nodes, question: Question) -> Asked:
-    """Ask the nodes of a Slurm job, by a step of that job beside its own."""
+    """Collect the ranks of a Slurm job's nodes by an extra step (srun --overlap) of that job."""
     asked = Asked()
     remote.ask_by_slurm(nodes, question, asked.add)
     return asked

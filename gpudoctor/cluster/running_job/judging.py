@@ -41,9 +41,9 @@ def diagnose(
 ) -> Diagnosis:
     """The diagnosis of the job of that name, from the rows of its ranks and hosts, and what NCCL and torch recorded.
 
-    `silent` are machines that gave no answer, and why; `events` what befell the job on this machine, `found` what each
-    of several has found of that. Only pages about running jobs, and about what was recorded, are judged. Raises
-    `RuleError` for a broken page.
+    `silent` maps machines without an answer to the reason; `events` are this machine's kernel events, `found` the
+    findings of several machines about theirs. Only pages about running jobs and such records are
+    judged. Raises `RuleError` for a broken page.
     """
     return judge(snapshot_of(name, rows, seconds, records, hosts, silent, events), rules, found)
 
@@ -68,7 +68,7 @@ def snapshot_of(
     silent: Mapping[str, str] = {},
     events: Mapping[str, Rows] = {},
 ) -> Snapshot:
-    """The snapshot of the job of that name: its ranks compared, and what is known of its hosts and befell it."""
+    """Snapshot of the job `name`: its ranks compared, its hosts, records and events; arguments as of `diagnose`."""
     facts, groups = compared(rows, seconds, [f"host {host}: {why}" for host, why in silent.items()])
     kept: dict[str, Rows] = {**events, **groups, "job_host": tuple(hosts)}
     by_dumps = dict(flight_recorder.compared(dumps_in(rows)))
@@ -134,14 +134,14 @@ def compared(
 
 
 def _stands(row: Row) -> bool:
-    """Whether the rank stands still elsewhere than the others: one whose stack is hidden may well wait with them."""
+    """True if the rank is idle at another place than the others; False if its stack is unknown."""
     state = text_of(row.get("state"))
     hidden = bool(text_of(row.get("unseen"))) and state not in _CERTAIN
     return state in _STANDING and bool(value_of(row.get("still"))) and not hidden
 
 
 def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fact]:
-    """Who waits for others, and in what."""
+    """Facts about which ranks wait, and in which call."""
     if not waiting:
         nobody = Absent("no rank waits for others all the time")
         return dict.fromkeys(("job.waiting", "job.waiting_count", "job.waiting_in"), nobody)
@@ -154,7 +154,7 @@ def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fac
 
 
 def _call(row: Row) -> tuple[str, str]:
-    """What a rank waits in, and where in the program."""
+    """(call that the rank waits in, place in the program)."""
     return text_of(row.get("collective")), text_of(row.get("place"))
 
 
@@ -164,7 +164,7 @@ def _apart(rows: Sequence[Row]) -> bool:
 
 
 def _fewest(rows: Sequence[Row]) -> set[int]:
-    """The ranks that are not where most are; none where no place has most."""
+    """Ranks that are not at the most frequent place; empty if no place is most frequent."""
     counts = Counter(map(_call, rows)).most_common(2)
     if counts[0][1] == counts[1][1]:
         return set()
@@ -208,7 +208,7 @@ _SHOWN = (
 
 
 def _unseen(rows: Sequence[Row]) -> Iterable[str]:
-    """The ranks whose stack is not known, by reason: ``rank 3: it ended while it was looked at``."""
+    """Texts that list ranks with unknown stacks by reason: ``rank 3: it ended while it was looked at``."""
     reasons: dict[str, list[Row]] = {}
     for row in rows:
         if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in (*_HALTED, "gone"):
@@ -218,7 +218,7 @@ def _unseen(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _number(row: Row) -> int:
-    """The rank's number, or its process id where nobody numbers it."""
+    """The rank number, or the process id if the rank has none."""
     number = number_of(row.get("rank"))
     return int(number if number is not None else number_of(row.get("pid")) or 0)
 
@@ -259,7 +259,7 @@ def _capital(text: str) -> str:
 
 
 def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:
-    """What that machine has found of the job's GPUs and killed processes, with its name."""
+    """The machine's findings about the job's GPUs and killed processes, with `host` in their subjects."""
     for finding in diagnosis.findings:
         if any(item.fact.partition(".")[0] in EVENTS for item in finding.evidence):
             place: Subject = {"host": host, "hosts": [host]}

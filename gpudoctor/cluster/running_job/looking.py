@@ -109,12 +109,12 @@ class Seen:
 
     @property
     def cpu(self) -> float:
-        """Processors that it and its processes kept busy."""
+        """Mean number of processors that the rank and its child processes kept busy."""
         return self._rate(lambda one: one.whole.cpu_seconds)
 
     @property
     def still(self) -> bool:
-        """Whether nothing of it moved between the looks."""
+        """True if it made no progress between the looks: one line, next to no processor time, I/O and wake-ups."""
         if not self.same_stack or len(self.moments) < 2 or self._wants_processor:
             return False
         if self._waits_for_ranks or self._spins:
@@ -134,7 +134,7 @@ class Seen:
 
     @property
     def state(self) -> str:
-        """What it does, in one word: see the fact ``rank.state``."""
+        """What the rank does, in one word, as the fact ``rank.state``."""
         wait, stack = self.last.wait, self.stack
         if self.halted:
             return self.halted
@@ -151,7 +151,7 @@ class Seen:
 
     @property
     def _wants_processor(self) -> bool:
-        """Whether it would run and gets no processor: on a busy machine that is no hang."""
+        """True if it is ready to run but gets no processor, which is no hang."""
         runnable = sum(bool(moment.wait and moment.wait.state == "R") for moment in self.moments)
         return runnable > 1 and self._rate(lambda one: one.own.cpu_seconds) < 1 - _BUSY_PROCESSORS
 
@@ -179,14 +179,14 @@ class Seen:
         )
 
     def _rate(self, counter: Callable[[_Moment], float]) -> float:
-        """What a counter gained a second."""
+        """Increase per second of a counter from the first look to the last."""
         first, last = self.moments[0], self.last
         return (counter(last) - counter(first)) / max(0.01, last.at - first.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What came of looking at a job's ranks on one machine: their rows, how long it took, and what was recorded."""
+    """Result of observing a job on one machine: rows of its ranks, seconds taken, records, and the machine's row."""
 
     rows: tuple[Row, ...]
     seconds: float
@@ -200,9 +200,9 @@ class Looked:
 def look(
     job: Job, seconds: float, samples: Sequence[Sample] = (), stop: threading.Event | None = None, records: bool = True
 ) -> Looked:
-    """Look at the job for so many seconds, or until it is clear that all move, or `stop`.
+    """Observe the job's ranks for `seconds`, or until all are known to make progress, or `stop` is set.
 
-    `samples` are what NVML tells, and may still grow; without `records` nothing that was recorded of it is read.
+    `samples` are NVML's, and may be appended to meanwhile; without `records` no NCCL, torch or kernel records are read.
     """
     target, began, before = Local("quick"), time.monotonic(), Traffic.now()
     recorded, machine = Records(job, target), MachineRecords(job, target)
@@ -224,7 +224,7 @@ def look(
 
 
 def _blocked(row: Row, machine: MachineRecords) -> Row:
-    """The column about what the kernel has logged of a rank that cannot be interrupted; none of another rank."""
+    """Column with the kernel's log line about a rank in uninterruptible sleep; empty for other ranks."""
     if "D" not in (text_of(row.get("kernel_state")), text_of(row.get("worker_state"))):
         return {}
     line = machine.blocked(int(number_of(row.get("pid")) or 0))
@@ -238,7 +238,7 @@ def look_at(
     program: str | Unread,
     stop: threading.Event | None = None,
 ) -> list[Seen]:
-    """All looks at every rank."""
+    """Observe every rank several times within `seconds`, or until `stop`; `program` is py-spy, or why there is none."""
     seen = [Seen(rank) for rank in job.ranks]
     began = time.monotonic()
     for share in _LOOKS:
@@ -255,12 +255,12 @@ def look_at(
 
 
 def all_go_on(seen: Sequence[Seen]) -> bool:
-    """Whether every rank that is there moves or computes: another look would tell no more."""
+    """True if every living rank makes progress, so that no further look is needed."""
     return all(one.state in ("moves", "computes") for one in seen if not one.gone)
 
 
 def look_at_workers(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
-    """Find the stuck worker of each rank that waits for its DataLoader."""
+    """Set `worker` of each rank that waits for its DataLoader to the worker that is stuck."""
     for one in seen:
         if one.state == "loads":
             one.worker = _stuck_worker(job, one.pid, target, program)
@@ -286,10 +286,10 @@ def _host_name() -> str:
 
 
 def look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
-    """Look now at each of them that was not gone before; without `program` its stack is not read."""
+    """Add a look to each rank that had not ended before; without a `program` (py-spy) its stack is not read."""
 
     def look(one: Seen) -> _Moment:
-        """What one does now."""
+        """What one rank does now."""
         wait = wait_of(one.pid)
         ended = wait is None or wait.state in ("Z", "X") or not is_same(one.rank.member)
         stacks = Unread("it has ended", reason=Reason.MISSING) if ended else stacks_of(target, program, one.pid)
@@ -311,14 +311,14 @@ _NOTHING = (Progress(), Progress(), 0.0)
 
 
 def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mapping[int, R]:
-    """The answers by the `id` of the item, of those that come in time; some at once, each in a thread."""
+    """Results of `ask` by the `id()` of the item, missing if not done within `seconds`; run in parallel threads."""
     queue: SimpleQueue[T] = SimpleQueue()
     answers: SimpleQueue[tuple[int, R]] = SimpleQueue()
     for item in items:
         queue.put(item)
 
     def work() -> None:
-        """Ask for one after the other; a fault is an answer that does not come."""
+        """Process items until none is left; an exception leaves its result out."""
         while True:
             try:
                 item = queue.get_nowait()
@@ -342,7 +342,7 @@ def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mappin
 def _stuck_worker(
     job: Job, pid: int, target: Local, program: str | Unread
 ) -> tuple[int, Member, Stack | None, Wait | None] | None:
-    """The DataLoader worker of that rank that does not ask for more work; None where there is none."""
+    """(worker number, process, stack, wait) of the rank's DataLoader worker that is not idle; None if all are."""
     children = [one for one in job.members.values() if one.parent == pid and one.is_python and not one.is_service]
     children.sort(key=lambda one: (int(one.start), one.pid))
     answers = in_time(lambda one: (stacks_of(target, program, one.pid), wait_of(one.pid)), children, _LOOK_SECONDS)
@@ -415,7 +415,7 @@ def _gone_row(number: int, world: int | None) -> Row:
 
 
 def _worker_columns(worker: tuple[int, Member, Stack | None, Wait | None] | None) -> dict[str, Fact]:
-    """The columns about its DataLoader's worker; one absent column where there is none."""
+    """Columns about the stuck DataLoader worker; one Absent column if there is none."""
     if worker is None:
         return {"worker": Absent("none of its DataLoader is seen to wait")}
     number, member, stack, wait = worker
@@ -429,7 +429,7 @@ def _worker_columns(worker: tuple[int, Member, Stack | None, Wait | None] | None
 
 
 def _wait_columns(prefix: str, wait: Wait | None) -> dict[str, Fact]:
-    """The columns about what is waited for."""
+    """Columns about what a process waits for, named with the prefix."""
     mount: Mount | None = wait.mount if wait else None
     kind = wait.kind if wait else ""
     hidden = Unread("the kernel does not show its system call", reason=Reason.DENIED)
@@ -454,7 +454,7 @@ def _number(value: int | None, absent: str) -> Fact:
 
 
 def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, Process]]]:
-    """What each process uses of which GPU, by the latest sample that has any."""
+    """GPUs and usage by process id, from the latest sample that lists processes."""
     latest = next((sample for sample in reversed(list(samples)) if sample.gpus), None)
     found: dict[int, list[tuple[GPU, Process]]] = {}
     for gpu in latest.gpus if latest else ():
@@ -464,7 +464,7 @@ def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, 
 
 
 def _gpu_columns(uses: Sequence[tuple[GPU, Process]], unused: Absent) -> dict[str, Fact]:
-    """How busy the first of these GPUs is, and the memory that the processes hold on all of them."""
+    """Columns: utilization of the first of these GPUs, and GPU memory held on all of them."""
     if not uses:
         return {"gpu_busy": unused, "gpu_memory_mib": unused}
     busy, held = uses[0][0].utilization, [process.memory_mib for _, process in uses if process.memory_mib is not None]

@@ -52,7 +52,7 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class Records:
-    """What is recorded of one job: `begin` before the look at its ranks, `facts` after it."""
+    """NCCL's and torch's records of one job: call `begin` before its ranks are observed, `facts` afterwards."""
 
     def __init__(self, job: Job, target: Local) -> None:
         self._job = job
@@ -62,7 +62,7 @@ class Records:
         self._thread = threading.Thread(target=self._ask, name="ras", daemon=True)
 
     def begin(self) -> None:
-        """Have NCCL's RAS asked for the first time, where a rank uses NCCL."""
+        """Query NCCL's RAS for the first time, in a thread, if a rank uses NCCL."""
         user = next((one for one in self._job.ranks if _uses_nccl(one)), None)
         if user is None:
             return
@@ -74,19 +74,19 @@ class Records:
         self._thread.start()
 
     def facts(self) -> dict[str, Fact]:
-        """The facts that the reports of RAS tell, and where they are from."""
+        """Facts ``nccl.*`` of both RAS reports, and ``job.ras``: where these are from, or why there are none."""
         texts, ras = self._ras()
         found: Mapping[str, Fact] = read_report("\n".join(texts), "NCCL's RAS").facts if texts else {}
         nccl = {name: fact for name, fact in found.items() if name.startswith("nccl.") and isinstance(fact, Known)}
         return {**nccl, "job.ras": ras}
 
     def _ask(self) -> None:
-        """Ask RAS once."""
+        """Query RAS and store its report; takes up to some seconds."""
         if isinstance(self._address, tuple):
             self._reports.append(ras_report(self._address))
 
     def _ras(self) -> tuple[list[str], Fact]:
-        """RAS's two reports, and where they are from."""
+        """(RAS reports as text, fact of the address they are from or of why there are none)."""
         if not isinstance(self._address, tuple):
             return [], self._address
         self._thread.join(_RAS_SECONDS)
@@ -98,7 +98,7 @@ class Records:
         return texts, Known(f"{self._address[0]}:{self._address[1]}", "NCCL's RAS") if texts else nothing
 
     def dumps(self) -> tuple[dict[int, Row], Fact]:
-        """Columns by rank of what torch's flight recorder has of each, and how many dumps were read."""
+        """(flight-recorder columns by rank, fact of how many dumps were read or why none was)."""
         columns: dict[int, Row] = {}
         why: Unread | None = None
         for one in self._job.ranks[:_MOST_DUMPS]:
@@ -166,7 +166,7 @@ _BLOCKED = re.compile(r"INFO: task [^\n]{1,64}:(\d{1,10}) blocked (?:in I/O wait
 
 
 class MachineRecords:
-    """What the kernel and NVML tell of one job on this machine: `begin` before the look at its ranks, `read` after."""
+    """Kernel log and NVML counters about a job on this machine: `begin` before its ranks are observed, `read` after."""
 
     def __init__(self, job: Job, target: Local) -> None:
         self._job = job
@@ -178,7 +178,7 @@ class MachineRecords:
         self._hidden = host_hidden(target)
 
     def begin(self) -> None:
-        """Have NVML's counters read for the first time, where a process of the job has a GPU open."""
+        """Read NVML's counters for the first time, in a thread, if a process of the job has a GPU open."""
         if self._files:
             self._before = Collection(self._target, (nvml,))
 
@@ -197,7 +197,7 @@ class MachineRecords:
         return {_FALLEN: Known(fallen, log.source)}, groups
 
     def blocked(self, pid: int) -> str | Unread:
-        """The kernel's last line about a process of that rank that is blocked; empty without. After `read`."""
+        """The kernel's last log line about a blocked process of that rank, else ``""``; call `read` first."""
         if isinstance(self._log, Unread) or self._hidden:
             return Unread(self._log.why if isinstance(self._log, Unread) else self._hidden)
         own = {pid, *(member.pid for member in self._job.below(pid))}
@@ -267,7 +267,7 @@ class MachineRecords:
         return tuple(own), frozenset(addresses - {""})
 
     def _is_member(self, row: Row) -> bool:
-        """Whether it is about a process of the job."""
+        """True if the row is about a process of the job."""
         return value_of(row.get("pid")) in self._pids
 
     def _opened(self) -> Iterator[str]:
@@ -285,7 +285,7 @@ def _row_of(snapshot: Snapshot, index: object) -> Row:
 
 
 def _gained(row: Row, before: Row) -> Row:
-    """How the GPU is now; of its counters of errors those that have risen: others may be from before the job."""
+    """The GPU's row, with only those error counters that rose since `before`: others may predate the job."""
     kept: dict[str, Fact] = {name: row[name] for name in _NOW if name in row}
     for name in _COUNTERS:
         now, then = value_of(row.get(name)), value_of(before.get(name))
@@ -296,7 +296,7 @@ def _gained(row: Row, before: Row) -> Row:
 
 
 def _blocked_pid(line: str) -> int:
-    """The process that a line of the watchdog of hung tasks names; 0 for any other line."""
+    """Process id in a line of the kernel's hung-task watchdog; 0 for any other line."""
     match = _BLOCKED.search(line)
     return int(match[1]) if match else 0
 
@@ -313,7 +313,7 @@ def _uses_nccl(rank: RankProcess) -> bool:
 
 
 def _link(pid: int, kind: str) -> str:
-    """The process's namespace of that kind; empty where it may not be seen."""
+    """Id of the process's namespace of that kind (``net:[4026531840]``); ``""`` if not readable."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")  # noqa: PTH115 - text
     except OSError:
@@ -321,7 +321,7 @@ def _link(pid: int, kind: str) -> str:
 
 
 def _started(start: bytes) -> float:
-    """When a process with that start time was started, in whole seconds of the Unix clock."""
+    """Unix time in whole seconds at which a process began; `start` is its start time in clock ticks since boot."""
     if sys.platform != "linux":
         return 0.0
     return float(int(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(start) / _TICKS))
