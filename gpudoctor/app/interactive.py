@@ -225,10 +225,10 @@ def shared(work: Work) -> Work:
         return question and (lambda argument: hidden(question(argument)))
 
     def hiding_job(follow: Callable[[Callable[[JobLook], None]], JobWatch]) -> Callable[..., JobWatch]:
-        """The function that follows a job, with personal data hidden in what it tells."""
+        """The function that follows a job, with personal data hidden in each look."""
 
         def followed(on_look: Callable[[JobLook], None]) -> JobWatch:
-            """Follow it."""
+            """Follow the job with redacted looks."""
             watch = follow(lambda look: on_look(hidden(look)))
             return replace(watch, stacks=lambda row: hidden(list(watch.stacks(row))))
 
@@ -248,7 +248,7 @@ def shared(work: Work) -> Work:
 
 
 def _sharing() -> Redactor:
-    """What hides personal data, and knows what it has hidden."""
+    """The Redactor that all answers of this Work go through."""
     from gpudoctor.app.redaction import Redactor
 
     return Redactor()

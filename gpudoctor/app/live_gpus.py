@@ -52,7 +52,7 @@ def watch(on_sample: OnSample, target: Local | None = None, interval: float = SA
 
 
 class Shared:
-    """One child for all who want samples: started for the first of them, ended with the last."""
+    """One sampling child shared by several watchers: started for the first, ended with the last."""
 
     def __init__(self, target: Local | None = None) -> None:
         self._target = target
@@ -80,7 +80,7 @@ class Shared:
             listener(sample)
 
     def _leave(self, on_sample: OnSample) -> None:
-        """Call that one no more; the last one ends the child."""
+        """Stop calling `on_sample`; end the child if nobody is left."""
         with self._lock:
             if on_sample in self._listeners:
                 self._listeners.remove(on_sample)
@@ -136,7 +136,7 @@ class Watcher:
             self._stopped.wait(RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1])
 
     def _report_trouble(self, trouble: str) -> None:
-        """Pass on a sample without GPUs that tells what is wrong."""
+        """Pass on a sample without GPUs whose `trouble` is this text."""
         self._on_sample(Sample(time.time(), trouble=trouble))
 
     def _run_child(self, state: _ChildState) -> _Failure:

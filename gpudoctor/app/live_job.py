@@ -34,7 +34,7 @@ NO_JOB = "none here: no ranks of a launcher, no Python program on a GPU"
 
 
 class Source:
-    """What can be looked at: a job of this machine, many machines, or whatever job there is."""
+    """A job to look at: one of this machine, one on many machines, or any that is found."""
 
     every = _LOOK_SECONDS
 
@@ -43,10 +43,10 @@ class Source:
         raise NotImplementedError
 
     def turn(self) -> None:
-        """Look at the next job from now on; a source of one job does nothing."""
+        """Switch to the next job; does nothing for a source of one job."""
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
-        """The stacks of that rank: as its row has them, where no more can be asked."""
+        """(heading, functions) of each thread of the rank; by default those in its row."""
         frames = texts_of(row.get("stack"))
         return [("its main thread, when the stacks were read", frames)] if frames else []
 
@@ -55,7 +55,7 @@ class Source:
 
 
 class OfThisMachine(Source):
-    """The job that `find` gives by the process ids that are known of it; raises `UsageError` where there is none."""
+    """A job of this machine, found by `find` from its known process ids; `UsageError` if there is none."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class OfThisMachine(Source):
         self._due = 0.0
 
     def look(self, read: bool) -> JobLook:
-        """Look at its processes, and at its stacks where that is wanted or it was long ago."""
+        """The job as it is now; stacks are read with `read`, or if the last reading is old."""
         read = read or (time.monotonic() >= self._due and not self._ended_at)
         if read:
             self._due = time.monotonic() + _STACKS_SECONDS
@@ -88,7 +88,7 @@ class OfThisMachine(Source):
         return JobLook(look.diagnosis, "", look.read_at, look.reading, self._ended_at, look.exit)
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
-        """All threads of the rank and of its Python processes, as they are now; as they were, of one that is gone."""
+        """Threads of the rank and its Python child processes as they are now; the last known ones if it has ended."""
         found = self._following.stacks(int(number_of(row.get("pid")) or 0))
         entries: list[tuple[str, Sequence[str]]] = []
         for member, stacks in found:
@@ -113,7 +113,7 @@ def _threads(who: str, stacks: Stacks) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 class OfManyMachines(Source):
-    """A job on many machines: `ask` asks all of them, and may take its time."""
+    """A job on many machines; `ask` queries all of them, which takes seconds."""
 
     every = _HOSTS_SECONDS
 
@@ -143,7 +143,7 @@ class AnyJob(Source):
         self._end = samples(self._samples.append) if samples and live_gpus.has_gpus() else (lambda: None)
 
     def look(self, read: bool) -> JobLook:
-        """Look at the chosen job; without one, or where it has ended and another is there, search."""
+        """The chosen job as it is now; searches first if none is chosen, or it has ended and there is another."""
         if self._source is None or self._turned or time.monotonic() - self._searched > _HOSTS_SECONDS:
             self._search()
         if self._source is None:
@@ -152,7 +152,7 @@ class AnyJob(Source):
         return JobLook(look.diagnosis, "", look.read_at, look.reading, look.ended_at, look.exit, self._also)
 
     def _search(self) -> None:
-        """Find the jobs, and choose the one that is looked at: the same again, unless another is wanted."""
+        """Find the jobs and choose one: the same as before unless `turn` was called."""
         self._searched = time.monotonic()
         users = {process.pid for sample in self._samples for gpu in sample.gpus for process in gpu.processes or ()}
         jobs = find_jobs(users)
@@ -175,7 +175,7 @@ class AnyJob(Source):
         self._turned = True
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
-        """As of the job that is looked at."""
+        """Stacks of a rank of the chosen job."""
         return self._source.stacks(row) if self._source else []
 
     def stop(self) -> None:
@@ -186,7 +186,7 @@ class AnyJob(Source):
 
 
 class Follower:
-    """Looks at the source in a thread that nobody waits for, and tells all who listen of each look."""
+    """Looks at the source in a daemon thread, and passes each look to all watchers."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -198,14 +198,14 @@ class Follower:
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
     def watch(self, on_look: OnLook) -> JobWatch:
-        """Tell `on_look` of each look from now on."""
+        """Call `on_look` with each look from now on, until the returned watch is stopped."""
         self._listeners.append(on_look)
         if self._last:
             on_look(self._last)
         return JobWatch(self._read, self._turn, self._rest, self._source.stacks, self._stop)
 
     def diagnoses(self, progress: Progress) -> Iterator[Diagnosis]:
-        """The diagnosis once the stacks were read anew; raises `UsageError` where nothing can be looked at."""
+        """Yield the diagnosis after a new reading of the stacks; raises `UsageError` if there is no job."""
         progress(Event("job", "started", "the stacks of the ranks"))
         with self._news:
             before = self._last.read_at if self._last else 0.0
@@ -219,7 +219,7 @@ class Follower:
         yield last.diagnosis
 
     def _run(self) -> None:
-        """Look again and again; where it rests, only until stacks that are wanted have been read."""
+        """Thread body: look repeatedly; while paused, only until a requested reading of the stacks is done."""
         pause: float | None = None
         while not self._stopped:
             if not self._resting or self._wants_stacks or (self._last and self._last.reading):
@@ -236,7 +236,7 @@ class Follower:
         self._source.stop()
 
     def _look(self) -> JobLook:
-        """One look; why there is none, where it fails."""
+        """One look; if it fails, a look with the reason."""
         read, self._wants_stacks = self._wants_stacks, False
         try:
             return self._source.look(read)
@@ -256,11 +256,11 @@ class Follower:
         self._wake.set()
 
     def _rest(self, rests: bool) -> None:
-        """Look at nothing, or go on."""
+        """Pause (True) or resume (False) looking."""
         self._resting = rests
         self._wake.set()
 
     def _stop(self) -> None:
-        """Look no more."""
+        """Tell the thread to end, which then stops the source."""
         self._stopped = True
         self._wake.set()

@@ -1,4 +1,4 @@
-"""gpudoctor for assistants that speak the Model Context Protocol: tools that look and tell, and never write."""
+"""gpudoctor for assistants that speak the Model Context Protocol: read-only tools."""
 
 from __future__ import annotations
 

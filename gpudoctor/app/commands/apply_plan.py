@@ -1,4 +1,4 @@
-"""A plan that is really run: shown, asked about, told while it runs, and offered back where it made things worse."""
+"""Runs a plan at the terminal: shows it, asks before steps, prints progress, and offers to undo it if it fails."""
 
 from __future__ import annotations
 

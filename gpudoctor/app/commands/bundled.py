@@ -1,4 +1,4 @@
-"""What gpudoctor brings along: ``recipe``, ``schema``, ``completion``, ``pyz`` and the server ``mcp``.
+"""Commands about what ships with gpudoctor: ``recipe``, ``schema``, ``completion``, ``pyz`` and the server ``mcp``.
 
 A recipe is one file, or a folder whose README.md says what it is. Where one installs gpudoctor, it pins the version
 that wrote it: that is what ``@VERSION@`` in the package becomes.

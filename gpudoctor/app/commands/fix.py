@@ -1,4 +1,4 @@
-"""Cures: ``fix``, its dry run, its runs and the way back."""
+"""``fix``: plan cures, run or only show them (``--dry-run``), list runs (``--runs``), take one back (``--undo``)."""
 
 from __future__ import annotations
 

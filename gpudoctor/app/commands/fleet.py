@@ -47,7 +47,7 @@ def fleet(options: argparse.Namespace) -> int:
 
 
 def _asking(options: argparse.Namespace) -> FleetQuery:
-    """What asks the hosts and folds their answers into one diagnosis, not started yet."""
+    """The query of the hosts by these options, not started yet."""
     way = _source(options)
     scheduler = options.scheduler or way.whole.scheduler
     whole = replace(way.whole, scheduler=scheduler, drain_silent=options.drain_silent)

@@ -57,7 +57,7 @@ def job(options: argparse.Namespace) -> int:
 
 
 def _find_again(pids: Sequence[int], match: dict[str, str], known: Sequence[int]) -> Job | Unread:
-    """The job as it is now: by its variables, or by the processes that were named and those that are known of it."""
+    """The job as it is now, found by its variables (`match`), or by the given and the known process ids."""
     return find_job(match) if match else read_job([*pids, *known])
 
 

@@ -1,4 +1,4 @@
-"""What commands share: a diagnosis in each form, the machine that ``--for`` names, and ``--share``."""
+"""Shared by commands: a diagnosis in each ``--format``, the machine of ``--for``, and ``--share``."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _gate(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
-    """Keep what was found, and write it."""
+    """Store the diagnosis in the history and with -o, and print it."""
     from gpudoctor.app.commands.reports import shared
     from gpudoctor.app.monitoring import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.views import _terminal, document, job
@@ -125,7 +125,7 @@ def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
 
 
 def _tell(text: str) -> None:
-    """Write to standard error; nothing where that is gone."""
+    """Write to standard error, if that is still open."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 

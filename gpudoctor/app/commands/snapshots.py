@@ -1,4 +1,4 @@
-"""What is kept: facts (``snapshot``), checks (``history``); what differs (``diff``), and what it is judged today."""
+"""``snapshot`` saves facts, ``history`` lists kept checks, ``diff`` compares, ``replay`` judges saved files again."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _files(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None, strict: bool) -> Replayed:
-    """What would have come of one file: of its machine, at the time when it was kept or written."""
+    """The file's machine judged by today's rules: verdict and findings, as of the time when it was written."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(place.stat().st_mtime))
     try:
         snapshot, kept = _kept_snapshot(place)

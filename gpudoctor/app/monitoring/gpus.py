@@ -22,25 +22,25 @@ _AT_REST = frozenset({"gpu_idle", "sync_boost", "display_clock_setting"})
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean that is added to."""
+    """A running mean."""
 
     total: float = 0.0
     count: int = 0
 
     def add(self, total: float, count: int = 1) -> None:
-        """Add so many values with that sum."""
+        """Add `count` values whose sum is `total`."""
         self.total += total
         self.count += count
 
     @property
     def value(self) -> float | None:
-        """The mean; None of nothing."""
+        """The mean; None if nothing was added."""
         return self.total / self.count if self.count else None
 
 
 @dataclass(slots=True)
 class _Use:
-    """One GPU over all looks."""
+    """Usage of one GPU, accumulated over all samples."""
 
     last: GPU
     looks: int = 0
@@ -64,7 +64,7 @@ class _Use:
     others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def add(self, gpu: GPU, seconds: float) -> None:
-        """Take in one look, so many seconds after the one before."""
+        """Add one sample, `seconds` after the previous one."""
         if gpu.error:
             self.last = gpu
             return
@@ -95,7 +95,7 @@ class _Use:
             self.others[process.pid] = (name or process.name, max(most, process.memory_mib or 0))
 
     def _add_utilization(self, busy: float, clock_mhz: float | None) -> None:
-        """Take in percent busy, and the clock where it works; rests count in `at_work` where work frames them."""
+        """Add utilization in percent, and the clock if the GPU works; idle samples in between are in `at_work`."""
         self.busy.add(busy)
         if busy < _WORKING_PERCENT:
             if self.at_work.count:
@@ -107,15 +107,15 @@ class _Use:
             self.clock.add(clock_mhz)
 
     def gained(self, name: str) -> int | None:
-        """What a counter of errors gained; None where it cannot be read."""
+        """Increase of an error counter; None if it cannot be read."""
         return int(self.gains[name]) if name in self.gains else None
 
 
 class GPUUse:
-    """Collects samples; `add` is called by the thread that takes them."""
+    """Usage of all GPUs from NVML samples; `add` is called by the sampling thread."""
 
     def __init__(self, is_own: Callable[[int], bool] = lambda _: False) -> None:
-        """`is_own` is asked once of each process that is seen, while it is there."""
+        """`is_own` tells whether a process id belongs to the command; called once per process, while it runs."""
         self._is_own = is_own
         self._asked: dict[int, bool] = {}
         self._uses: dict[int, _Use] = {}
@@ -123,7 +123,7 @@ class GPUUse:
         self.trouble = ""
 
     def add(self, sample: Sample) -> None:
-        """Take in one sample of all GPUs."""
+        """Add one sample of all GPUs."""
         self.trouble = sample.trouble
         if sample.seconds is None or not sample.gpus:
             return
@@ -137,7 +137,7 @@ class GPUUse:
 
     @property
     def gained_errors(self) -> bool:
-        """Whether a GPU had uncorrectable errors meanwhile, or does not answer any more."""
+        """True if a GPU had uncorrectable errors since the first sample, or stopped answering."""
         return any(use.last.error or use.gained("ecc_uncorrected") for use in self._uses.values())
 
     def rows(self, own: Iterable[int]) -> tuple[Row, ...] | Absent | Unread:
@@ -165,7 +165,7 @@ class GPUUse:
 
 
 def _usual_clock(use: _Use, used: Sequence[_Use]) -> float | None:
-    """The median clock of the GPUs of its name that worked; None of fewer than three."""
+    """Median clock of the busy GPUs with the same name; None for fewer than three."""
     alike = sorted(one.clock.value for one in used if one.clock.value and one.last.name == use.last.name)
     return alike[len(alike) // 2] if len(alike) > 2 else None
 

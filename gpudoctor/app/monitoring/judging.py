@@ -70,7 +70,7 @@ class Seen:
 
 
 def word_of_end(ended: Ended, ranks: Ranks | None) -> End:
-    """How this rank ended, of which the others hear at once: some of them end by it."""
+    """How this rank ended, written for the job's other ranks at once, since some end because of it."""
     rank = ranks.place.rank if ranks else 0
     own = End(rank, end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
     if ranks:
@@ -86,7 +86,7 @@ def conclude(
     write: Callable[[Diagnosis], None],
     rules: Sequence[Path] = (),
 ) -> Diagnosis:
-    """The diagnosis of what has ended; it is given to `write` where no other rank of the host says the same."""
+    """Diagnosis of the ended command; `write` gets it unless another rank of this host reports the same."""
     printed = read_output(seen.kept) if own.failed else None
     echo, asked = bool(printed and printed.text("failure.echo")), was_asked(ended)
     own = replace(own, of_itself=not echo and not asked)
@@ -125,11 +125,11 @@ def judge(
     rules: Sequence[Path] = (),
     by_another: bool = False,
 ) -> Diagnosis:
-    """The diagnosis of a command that has ended: findings that only it, its output or the time of its run explain.
+    """Diagnosis of an ended command: only findings that are due to it, its output or the time of its run.
 
-    `printed` is what was read of its output. A command that exits with 0 where nothing is `alarming` costs little: of
-    the machine only the kernel's log is asked. So does one that was asked to end, by whoever waits for that, and a
-    rank that failed `by_another`. Raises `DoctorError` for a broken page.
+    `printed` are facts read from its output. Of the machine only the kernel's log is read if the command exited with 0
+    and nothing is `alarming`, if it was asked to end, or if it failed because of another rank (`by_another`). Raises
+    `DoctorError` for a broken page.
     """
     failed = ended.code != 0
     hurried = by_another or was_asked(ended)
@@ -150,12 +150,12 @@ def judge(
 
 
 def was_asked(ended: Ended) -> bool:
-    """Whether a signal came meanwhile that asks for the end."""
+    """True if gpudoctor received a signal that asks for the end."""
     return any(received.number in _ASKED_TO_END for received in ended.received)
 
 
 def read_output(kept: bytes) -> Snapshot | None:
-    """What the kept end of the output says; None where it is empty."""
+    """Facts in the kept end of the output; None if it is empty."""
     text = readable(kept)
     return read_report(text, "its output") if text.strip() else None
 
@@ -166,7 +166,7 @@ def end_text(ended: Ended) -> str:
 
 
 def keep(diagnosis: Diagnosis) -> None:
-    """Keep it for ``history``; nothing where history is off or cannot be written."""
+    """Store the diagnosis in the history, unless that is off or cannot be written."""
     with contextlib.suppress(Exception):  # a full disk, a home that is not ours: no matter of the command
         if shelf := of_this_machine():
             shelf.keep(diagnosis, __version__)
@@ -201,13 +201,13 @@ def received_text(received: Received) -> str:
 
 
 def _told_by_shell(code: int | None) -> int | None:
-    """The signal that a shell's exit code of 128 and more stands for; None for any other."""
+    """Signal number that a shell's exit code above 128 stands for; None for other codes."""
     number = (code or 0) - 128
     return number if number in signal.valid_signals() and number < signal.SIGRTMIN else None
 
 
 def _machine(python: str | None, whole: bool) -> Snapshot:
-    """What this machine says now, at level quick: all of it, or the kernel's log and what is read in passing."""
+    """Facts of this machine now, at level quick: all (`whole`), or only the kernel's log."""
     if not whole:
         return Collection(Local("quick"), (kernel_log, host, limits)).snapshot()
     try:
@@ -217,7 +217,7 @@ def _machine(python: str | None, whole: bool) -> Snapshot:
 
 
 def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Rows], dict[str, Fact | Rows]]:
-    """What the kernel had logged before the command began, and what it has logged by now, as facts and groups."""
+    """(kernel-log facts and groups from before the command began, those up to now)."""
     target = Local("quick")
     log = read_log(target)
     if isinstance(log, Unread):
@@ -251,7 +251,7 @@ def _with(
 
 
 def _joined(name: str, first: Rows | None, second: Rows) -> Rows:
-    """The rows of the machine and of the output; of GPUs the machine's alone, where it has some."""
+    """Rows of the machine and of the output together; for GPUs only the machine's, if it has any."""
     if isinstance(first, tuple) and isinstance(second, tuple):
         return first if name == "gpu" and first else (*first, *second)
     return second if not isinstance(first, tuple) else first
@@ -264,13 +264,13 @@ _LINE_ENDS = re.compile(r"\r?\n|\r")
 
 
 def readable(kept: bytes) -> str:
-    """The kept end of the output as text, without the lines that are none."""
+    """The kept end of the output as text, without binary lines."""
     lines = _LINE_ENDS.split(kept.replace(b"\0", b"").decode("utf-8", "replace"))
     return "\n".join(line for line in (line[-_LONGEST_LINE:] for line in lines) if _is_text(line))
 
 
 def _is_text(line: str) -> bool:
-    """Whether more than two thirds of the line is printable."""
+    """True if more than two thirds of the line are printable."""
     odd = sum(one == "\ufffd" or not (one.isprintable() or one in "\t\x1b") for one in line)
     return 3 * odd <= len(line)
 
@@ -310,7 +310,7 @@ def end_by_slurm(environ: Mapping[str, str]) -> Fact:
 
 
 def _state_in_slurm(pattern: re.Pattern[str], kind: str, name: str) -> tuple[str, str]:
-    """State and reason that ``scontrol show`` tells; empty where it does not answer."""
+    """(state, reason) by ``scontrol show``; two empty texts if it does not answer."""
     try:
         answer = Local("quick").run(["scontrol", "show", kind, name], timeout=_SCONTROL_SECONDS)
     except OSError:

@@ -53,7 +53,7 @@ class End:
 
 
 class Ranks:
-    """This rank among those of its host."""
+    """The job's ranks on this host, which exchange how they ended through files in a shared folder."""
 
     def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
         self.place = place
@@ -66,12 +66,12 @@ class Ranks:
 
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> Ranks | None:
-        """The ranks that this process is one of; None outside of a job of several."""
+        """The ranks that this process is one of; None unless the job has several."""
         place = own_rank(environ)
         return cls(place, environ) if place else None
 
     def begin(self, pid: int) -> None:
-        """Leave word that the command of that process id has begun."""
+        """Record that this rank's command runs as process `pid`."""
         for kind in ("end", "left"):  # of a job before this one
             with contextlib.suppress(OSError):
                 self._path(f"{self.place.rank}.{kind}").unlink()
@@ -82,13 +82,13 @@ class Ranks:
         return frozenset(pid for entry in self._entries("begun") if isinstance(pid := entry.get("pid"), int))
 
     def end(self, end: End) -> None:
-        """Leave word of this rank's end; again, once its output was read."""
+        """Record how this rank ended; called again once its output was read."""
         self._write("end", asdict(end))
 
     def first(self, own: End, echo: bool) -> End | None:
-        """The rank that failed first and of itself, this one or another; None where none did.
+        """End of the rank that failed first and by itself, this one or another; None if none did.
 
-        A rank that fails by another's end (`echo`) waits a moment for word of that.
+        With `echo`, this rank failed because of another one, whose record is waited for briefly.
         """
         deadline = time.monotonic() + _END_SECONDS
         while True:
@@ -100,10 +100,10 @@ class Ranks:
             time.sleep(_TICK_SECONDS)
 
     def speaks(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
-        """Whether this rank has an account to give that no other rank of its host gives.
+        """True if this rank is to print its diagnosis, which no other rank of its host prints.
 
-        Of a sound job rank 0 gives one. Of ranks that failed the first does, and one for each other cause; of those
-        that it took along one does only where the first has said nothing.
+        In a sound job rank 0 prints. Of failed ranks the first one prints, and one per other cause; a rank that failed
+        because of the first prints only if that one has printed nothing.
         """
         if not own.failed:
             grave = [finding.id for finding in judged.findings if finding.severity != "info"]
@@ -148,11 +148,11 @@ class Ranks:
         return self._path(f"claimed-{zlib.crc32(what.encode()):08x}")
 
     def _path(self, name: str) -> Path:
-        """The file of that name in the folder; one that cannot be there without a folder."""
+        """Path of that name in the folder; a path that cannot exist if there is no folder."""
         return (self._folder or Path(os.devnull)) / name
 
     def leave(self) -> None:
-        """Take the folder away where this was the last rank in it."""
+        """Delete the folder if this was the last rank in it."""
         self._write("left", {})
         if not self._folder:
             return
@@ -184,7 +184,7 @@ class Ranks:
     # ---- The folder ----
 
     def _ends(self) -> list[End]:
-        """The ends of which word was left, of this job alone."""
+        """Recorded ends of this job's ranks."""
         ends = []
         for entry in self._entries("end"):
             with contextlib.suppress(TypeError, ValueError):
@@ -194,7 +194,7 @@ class Ranks:
         return ends
 
     def _entries(self, kind: str) -> list[dict[str, object]]:
-        """What all ranks have written of that kind."""
+        """Entries of that kind written by all ranks."""
         entries = []
         with contextlib.suppress(OSError):
             for path in self._folder.glob(f"*.{kind}") if self._folder else ():
@@ -215,7 +215,7 @@ class Ranks:
 
 
 def _cause(judged: Diagnosis) -> str:
-    """What an account is about, once for each host."""
+    """Key of a diagnosis's cause: each is reported once per host."""
     return judged.findings[0].id if judged.findings else "failed"
 
 

@@ -73,7 +73,7 @@ class Watch:
             self._stop.set()
 
     def stop(self) -> None:
-        """Look for the last time, and end."""
+        """Take a last look, and end the threads."""
         self._stop.set()
         if self._thread.ident:
             self._thread.join(_LAST_LOOK_SECONDS)
@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def used(self) -> Used:
-        """What the processes that live have used."""
+        """Resources used so far by the living processes."""
         return Used(*(self._tree.living if self._tree else (0.0, frozenset())))
 
     @property
@@ -113,14 +113,14 @@ class Watch:
 
     @property
     def alarming(self) -> bool:
-        """Whether the counters gained what a sound run does not gain."""
+        """True if the kernel killed a process of the command for memory, or a GPU had errors."""
         facts = self.facts
         kills = facts.get("run.oom_kills")
         killed = isinstance(kills, Known) and bool(kills.value)
         return killed or bool(self._gpus and self._gpus.gained_errors)
 
     def _run(self) -> None:
-        """Look again and again; the thread's own processor time sets how often."""
+        """Look repeatedly, the less often the more processor time a look takes."""
         from gpudoctor.probes._job.processes import Tree
         from gpudoctor.probes._job.shared_resources import SharedResources
         from gpudoctor.target.local import Local
@@ -144,7 +144,7 @@ class Watch:
             pause = min(_PAUSE_SECONDS, pause * 2)
 
     def _watch_gpus(self) -> None:
-        """Have NVML sampled by a child, where there is a GPU."""
+        """Start NVML sampling in a child, if there is a GPU."""
         from gpudoctor.app import live_gpus
         from gpudoctor.app.monitoring.gpus import GPUUse
 
@@ -153,7 +153,7 @@ class Watch:
         self._gpus = use
 
         def on_sample(sample: Sample) -> None:
-            """Take in one sample, and pass it on."""
+            """Add one sample, and pass it on."""
             use.add(sample)
             self._on_sample(sample)
 
@@ -179,7 +179,7 @@ _TRAFFIC_MB_S = 20.0
 
 @dataclass(slots=True)
 class GPUStillness:
-    """Since when each GPU is busy to the same degree and moves no data, by the monotonic clock."""
+    """Tracks since when (monotonic) each GPU has had constant utilization and no data traffic."""
 
     _since: dict[int, float] = field(default_factory=dict)
     _like: dict[int, GPU] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class GPUStillness:
     """The processes on each GPU."""
 
     def add(self, sample: Sample) -> None:
-        """Take in one sample."""
+        """Add one sample."""
         now = time.monotonic()
         for gpu in sample.gpus:
             self.pids[gpu.index] = {process.pid for process in gpu.processes or ()}
@@ -196,7 +196,10 @@ class GPUStillness:
                 self._like[gpu.index], self._since[gpu.index] = gpu, now
 
     def since(self, own: frozenset[int]) -> float | None:
-        """Since when all GPUs of those processes are still; of all GPUs where none is theirs by NVML. None without."""
+        """Since when (monotonic) all GPUs used by `own` process ids are still; None if no process is listed on any GPU.
+
+        If none of `own` is listed, all GPUs count.
+        """
         used = [index for index, pids in self.pids.items() if pids & own] or (
             list(self.pids) if any(self.pids.values()) else []
         )
@@ -204,7 +207,7 @@ class GPUStillness:
 
 
 def _alike(before: GPU, now: GPU) -> bool:
-    """Whether a GPU does what it did: the same use and power, and next to no traffic."""
+    """True if utilization and power are unchanged and there is next to no traffic."""
     traffic = (now.pcie_send_mb_s, now.pcie_receive_mb_s, now.nvlink_send_mb_s, now.nvlink_receive_mb_s)
     if any((rate or 0.0) > _TRAFFIC_MB_S for rate in traffic):
         return False
@@ -242,7 +245,7 @@ class HangWatch:
             self._thread.start()
 
     def ask(self) -> None:
-        """Look now, whether it is still or not: for SIGQUIT."""
+        """Request a look now, whether the command is still or not (SIGQUIT)."""
         self._asked = True
         self._wake.set()
 
@@ -269,12 +272,12 @@ class HangWatch:
         return {name: groups[name] for name in ("rank", "rank_group", "job_host") if name in groups}
 
     def _run(self) -> None:
-        """Check again and again; a fault of ours ends this thread alone."""
+        """Thread body: check repeatedly; an exception ends only this thread."""
         with contextlib.suppress(Exception):
             self._watch()
 
     def _watch(self) -> None:
-        """Look where it has been still for long, once for each time, and where it is asked for."""
+        """Look at the ranks once per period of stillness, and when requested."""
         pause = min(_LONGEST_PAUSE_SECONDS, max(_SHORTEST_PAUSE_SECONDS, self._after / 20))
         printed, used = self._printed(), self._used()
         printed_at = busy_at = looked_at = time.monotonic()
@@ -298,7 +301,7 @@ class HangWatch:
                 used, checked = self._used(), looked_at
 
     def _look(self, asked: bool) -> None:
-        """Look at the ranks, and tell what is found; where nobody has asked, nothing where nothing is."""
+        """Look at the ranks and print the diagnosis; unless `asked`, only if something is found."""
         from gpudoctor.cluster.running_job import judging
         from gpudoctor.cluster.running_job.looking import look
         from gpudoctor.probes._job.members import read_job
@@ -321,7 +324,7 @@ class HangWatch:
 
 
 def _reports_for(job: Job, pid: int) -> bool:
-    """Whether this gpudoctor reports on the job: where each rank has its own, the one of the first rank here does."""
+    """True if this process reports on the job: of several gpudoctors on this host, only the first rank's does."""
     own = {pid, *(member.pid for member in job.below(pid))}
     mine = [one.rank for one in job.ranks if one.rank is not None and one.member.pid in own]
     return not mine or min(mine) == min(one.rank for one in job.ranks if one.rank is not None)

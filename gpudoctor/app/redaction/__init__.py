@@ -60,7 +60,7 @@ _ENDS = ".-_:"
 
 
 class Redactor:
-    """Learns the personal data in what it is given, and replaces it consistently; `told` counts it."""
+    """Learns the personal data in values and replaces it consistently; `summary` counts what was replaced."""
 
     def __init__(self, this_machine: bool = True) -> None:
         """`this_machine`: hide the names of this machine and its user, too, wherever they stand."""
