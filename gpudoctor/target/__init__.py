@@ -1,5 +1,11 @@
 """How the examined machine is reached: its files, processes, and time limits on both; no other room touches it.
 
+- `local`: this machine; `recorded`, `record`, `recording`: a machine from a file, the file, and how it is made
+- `child`, `posix_processes`, `windows_processes`: child processes with a deadline; `protocol`: how they answer
+- `rights`: which programs may be run, and as whom; `places`: where programs and interpreters are
+- `network`: interfaces and host names, and the interface that NCCL and Gloo take
+- `passthrough`: a command run unchanged, for ``gpudoctor run``
+
 Scripts that answer from within another process or interpreter are in ``probes/children`` and ``kernels/child``.
 """
 

@@ -1,4 +1,8 @@
-"""The command line of the contract, as far as it is built. `act` is the command's name."""
+"""The command line: parsers of all commands. The default `act` of a parser is its command's name.
+
+- `diagnosing`: commands that only look, from ``check`` to ``fleet``; `changing`: ``fix``, ``setup`` and all others
+- `options`: options that several commands have
+"""
 
 from __future__ import annotations
 

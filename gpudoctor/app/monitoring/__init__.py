@@ -1,1 +1,6 @@
-"""``gpudoctor run``: monitors a command while it runs, and makes one diagnosis of all that was seen at its end."""
+"""``gpudoctor run``: monitors a command while it runs, and makes one diagnosis at its end.
+
+- `watching`: resources while it runs, and whether it hangs; `gpus`: the GPUs' part of that
+- `ranks`: the job's ranks on this host agree who failed first and who prints
+- `judging`: the diagnosis at the end
+"""

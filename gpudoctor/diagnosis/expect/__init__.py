@@ -1,8 +1,9 @@
 """What a machine must be: a profile of lines, each a fact with what it is to be; a line that is unmet is a finding.
 
-    text -> Profile (reading) -> outcomes on a Snapshot (judging) -> Diagnosis held to it (holding)
+    text -> Profile (reading) -> outcomes on a Snapshot (judging) -> Diagnosis held to it (`held_to`)
 
-A profile is TOML, by hand or from a golden machine (writing); those that ship are under ``rules/profiles``.
+A profile is TOML, by hand or from a golden machine (`writing`); those that ship are under ``rules/profiles``. `profile`
+has its values, `bounds` limits the time that a foreign profile may take.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Snapshot and rulebook in, diagnosis out: found, passed or unjudged for every rule, root causes first."""
+"""Snapshot and rulebook in, diagnosis out: found, passed or unjudged for every rule, root causes first.
+
+`signs` searches printed text for rules' signs, `subjects` says what a finding is about (GPU, port, rank, ...), `cures`
+chooses and fills in a page's fixes.
+"""
 
 from __future__ import annotations
 

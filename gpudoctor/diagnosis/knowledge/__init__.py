@@ -2,6 +2,10 @@
 
 Every look-up lets an absent value through and raises `CannotJudge` where its table has no row or the value is not
 what it should be: the rule that asked is then unjudged, and says why.
+
+- `gpus`, `archs`, `drivers`, `builds`, `rates`, `printed_errors`, `variables`: look-ups, by subject
+- `implied_rates`, `implied_results`, `setup_facts`, `manifests`: facts that follow from others
+- `table_reach`: what is newer than the tables; `explain_tables`: rows for ``gpudoctor explain``
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The rulebook: every page of ``rules/<layer>/<id>.toml`` as a `Rule`, and the cases that prove it."""
+"""The rulebook: every page of ``rules/<layer>/<id>.toml`` as a `Rule`, and the cases that prove it.
+
+- `page`: a TOML page to a Rule; `check`: what a page must have, and refuses; `conditions`, `expressions`: its `when`
+- `compiling`, `compiled`: pages to the form that is shipped, and back; `required_words`: which texts can match a sign
+"""
 
 from __future__ import annotations
 

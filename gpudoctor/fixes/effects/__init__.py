@@ -1,4 +1,7 @@
-"""What a plan's steps would bring about: the snapshot as it would be, judged again before anything is run."""
+"""What a plan's steps would bring about: the snapshot as it would be, judged again before anything is run.
+
+`commands` parses pip, uv and conda commands, `packages` applies them to facts, `outlook` is the snapshot being changed.
+"""
 
 from __future__ import annotations
 

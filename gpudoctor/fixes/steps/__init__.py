@@ -1,1 +1,5 @@
-"""What running one step takes: what must hold, whom it acts on, its command, and what came of it."""
+"""One step of a plan, run.
+
+`engine` goes through the steps and records them, `guard` refuses what would change another environment, `commands` runs
+a command, `system_packages` notes what dpkg, rpm or pacman had before and after.
+"""

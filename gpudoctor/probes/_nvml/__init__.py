@@ -1,1 +1,5 @@
-"""NVML's answers in our terms: how the child is talked to, and what each call's answer means."""
+"""NVML's answers in our terms.
+
+`client` asks NVML in child processes within time limits, `columns` and `groups` make facts of the answers, `values`
+decodes numbers, structs and bit masks.
+"""

@@ -1,1 +1,4 @@
-"""A command that runs as it would without us, and how it ends: its terminal, signals, environment, output and end."""
+"""A command that runs as it would without us: its terminal, signals, environment, output and end.
+
+`command` starts it and ends as it ended, `outputs` and `relay` pass its output on and keep the end of it.
+"""

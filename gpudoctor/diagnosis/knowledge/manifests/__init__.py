@@ -1,7 +1,8 @@
 """What the lines of a manifest would install: the facts of the environment that is not there yet.
 
 Works on the rows of ``service`` and ``requirement``. Each fact's source names the line, and the table where the line
-leaves a choice; what nobody can tell is said in ``manifest.open``.
+leaves a choice; what cannot be told is in ``manifest.open``. `environment` has the packages and torch that would be
+installed, `pip_takes` the versions that pip would choose.
 """
 
 from __future__ import annotations
