@@ -191,7 +191,7 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
 
 
 def _service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
-    """What ``systemctl status`` shows last of the unit: running, failed, stopped or not installed; None for nothing.
+    """State that ``systemctl status`` shows last: running, failed, stopped or not installed; None if it is not shown.
 
     Nothing of a unit that is starting. `words` are others that its lines may have, such as its description.
     """

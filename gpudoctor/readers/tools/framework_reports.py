@@ -80,7 +80,7 @@ def _torch_and_accelerator(paste: Paste, label: Label) -> Answers:
 
 
 def _torch_alone(paste: Paste, label: Label) -> Answers:
-    """torch's build from a version alone."""
+    """torch's build from a label with a version only."""
     if _VERSION.fullmatch(label.value):
         yield from _torch_build(label.value, f"line {paste.numbers[label.index]}")
 

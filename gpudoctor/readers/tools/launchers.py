@@ -110,7 +110,7 @@ _CUT, _LONGEST, _TABLE = 2000, 300, 120
 
 @frozen
 class _First:
-    """The rank that failed first, and the lines that say so."""
+    """The rank that failed first by the launcher's report, and the lines of that report."""
 
     launcher: str
     rank: int
@@ -153,7 +153,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the launcher says failed first, unless that is a rank whose own words tell of another's end."""
+    """Facts ``failure.*`` of the rank that the launcher reports first, unless it only failed because of another."""
     if echo := _echo_at_the_end(paste):
         yield "failure.echo", echo
     for match, source in paste.matches(_SLURM.match, " due to "):
@@ -191,7 +191,7 @@ def _last_errors(paste: Paste) -> dict[int, _Error]:
 
 
 def _echo_at_the_end(paste: Paste) -> Known | None:
-    """The last words of an echo, where no exception of another kind comes after them."""
+    """The last exception that a rank raised because of another rank, if no other kind of exception follows."""
     words, last = "", -1
     for index, line in paste.having(*_ECHO_NEEDLES):
         if match := _ECHO.search(line[:_CUT]):
@@ -231,7 +231,7 @@ def _by_torchrun(paste: Paste) -> _First | None:
 
 
 def _by_srun(paste: Paste) -> _First | None:
-    """The first task whose end srun tells of; those that it ends itself come after it."""
+    """The first task that srun reports as ended; tasks that srun itself ended come later."""
     for index, line in paste.having("srun: error: "):
         if match := _SRUN.match(line):
             words = match["end"]
@@ -257,7 +257,7 @@ def _end(code: int) -> str:
 
 
 def _of_torchrun(paste: Paste) -> dict[str, Fact]:
-    """The first failure of torchrun's table, else of its line in the log; empty where no signal ended it."""
+    """Row of the first failure in torchrun's table or log, if a signal ended it; else empty."""
     row: dict[str, Fact] = {}
     for index, line in paste.having("failed (exitcode: -"):
         if match := _FAILED.search(line):
@@ -273,7 +273,7 @@ def _of_torchrun(paste: Paste) -> dict[str, Fact]:
 
 
 def _first_ended(paste: Paste) -> dict[str, Fact]:
-    """The first process that spawn, DeepSpeed, srun or mpirun says a signal ended."""
+    """Row of the first process that a signal ended by spawn, DeepSpeed, srun or mpirun; else empty."""
     needles = ("terminated with signal sig", ":sigkill_handler] ", "srun: error: ", " noticed that process rank ")
     for index, line in paste.having(*needles):
         if spawned := _SPAWNED.search(line):
@@ -293,7 +293,7 @@ def _first_ended(paste: Paste) -> dict[str, Fact]:
 
 
 def _loaders(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """The first worker of a DataLoader that a signal ended."""
+    """Row of the first DataLoader worker that a signal ended; nothing if there is none."""
     for index, line in paste.having("is killed by signal: "):
         if match := _LOADER.search(line):
             yield _row(paste, index, "loader", _WORDS[match["word"]], "", "", match["pid"] or "")
@@ -301,7 +301,7 @@ def _loaders(paste: Paste) -> Iterator[dict[str, Fact]]:
 
 
 def _row(paste: Paste, index: int, kind: str, signal: str, rank: str, host: str, pid: str) -> dict[str, Fact]:
-    """The row, without what is empty; none without a signal."""
+    """Row of ``worker_end`` without empty columns; empty if `signal` is."""
     if not signal:
         return {}
     source = paste.use(index)

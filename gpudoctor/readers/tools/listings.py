@@ -1,4 +1,4 @@
-"""Listings of state that carry no fact of ours: understood all the same, so that no page is near to their words."""
+"""Listings of state without any fact: their lines are marked as understood, so that rules do not read them."""
 
 from __future__ import annotations
 

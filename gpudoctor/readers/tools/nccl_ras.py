@@ -130,14 +130,14 @@ def _failed_rank(rank: object, host: object, error: str) -> str:
 
 
 def _lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The ranks missing and failed, each by the line that says so."""
+    """Facts that list missing and failed ranks, from texts with their line indexes."""
     for name, ranks in (("nccl.ranks_missing", missing), ("nccl.ranks_failed", failed)):
         if ranks:
             yield name, Known(tuple(ranks)[:64], paste.use(next(iter(ranks.values()))))
 
 
 def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Mapping[int, int], line: int) -> None:
-    """Note the rank's count under `key` where it is lower than that of most ranks."""
+    """Add the rank to `report` if its count is lower than that of most ranks (`many`: number of ranks by count)."""
     most = max(many, default=0)
     if count < most:
         before = report.get(key)
@@ -189,7 +189,7 @@ def _error_of(status: object) -> str:
 
 
 def _lags_of_json(comm: Mapping[str, object], line: int) -> Iterator[tuple[str, _Lag]]:
-    """Per operation of the communicator whose counts differ: how far which ranks are behind."""
+    """(operation key, lag) for each operation whose counts differ between the communicator's ranks."""
     counts: dict[str, dict[int, int]] = {}
     for rank in _dicts(comm.get("ranks")):
         number, launched = rank.get("rank"), rank.get("collective_counts")

@@ -393,7 +393,7 @@ def _counts_uncorrected(path: tuple[str, ...]) -> bool:
 
 
 def _added_to(so_far: Fact | None, more: int) -> int:
-    """`more` plus the count in the fact, 0 where it is not known."""
+    """`more` plus the count in the fact; a fact that is not known counts as 0."""
     return more + (count if isinstance(count := value_of(so_far), int) else 0)
 
 

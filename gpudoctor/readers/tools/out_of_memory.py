@@ -39,7 +39,7 @@ _START = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """What torch and vLLM say of the GPU's memory, and which processes the host's memory had killed."""
+    """Facts of GPU memory by torch and vLLM, and rows of ``oom``: processes killed because host memory ran out."""
     yield from _gpu_memory(paste)
     yield from _killed_processes(paste)
 
@@ -141,7 +141,7 @@ _BYTES = {
 
 
 def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``oom``; none, but known, where a counter or a container's end says that nothing was killed."""
+    """Rows of ``oom``; an empty group if a counter or a container's end shows that nothing was killed."""
     asked = False
     rows: list[Row] = []
     for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_services, _of_ray):
@@ -153,7 +153,7 @@ def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _of_kernel(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for each process that the kernel's log says it killed for its memory."""
+    """(False, a row per process that the kernel's log says was killed for memory)."""
     kills: dict[str, dict[str, Fact]] = {}
     groups: dict[str, Fact] = {}
     limit: Fact | None = None
@@ -183,7 +183,7 @@ def _of_kernel(paste: Paste) -> tuple[bool, list[Row]]:
 
 
 def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for each step in which slurmstepd counted a kill."""
+    """(whether slurmstepd reported a count, a row per step in which it counted a kill)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, line in paste.having("oom_kill event", "oom-kill event"):
@@ -195,7 +195,7 @@ def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
 
 
 def _of_accounting(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for each step, or job without one, that a table of sacct calls OUT_OF_MEMORY."""
+    """(whether there is a table of sacct, a row per step, or job without one, in state OUT_OF_MEMORY)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, _ in paste.having("jobid"):
@@ -289,7 +289,7 @@ def _of_containers(paste: Paste) -> tuple[bool, list[Row]]:
 
 
 def _row(scope: str, place: str, line: str, source: str) -> Row:
-    """A row of what names no process; `place` may be empty."""
+    """A row of ``oom`` without a process; `place` is its cgroup or container, or empty."""
     row: dict[str, Fact] = {"scope": Known(scope, source), "line": Known(line.strip()[:500], source)}
     return {**row, "place": Known(place, source)} if place else row
 

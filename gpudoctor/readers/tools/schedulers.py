@@ -80,7 +80,7 @@ def _nodes(paste: Paste) -> Iterator[Row]:
 
 
 def _count(row: dict[str, Fact], head: str, resource: str, count: int, source: str) -> None:
-    """Notes in the row what a line of Capacity or Allocatable counts."""
+    """Set the row's column for a count under Capacity or Allocatable."""
     if resource == "gpu":
         row[head.lower()] = Known(count, source)
         row.setdefault("other", Known(0, source))
@@ -111,7 +111,7 @@ def _pod_events(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _request(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """GPUs that the only container that asks for some asks for, by ``kubectl describe pod``."""
+    """Number of GPUs requested in ``kubectl describe pod``, if exactly one container requests any."""
     asked: list[tuple[int, int]] = []
     limits = -1
     for index, line in enumerate(paste.bare):
@@ -137,7 +137,7 @@ _CHANGED = Pattern(
 
 
 def _slurm_nodes(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``slurm_node``, of a node the last that the text tells."""
+    """Rows of ``slurm_node``; of several reports on a node the last holds."""
     rows: dict[str, dict[str, Fact]] = {}
     name = ""
     for index, line in paste.having("nodename=", "state=", "gres/gpu count ", "gres/gpu: count changed"):
@@ -163,7 +163,7 @@ def _slurm_nodes(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _counts(reported: str, configured: str, source: str) -> dict[str, Fact]:
-    """The columns of both counts."""
+    """Columns of the reported and the configured number of GPUs."""
     return {"reported": Known(int(reported), source), "configured": Known(int(configured), source)}
 
 
@@ -202,7 +202,7 @@ _PROCESSORS = Pattern(r"\s*[\d.]{1,9}/[\d.]{1,9} CPU\s*$")
 
 
 def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the first such refusal asks for and finds; nothing of Ray without its status."""
+    """Facts of the first program that found too few GPUs: how many it asked for and found."""
     for program, words, pattern in _REFUSALS:
         for refusal, source in paste.matches(pattern.search, words):
             yield from _request_facts(program, int(refusal["asked"]), int(refusal["there"]), source)
@@ -220,7 +220,7 @@ def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _ray(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What Ray's autoscaler finds no node for, beside the GPUs that its status lists; none where it lists CPUs only."""
+    """GPUs of a request for which Ray has no node, and those in its status; nothing if it lists no GPUs."""
     there: int | None = None
     for index, line in paste.having(" gpu", " cpu"):
         if match := _USAGE.match(paste.bare[index]):
@@ -234,12 +234,12 @@ def _ray(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _request_facts(program: str, asked: int, there: int, source: str) -> Iterator[tuple[str, Fact]]:
-    """The facts that every refusal gives."""
+    """Facts of a refusal: the program, GPUs asked for, GPUs there."""
     yield "request.program", Known(program, source)
     yield "request.gpus_asked", Known(asked, source)
     yield "request.gpus_there", Known(there, source)
 
 
 def _numbers(text: str) -> tuple[str, ...]:
-    """The numbers in a list."""
+    """The numbers in the text, as texts."""
     return tuple(number.strip() for number in text.split(",") if number.strip())
