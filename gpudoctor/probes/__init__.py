@@ -1,4 +1,6 @@
-"""One file per source of facts; all run side by side, each with a deadline, into one snapshot. None judges.
+"""One module per source of facts, named after it; all run side by side, each with a deadline, into one snapshot.
+
+Modules that begin with ``_`` are parts that several probes share; ``children`` are scripts that run in other processes.
 
 A probe is a module of ``gpudoctor/probes`` with ``FACTS`` (what it answers), ``probe(target)`` (a generator of
 ``(name, fact)`` and ``(group, rows)``), where it is not ``quick`` a ``LEVEL``, and where it need not be waited for once

@@ -120,7 +120,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _ask(target: Target) -> tuple[Answers, Unread]:
-    """What the child answered by question, and why the rest is not known."""
+    """(the child's answers by question, reason for everything that it did not answer)."""
     argv = [sys.executable, "-I", "-S", *script("ask_windows.py")]
     try:
         answer = target.run(argv, _CHILD_SECONDS)
@@ -138,7 +138,7 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
 
 
 def _fact(part: Any, name: str, source: str) -> Fact:
-    """A value of an answer; unread where Windows has none."""
+    """The value `name` of one of the child's answers as a fact; unread if it is missing."""
     if isinstance(part, Unread):
         return part
     value = part.get(name)
@@ -178,7 +178,7 @@ def _product(part: Answers) -> str:
 
 
 def _memory_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """Memory, page file and what may be committed."""
+    """Facts about memory, page file and commit limit."""
     source = "GlobalMemoryStatusEx"
     if isinstance(part, Unread):
         names = ("host.memory_mib", "windows.commit_limit_mib", "windows.commit_left_mib", "windows.page_file_mib")
@@ -201,7 +201,7 @@ def _setting(part: Any, name: str, source: str) -> Fact:
 
 
 def _named(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -> Fact:
-    """A setting by the name of its number; `unset` is for one that is not there."""
+    """A numeric setting translated by `names`; if it is absent, `unset` where that is given."""
     if isinstance(state, Absent) and unset:
         return unset
     if not isinstance(state, Known):
@@ -304,7 +304,7 @@ def _driver_event(text: str, now: float) -> Row | None:
 
 
 def _file_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """The driver's DLLs and the Visual C++ run-time."""
+    """Facts about the driver's DLLs and the Visual C++ run-time."""
     for name in ("nvml", "nvcuda"):
         if isinstance(part, Unread):
             yield f"windows.{name}_dll", part

@@ -65,31 +65,31 @@ class Member:
 
     @property
     def is_python(self) -> bool:
-        """Whether it is a Python program, by the program that it runs, or by its command line."""
+        """True if it runs a Python interpreter, by its executable or its command line."""
         words = (self.program, self.command[0] if self.command else "")
         return any(_PYTHON.fullmatch(word.rpartition("/")[2]) for word in words)
 
     @property
     def is_service(self) -> bool:
-        """Whether it is a helper that Python or torch has started beside the work, or gpudoctor around it."""
+        """True for helper processes of Python, torch or gpudoctor that do none of the job's work."""
         words = self.command[:4]
         doctor = any(word.rpartition("/")[2] in _OURS or _DOOR in word for word in words)
         return doctor or any(service in word for word in words[1:] for service in _SERVICES)
 
     @property
     def program(self) -> str:
-        """The file that it runs; empty where that is not shown."""
+        """Path of its executable; ``""`` if not readable."""
         try:
             return os.readlink(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")  # noqa: PTH115 - text
         except OSError:
             return ""
 
     def variable(self, name: str) -> str:
-        """A variable that it was started with; empty without."""
+        """Value of an environment variable; ``""`` if unset or not readable."""
         return "" if isinstance(self.environ, Unread) else self.environ.get(name, "")
 
     def number(self, name: str) -> int | None:
-        """A variable's whole number; None without."""
+        """Integer value of an environment variable; None if unset or no integer."""
         value = self.variable(name) if name else ""
         return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else None
 
@@ -145,7 +145,7 @@ def read_job(pids: Sequence[int]) -> Job | Unread:
 
 
 def find_job(variables: Mapping[str, str]) -> Job:
-    """The job of all processes that were started with those variables; of the step that this runs in, none is."""
+    """The job of all processes whose environment has these values, except processes of gpudoctor's own Slurm step."""
     stats = _all_processes()
     own = _environ(os.getpid())
     step = {name: own[name] for name in _KEYS[0] if name in own} if not isinstance(own, Unread) else {}
@@ -196,13 +196,13 @@ def key_of(job: Job) -> dict[str, str]:
 
 
 def _job_of(root: int, members: dict[int, Member]) -> Job:
-    """The job that those processes are."""
+    """Job with these processes as members, and their ranks; `root` is its first process."""
     hidden = next((one.environ for one in members.values() if isinstance(one.environ, Unread)), None)
     return _with_ranks(Job(root, members, [], hidden=hidden))
 
 
 def read_member(pid: int) -> Member | None:
-    """What the stat file tells of a process; None where it is gone."""
+    """Member from the process's /proc stat file, without environment and command line; None if it has ended."""
     fields = stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 21:
         return None
@@ -211,7 +211,7 @@ def read_member(pid: int) -> Member | None:
 
 
 def is_same(member: Member) -> bool:
-    """Whether the process is still there, as itself; a zombie is not."""
+    """True if the same process still runs (same start time, no zombie)."""
     fields = stat_fields(f"/proc/{member.pid}/stat")
     return len(fields) > 20 and fields[20] == member.start and fields[1] not in (b"Z", b"X")
 
@@ -223,7 +223,7 @@ def _all_processes() -> dict[int, Member]:
 
 
 def _descendants(roots: Iterable[int], stats: Mapping[int, Member]) -> set[int]:
-    """The processes below those."""
+    """Process ids of all descendants of `roots`."""
     children: dict[int, list[int]] = {}
     for member in stats.values():
         children.setdefault(member.parent, []).append(member.pid)
@@ -237,7 +237,7 @@ def _descendants(roots: Iterable[int], stats: Mapping[int, Member]) -> set[int]:
 
 
 def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
-    """Those processes, what is of a session or a group that one of them leads, and of its step or container."""
+    """Process ids of `roots`, of sessions and groups that one of them leads, and of their Slurm step or container."""
     leads = set(roots)
     found = {one.pid for one in stats.values() if one.session in leads or one.group in leads} | leads
     places = {place for pid in roots if (place := job_cgroup(pid))}
@@ -271,7 +271,7 @@ def pids_in(cgroup: str) -> set[int]:
 
 
 def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
-    """The processes that a launcher gave the same key as the first of those that has one."""
+    """Process ids with the same job key (launcher variables) as the first of `found` that has one."""
     named = next(((key, one) for key in _KEYS for one in found if all(map(one.variable, key))), None)
     if named is None:
         return set()
@@ -324,14 +324,14 @@ def _missing(job: Job, here: int | None) -> tuple[int, ...]:
 
 
 def _topmost(members: Sequence[Member]) -> Member:
-    """The one of which no other is an ancestor; the oldest of several."""
+    """The member without an ancestor among the members; the oldest of several."""
     pids = {one.pid for one in members}
     tops = [one for one in members if one.parent not in pids]
     return min(tops or members, key=lambda one: (int(one.start), one.pid))
 
 
 def _leaders(pythons: Sequence[Member]) -> list[Member]:
-    """The Python processes that no launcher numbers: those below the topmost that were spawned, else the topmost."""
+    """Rank processes of a job without a launcher: Python processes spawned by the topmost one, else that one itself."""
     if not pythons:
         return []
     top = _topmost(pythons)
@@ -340,14 +340,14 @@ def _leaders(pythons: Sequence[Member]) -> list[Member]:
 
 
 class _Reader:
-    """Reads environments and command lines in a thread, which is left behind where the kernel does not answer."""
+    """Reads environments and command lines in a thread, which is abandoned if the kernel blocks."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._stuck = 0
 
     def fill(self, member: Member) -> None:
-        """Read both of one process."""
+        """Set environment and command line of a member."""
         if self._stuck > 3:
             member.environ = Unread("other processes of it did not answer", reason=Reason.GIVEN_UP)
             return
@@ -359,7 +359,7 @@ class _Reader:
             member.environ, member.command = answer
 
     def _in_time(self, read: Callable[[], T]) -> T | None:
-        """What it returns; None where it takes too long."""
+        """Result of `read`; None if it takes too long."""
         answers: SimpleQueue[T] = SimpleQueue()
         threading.Thread(target=lambda: answers.put(read()), name="read", daemon=True).start()
         try:

@@ -35,7 +35,7 @@ _RECORDS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 
 
 def ras_address(environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where the RAS of a rank with that environment listens."""
+    """(host, port) at which NCCL's RAS of a rank with that environment listens."""
     host, mark, port = environ.get("NCCL_RAS_ADDR", "").strip().rpartition(":")
     if mark and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
         return host.strip("[]") or RAS_ADDRESS[0], int(port)
@@ -91,12 +91,12 @@ def flight_record(
 
 
 def _cache(environ: Mapping[str, str]) -> str:
-    """The folder of caches below which torch puts dumps where no variable names their place."""
+    """torch's default cache folder, in which dumps are if no variable names a place."""
     return environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME') or '/tmp'}/.cache"
 
 
 def _dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] | Unread:
-    """The document in that file, if it was written since then."""
+    """The dump in that file; unread if it is missing, older than `since`, or not readable."""
     try:
         written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
         if written.isdecimal() and int(written) < since:
@@ -131,14 +131,14 @@ def plain_document(data: bytes) -> Any:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Makes containers, texts and numbers, and refuses whatever names a class or a function."""
+    """Unpickler for containers, texts and numbers only; refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse: a name in a pickle is code that would run."""
+        """Raise: a class or function named in a pickle would run code."""
         raise ValueError(f"its pickle names {module}.{name}"[:120])
 
     def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002
-        """Refuse: it would be looked up elsewhere."""
+        """Raise: persistent ids are not supported."""
         raise ValueError("its pickle refers to something outside")
 
 
@@ -161,18 +161,18 @@ def _plain(value: object, depth: int = 0, left: list[int] | None = None) -> Any:
 
 
 def _send(line: socket.socket, data: bytes, deadline: float) -> None:
-    """Send all of it in time."""
+    """Send all data; raises `TimeoutError` at `deadline` (monotonic seconds)."""
     line.settimeout(max(0.01, deadline - time.monotonic()))
     line.sendall(data)
 
 
 def _answer(line: socket.socket, deadline: float) -> bytes:
-    """One line of the server; raises `OSError` where it is none."""
+    """One line from the server; raises `OSError` if the connection ends first."""
     return _received(line, deadline, lambda data: data.endswith(b"\n"), 4096)
 
 
 def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
-    """What comes until it `ends`, or until the connection does; raises `TimeoutError`, `ValueError` for too much."""
+    """Bytes received until `ends` is true or the connection closes; `TimeoutError`; `ValueError` beyond `most` bytes."""
     data = b""
     while not ends(data):
         line.settimeout(max(0.01, deadline - time.monotonic()))

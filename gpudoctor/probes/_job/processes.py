@@ -53,7 +53,7 @@ class Process:
 
 @dataclass(slots=True)
 class Loading:
-    """torch's DataLoader workers over all looks in which there were some, and the processes that they feed.
+    """Activity of torch's DataLoader workers, and of the processes they feed, over all looks that saw workers.
 
     A process is at work while it runs or waits for a processor: on a machine that is full it is not idle.
     """
@@ -71,7 +71,7 @@ class Loading:
     """How many of the machine's they may run on; 0 where nobody has asked."""
 
     def add(self, processes: Mapping[int, Process], seconds: float) -> None:
-        """Take in one look at all processes, so many seconds after the one before."""
+        """Add one look at all processes, `seconds` after the previous one."""
         workers = [process for process in processes.values() if process.name == _WORKER]
         self.fed = frozenset(worker.parent for worker in workers)
         known = [worker for worker in workers if worker.fresh_wanted is not None]
@@ -108,10 +108,10 @@ class Loading:
 
 
 class Tree:
-    """The processes of one command. One that was seen once stays its own, though its parent ends and it is adopted."""
+    """The processes of one command. A process seen once stays a member, even if its parent ends."""
 
     def __init__(self, root: int, proc: str = "/proc", without: Collection[int] = ()) -> None:
-        """`without` are children that are not the command's, and may become more."""
+        """`without` are process ids of children that do not belong to the command; the collection may grow."""
         self._root = root
         self._without = without
         self._proc = proc
@@ -127,17 +127,17 @@ class Tree:
 
     @property
     def pids(self) -> frozenset[int]:
-        """The process ids that it had so far."""
+        """Ids of all processes seen so far, ended ones included."""
         return frozenset(self._processes) | {process.pid for process in self._ended}
 
     @property
     def living(self) -> tuple[float, frozenset[int]]:
-        """Processor seconds that those which live have used, and their process ids."""
+        """(processor seconds used by the living processes, their ids)."""
         living = list(self._processes.values())
         return sum(process.cpu_seconds for process in living), frozenset(process.pid for process in living)
 
     def look(self) -> None:
-        """Look at all of them once."""
+        """Read all processes once, and update their maxima."""
         now = time.monotonic()
         for pid in self._found():
             self._read(pid, now)
@@ -151,7 +151,7 @@ class Tree:
         self.most = max(self.most, len(self._processes))
 
     def rows(self) -> tuple[Row, ...]:
-        """A row for each of those that held most."""
+        """Rows of the processes with the largest memory peaks."""
         processes = sorted([*self._processes.values(), *self._ended], key=lambda one: -one.peak)
         return tuple(
             {
@@ -167,7 +167,7 @@ class Tree:
         )
 
     def _found(self) -> list[int]:
-        """The process ids of those known and of all that descend from them."""
+        """Ids of the known processes and of all their descendants."""
         children = self._children if self._lists_children else self._children_of_all()
         found = dict.fromkeys([self._root, *self._processes])
         queue = list(found)
@@ -183,7 +183,7 @@ class Tree:
             yield from map(int, first_bytes(f"{self._proc}/{pid}/task/{task}/children").split())
 
     def _children_of_all(self) -> Callable[[int], Iterator[int]]:
-        """A look-up of children by the parents that all processes name, for kernels that list no children."""
+        """Function from a process id to its children, by all processes' parents; for kernels without children files."""
         found: dict[int, list[int]] = {}
         for name in names(self._proc):
             if name.isdigit() and (fields := stat_fields(f"{self._proc}/{name}/stat")):
@@ -196,7 +196,7 @@ class Tree:
         return (int(numbers[0]) + int(numbers[1])) / 1e9 if len(numbers) > 1 else None
 
     def _read(self, pid: int, now: float) -> None:
-        """Read one process; one that is gone, or whose id is another's now, has ended."""
+        """Read one process; it counts as ended if it is gone or another process has its id."""
         fields = stat_fields(f"{self._proc}/{pid}/stat")
         known = self._processes.get(pid)
         if known and (not fields or fields[20] != known.start or fields[1] in b"ZX"):

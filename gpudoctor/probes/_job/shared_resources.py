@@ -64,7 +64,7 @@ class Group:
         return {name: count for name, count in found.items() if count is not None}
 
     def used(self, target: Target) -> int | None:
-        """Bytes that the limiting group holds, page cache included; None without."""
+        """Bytes charged to the limiting group, page cache included; None if there is none."""
         if not self.limiting:
             return None
         used = _number(target, f"{self.limiting}/memory.current")
@@ -96,7 +96,7 @@ def processors(target: Target) -> Fact:
 
 @dataclass(slots=True)
 class SharedResources:
-    """The least and the most that was seen, in MiB, and what was counted at the start."""
+    """Extremes of shared memory, disk and cgroup usage in MiB over all looks, and counters at the start."""
 
     target: Target
     group: Group
@@ -110,14 +110,14 @@ class SharedResources:
 
     @classmethod
     def here(cls, target: Target, folder: str) -> SharedResources:
-        """What is around a command that works in that folder."""
+        """Resources of a command in this process's cgroup, working in that folder."""
         group = Group.of_this_process(target)
         disk = _mount_of(target, folder)
         where = folder if isinstance(disk, Known) else ""
         return cls(target, group, disk, where, group.counts(target), _peak_before=group.peak(target))
 
     def look(self) -> None:
-        """Look at all of it once."""
+        """Read all values once, and update the extremes."""
         memory = text(self.target, "/proc/meminfo", 4096)
         match = re.search(r"^MemAvailable:\s*(\d{1,15}) kB", memory, re.M) if isinstance(memory, str) else None
         if match:
@@ -137,11 +137,11 @@ class SharedResources:
                 self._shm = total >> 20
 
     def _lowest(self, name: str, value: int) -> None:
-        """Note a value where it is the least so far."""
+        """Keep the value if it is the lowest so far."""
         self._least[name] = min(value, self._least.get(name, value))
 
     def facts(self) -> dict[str, Fact]:
-        """The facts ``run.*`` about it, with what the counters gained since the start."""
+        """Facts ``run.*`` of these resources, with the increase of counters since the start."""
         nobody = Unread("it was not seen while the command ran")
         least = {f"run.{name}": Known(value, _SOURCE) for name, value in self._least.items()}
         facts: dict[str, Fact] = {
@@ -161,7 +161,7 @@ class SharedResources:
         return {**facts, **self._gains(unlimited)}
 
     def _gains(self, unlimited: Fact) -> dict[str, Fact]:
-        """What the counters gained since the start."""
+        """Facts with the increase of each counter since the start; `unlimited` where no group limits memory."""
         now = self.group.counts(self.target)
         gained = {name: now[name] - before for name, before in self._before.items() if name in now}
         machine = gained.pop("machine_kills", None)

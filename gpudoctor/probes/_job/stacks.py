@@ -62,7 +62,7 @@ class Stack:
 
     @property
     def place(self) -> str:
-        """The innermost function of the program itself, not of a library; of all where there is none."""
+        """Innermost function of the program itself, not of a library; if there is none, the innermost of all."""
         own = next((one for one in self.frames if not _LIBRARY.search(one.file)), None)
         inner = own or next(iter(self.frames), None)
         return inner.place if inner else ""
@@ -87,17 +87,17 @@ class Stack:
 
     @property
     def loads(self) -> bool:
-        """Whether it is in the next batch of a DataLoader."""
+        """True if it waits for the next batch of a DataLoader."""
         return any(one.file.endswith(_LOADER) for one in self.frames)
 
     @property
     def is_loader_worker(self) -> bool:
-        """Whether it is a DataLoader's worker."""
+        """True if it is in a DataLoader worker's loop."""
         return any(one.file.endswith(_WORKER) for one in self.frames)
 
     @property
     def joins(self) -> bool:
-        """Whether it waits for another thread of its process."""
+        """True if it joins (waits for) another thread of its process."""
         return bool(self.frames) and self.frames[0].name.rpartition(".")[2] in ("join", "_wait_for_tstate_lock")
 
 
@@ -146,7 +146,7 @@ def find_program(target: Local) -> str | Unread:
 
 
 def _refusal(pid: int, complaint: str) -> Unread:
-    """Why py-spy tells nothing, from what it printed."""
+    """Why py-spy gave no stacks, from its error message."""
     if not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
         return Unread("it ended while it was looked at", reason=Reason.MISSING)
     if _DENIED.search(complaint):
@@ -158,7 +158,7 @@ def _refusal(pid: int, complaint: str) -> Unread:
 
 
 def _rights() -> str:
-    """Why a process may not be looked into, and what gives the right."""
+    """Text on why py-spy may not read a process here, and how to permit it."""
     try:
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii").strip()
     except OSError:

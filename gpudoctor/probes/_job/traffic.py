@@ -26,7 +26,7 @@ class Traffic:
 
     @classmethod
     def now(cls) -> Traffic:
-        """As they are now: of all interfaces but the loopback one, and of all RDMA ports."""
+        """Current counters of all interfaces except loopback, and of all RDMA ports."""
         sent = received = 0
         for line in _text("/proc/net/dev").splitlines()[2:]:
             name, _, columns = line.partition(":")
@@ -36,7 +36,7 @@ class Traffic:
         return cls(time.monotonic(), sent, received, _resent(), _ports())
 
     def facts_since(self, before: Traffic) -> dict[str, Fact]:
-        """What was carried since then, in MB/s, and segments that were sent again."""
+        """Facts since `before`: mean MB/s in each direction, and TCP segments retransmitted."""
         seconds = max(0.01, self.at - before.at)
         source = "the kernel's counters"
         facts: dict[str, Fact] = {
@@ -54,7 +54,7 @@ class Traffic:
 
 
 def _resent() -> int | None:
-    """TCP segments that were sent again so far."""
+    """TCP segments retransmitted since boot; None if not readable."""
     match = re.search(r"^Tcp: (.*\bRetransSegs\b.*)\nTcp: (.*)$", _text("/proc/net/snmp"), re.M)
     values = dict(zip(match[1].split(), match[2].split(), strict=False)) if match else {}
     return int(values["RetransSegs"]) if values.get("RetransSegs", "").isdecimal() else None

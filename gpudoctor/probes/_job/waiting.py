@@ -58,7 +58,7 @@ class Mount:
 
     @property
     def remote(self) -> bool:
-        """Whether another machine, or a program of this one, serves it."""
+        """True if it is a network file system or FUSE, so that access may hang."""
         return bool(_REMOTE.search(self.kind))
 
 
@@ -78,7 +78,7 @@ class Wait:
 
 
 def is_frozen(pid: int) -> bool:
-    """Whether the process's control group, or one above it, is frozen: of that its own state tells nothing sure."""
+    """True if the process's cgroup or a parent of it is frozen, which its own state does not show."""
     listed = _line(f"/proc/{pid}/cgroup", 1 << 14)
     places = folders(listed, "freezer")
     places += [
@@ -92,7 +92,7 @@ def is_frozen(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What processes have used and moved so far: seconds of processors, bytes, turns of their main threads."""
+    """Totals of processes so far: processor seconds, bytes read and written, context switches of main threads."""
 
     cpu_seconds: float = 0.0
     moved: int = 0
@@ -120,7 +120,7 @@ def wait_of(pid: int) -> Wait | None:
 
 
 def exit_of(pid: int) -> str:
-    """How a process ended whose parent has not taken its status yet: ``exit code 3``, ``SIGKILL``; else empty."""
+    """How a zombie process ended: ``exit code 3``, ``SIGKILL``; ``""`` if it is no zombie or not readable."""
     fields = stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 51 or fields[1] != b"Z" or not fields[50].isdigit():
         return ""
@@ -145,7 +145,7 @@ def _shows_status(pid: int) -> bool:
 
 
 def progress_of(pids: Sequence[int]) -> Progress:
-    """What those processes have used and moved together; those that are gone count as nothing."""
+    """Sum of these processes' totals; ended ones count as 0."""
     cpu, moved, turns = 0.0, 0, 0
     for pid in pids:
         fields = stat_fields(f"/proc/{pid}/stat")
@@ -189,7 +189,7 @@ def mount_in(listed: str, path: str) -> Mount | None:
 
 
 def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
-    """The wait that this system call is."""
+    """Wait for a system call by number; `plain` completed with what its arguments tell."""
     state, where = plain.state, plain.where
     if kind == "poll" and number in _SELECTS and not arguments[0] and platform.machine() == "x86_64":
         kind = "sleep"
@@ -206,7 +206,7 @@ def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plai
 
 
 def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
-    """The wait for what that descriptor is open on."""
+    """`plain` completed with the file, pipe or socket that the descriptor is open on."""
     state, where = plain.state, plain.where
     opened = _link(f"/proc/{pid}/fd/{descriptor}")
     kind, _, rest = opened.partition(":[")
