@@ -1,6 +1,7 @@
 """Measurements that cost GPU time: whether a GPU computes right, how fast, and which layer is at fault where it fails.
 
-``child`` holds the measurements, one file each, run in a child process by the interpreter being diagnosed; its folders
-are the rungs of the ladder. `specs` knows them all, `runner` asks one child, `ladder` climbs and reads back as
-measurements what `facts` made facts of; `across` measures collectives over the hosts of a job.
+- `child`: the kernels themselves, one file each, run in a child process by the interpreter being diagnosed
+- `specs`: the list of all kernels; `runner`: one rung (folder of ``child``) on one device, in child processes
+- `ladder`: all rungs of all devices, the lowest first; `facts`: their measurements as facts
+- `across_hosts`, `canary`: collectives and training steps over the hosts of a job
 """

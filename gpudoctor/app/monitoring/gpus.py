@@ -95,7 +95,7 @@ class _Use:
             self.others[process.pid] = (name or process.name, max(most, process.memory_mib or 0))
 
     def _add_utilization(self, busy: float, clock_mhz: float | None) -> None:
-        """Add utilization in percent, and the clock if the GPU works; idle samples in between are in `at_work`."""
+        """Add utilization in percent, and the clock if the GPU works; idle samples between busy ones count as work."""
         self.busy.add(busy)
         if busy < _WORKING_PERCENT:
             if self.at_work.count:

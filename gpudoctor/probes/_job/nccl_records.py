@@ -172,7 +172,7 @@ def _answer(line: socket.socket, deadline: float) -> bytes:
 
 
 def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
-    """Bytes received until `ends` is true or the connection closes; `TimeoutError`; `ValueError` beyond `most` bytes."""
+    """Bytes received until `ends` is true or the connection closes; `TimeoutError`, or `ValueError` beyond `most`."""
     data = b""
     while not ends(data):
         line.settimeout(max(0.01, deadline - time.monotonic()))
