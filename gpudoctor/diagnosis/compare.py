@@ -207,7 +207,7 @@ def _expected_to_differ(change: Change) -> bool:
 
 
 def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
-    """Within each layer: two values that differ, then values that one side has not, then rows that it has not."""
+    """Changes by layer; in each first two differing values, then values and rows that only one side has."""
     places = {prefix: layer for layer, prefixes in TOPICS.items() for prefix in prefixes}
     found: dict[str, list[Change]] = {layer: [] for layer in (*TOPICS, OTHER)}
     for change in sorted(changes, key=_change_order):
@@ -228,7 +228,7 @@ Labels = tuple[list[str], list[str]]
 
 
 def row_as_fact(group: str, row: Row | None) -> Known | None:
-    """A row that only one side has as one fact of its known columns but the key's; None for no row."""
+    """One fact that lists the row's known columns except its key; None for no row."""
     if row is None:
         return None
     facts = {column: fact for column, state in row.items() if (fact := known(state))}

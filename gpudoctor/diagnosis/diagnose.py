@@ -63,7 +63,7 @@ def _newer_facts_by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]
 
 
 def _with_by_rule(finding: Finding, new: Sequence[BeyondTables], weighed: frozenset[str]) -> Finding:
-    """The finding with those newer facts that are in its evidence."""
+    """The finding with `by_rule` set to those newer facts that are in its evidence."""
     proof = {(item.fact, item.index) for item in finding.evidence}
     facts = dict.fromkeys(item.fact for item in new if item.fact in weighed and (item.fact, item.row) in proof)
     return replace(finding, by_rule=tuple(facts)) if facts else finding

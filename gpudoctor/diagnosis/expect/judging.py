@@ -46,7 +46,7 @@ def fact_text(state: Fact, unit: str = "") -> str:
 def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], profile: str, count_met: int) -> str:
     """``gpu.ecc is no on GPU 3, expected yes (hgx-h100)``: each unmet value once, with the rows that have it.
 
-    `held` is the number of rows that meet the line; `unmet` empty means that there are no rows at all.
+    `count_met` is the number of rows that meet the line; `unmet` empty means that there are no rows at all.
     """
     what = line.kernel or line.fact
     values = _rows_by_value(line, unmet, rows)
@@ -114,7 +114,7 @@ def _rows_by_value(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row]) 
 
 
 def rows_in_words(group: str, rows: Sequence[tuple[int, Row]], total: int) -> str:
-    """Row names joined: ``GPU 3 and GPU 5``; ``all 8 GPUs`` where they are all `of` that there are."""
+    """Row names joined: ``GPU 3 and GPU 5``; ``all 8 GPUs`` where `total` is their number."""
     if len(rows) == total > 1:
         return say("all {count} {things}", count=total, things=_group_noun(group))
     names = list(dict.fromkeys(_row_name(group, index, row) for index, row in rows))

@@ -270,7 +270,7 @@ def none_if_absent(_: Sequence[Value]) -> str:
 
 
 class Kept(NamedTuple):
-    """A fact that profiles keep, and the policy that turns its values into TOML."""
+    """A fact that a written profile states, and the policy that turns its values on all machines into TOML."""
 
     fact: str
     policy: Policy

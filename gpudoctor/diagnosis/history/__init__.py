@@ -219,12 +219,12 @@ _STALE_SECONDS = 3600.0
 
 @frozen
 class Shelf:
-    """The kept runs of one machine in `folder`."""
+    """The kept runs of one machine: checks and ``gpudoctor run``s, a file each in `folder`."""
 
     folder: Path
 
     def runs(self) -> list[Run]:
-        """The checks among all that is kept, as `everything` has them."""
+        """The kept checks (without runs of commands), in the order of `everything`."""
         return [run for run in self.everything() if run.level != BESIDE]
 
     def everything(self) -> list[Run]:
@@ -301,7 +301,7 @@ class Shelf:
 
 
 def _runs_to_keep(runs: Sequence[Run]) -> list[Run]:
-    """The newest good run of each level."""
+    """The runs never deleted: the newest good one of each level."""
     levels = ("quick", "standard", "deep")
     return [
         run for level in levels if (run := next((kept for kept in runs if kept.good and kept.level == level), None))

@@ -89,7 +89,7 @@ def _measured_now(snapshot: Snapshot) -> Iterator[tuple[str, Row, _Entry]]:
 
 
 def _compared(run: Row, entry: _Entry, past: Mapping[str, _Entry]) -> Row | None:
-    """The row of ``best`` for a rate and what was kept before; None where that cannot be compared."""
+    """Row of ``best`` for a rate measured now and the kept one; None where they cannot be compared."""
     driver = entry["stack"].get("driver", "")
     best = past.get(driver) or max(past.values(), key=lambda one: float(one["at"]), default=None)
     if best is None or not _same_clock(entry, best):
@@ -115,13 +115,13 @@ def _compared(run: Row, entry: _Entry, past: Mapping[str, _Entry]) -> Row | None
 
 
 def _same_clock(one: _Entry, other: _Entry) -> bool:
-    """Whether both ran at the same clock, or of one it is not known."""
+    """Whether both ran at about the same clock; True where a clock is not known."""
     clocks = [float(entry["clock"]) for entry in (one, other) if "clock" in entry]
     return len(clocks) < 2 or abs(clocks[0] - clocks[1]) <= _SAME_CLOCK_SHARE * max(clocks)
 
 
 def _load(shelf: Shelf) -> dict[str, dict[str, _Entry]]:
-    """What is kept, by key and driver; empty where there is none, or what is there is not ours or damaged."""
+    """Kept entries by key and driver; empty where there is no file, or it is damaged or another user's."""
     place = shelf.folder / NAME
     try:
         if files.foreign(place) or place.stat().st_size > _LARGEST_FILE_BYTES:
@@ -146,7 +146,7 @@ def _is_entry(raw: object) -> bool:
 
 
 def _store(shelf: Shelf, kept: Mapping[str, Mapping[str, _Entry]]) -> None:
-    """Write it whole, the oldest beyond the limits left out; raises `OSError`."""
+    """Write all entries atomically, the oldest beyond the limits left out; raises `OSError`."""
 
     def newest(drivers: Mapping[str, _Entry]) -> float:
         """The time of the newest entry."""

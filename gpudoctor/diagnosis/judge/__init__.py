@@ -174,7 +174,7 @@ class Judgement:
         return self.text.unjudged(self.rule)
 
     def _unread(self) -> Unjudged | None:
-        """The rule unjudged where all that its conditions need is unread, as in most pastes: they need not be tried."""
+        """The rule as unjudged, if every fact that its conditions need is unread; else None."""
         rule = self.rule
         conditions = (*rule.when, *(condition for proof in rule.proofs for condition in proof.when), *rule.unless)
         why = self.evaluator.unread(conditions) if rule.when or rule.proofs else None

@@ -232,7 +232,7 @@ class Text:
 
     @cached_property
     def _present(self) -> frozenset[str]:
-        """The needles that the text contains; most are found missing by the group of letters that they begin with."""
+        """The required words of all signs that the text contains."""
         text = " ".join(set(self._lower.split()))
         grams = {"", *map("".join, zip(text, text[1:], text[2:], strict=False))} & self._words.keys()
         return frozenset(word for gram in grams for word in self._words[gram] if word in self._lower)

@@ -62,7 +62,7 @@ def _gpu_capabilities(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _no_gpus_on_bus(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Where the bus is listed and shows no NVIDIA GPU, there is none to ask, whatever kept NVML from saying so."""
+    """Sets ``gpu`` and ``gpu.count`` to none if the PCI bus lists no NVIDIA GPU and NVML was not read."""
     count, rows = snapshot.known("pci.nvidia_count"), snapshot.rows("gpu")
     if count is None or count.value != 0 or not isinstance(rows, Unread):
         return

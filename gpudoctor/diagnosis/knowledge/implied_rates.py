@@ -45,7 +45,7 @@ class _Run(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """A run against what it is held to; `share` is 1 where it is as expected and less where it is slower.
+    """A run compared with its expected rate: `share` is 1 where it is as expected and less where it is slower.
 
     What lies within the spread of its own series is not counted against it.
     """

@@ -48,7 +48,7 @@ class Rulebook:
         return self.cluster if snapshot.target.kind == "fleet" else self.rules
 
     def word_index(self, snapshot: Snapshot) -> WordIndex:
-        """The needles of the signs of `rules_for` the snapshot; made once."""
+        """Index of the required words of all signs of `rules_for` the snapshot; made once."""
         scope: Scope = "cluster" if snapshot.target.kind == "fleet" else "machine"
         if scope not in self._indexes:
             self._indexes[scope] = word_index(sign for rule in self.rules_for(snapshot) for sign in rule.signs)

@@ -38,7 +38,7 @@ def compiled(folder: Path | None, name: str) -> Any:
 
 
 def _compile(folder: Path, name: str) -> Any:
-    """The copy, made of the pages."""
+    """The compiled copy `name`, made from the pages under the folder."""
     from gpudoctor.diagnosis.rulebook.compiling import COPIES  # as much code as judging, and mostly not needed
 
     return COPIES[name](folder)
@@ -258,7 +258,7 @@ WordIndex = Mapping[str, Sequence[str]]
 
 
 def word_index(signs: Iterable[Sign]) -> WordIndex:
-    """The needles of all these signs."""
+    """The required words of all these signs."""
     required_words = {word for sign in signs for word in _needles(sign)}
     index: dict[str, list[str]] = {}
     for needle in required_words:
@@ -268,7 +268,7 @@ def word_index(signs: Iterable[Sign]) -> WordIndex:
 
 
 def _needles(sign: Sign) -> Iterator[str]:
-    """Every needle of the sign and of the parts of its alternatives."""
+    """Every required word of the sign and of the parts of its alternatives."""
     for words in sign.required_words:
         yield from words
     for part in (part for way in sign.ways for part in way):

@@ -60,7 +60,7 @@ def _parts_by_origin(folder: Path, key: str) -> dict[str, Any]:
 
 
 def _with_compiled_signs(raw: dict[str, Any]) -> dict[str, Any]:
-    """The page, its signs completed by what is derived from their patterns (needles, alternatives)."""
+    """The page, its signs completed by what is derived from their patterns (required words, alternatives)."""
 
     def plain(part: Part, match: str) -> tuple[Any, ...]:
         """The part as a tuple; its pattern as start and end within the whole one where possible."""
@@ -76,7 +76,7 @@ def _with_compiled_signs(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_setups(folder: Path) -> list[dict[str, Any]]:
-    """Every page of the folder as TOML gave it, after all its checks and without its cases."""
+    """Every setup page of the folder as parsed TOML, checked, without its cases; raises `RuleError`."""
     checked = []
     for path in sorted(folder.glob("*.toml")):
         raw = page_cache.toml(path)

@@ -152,7 +152,7 @@ def alternative_parts(pattern: str) -> tuple[tuple[Part, ...], ...]:
 
 
 def _compile_part(match: str, reach: int) -> Part:
-    """The part as a pattern of its own, with its needles; back references to earlier parts match anything."""
+    """The part as a pattern of its own, with its required words; back references to earlier parts match anything."""
 
     def resolved(back: re.Match[str], otherwise: str) -> str:
         """The back reference itself if its group is in this part, else `otherwise`."""
