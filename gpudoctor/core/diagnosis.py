@@ -24,9 +24,10 @@ HISTORY_SCHEMA = "gpudoctor-history/1"
 
 @frozen
 class Kept:
-    """`time` is UTC (2026-11-03T06:25:14Z); `findings` are ``id``, ``severity``, ``title``, the first to act on first.
+    """One earlier check, as ``gpudoctor history`` lists it. `time` is UTC (2026-11-03T06:25:14Z).
 
-    `trouble` says why its file cannot be read: then only what the file's name says is known.
+    `findings` are ``id``, ``severity``, ``title``, the first to act on first. `trouble` says why its file cannot be
+    read: then only what the file's name says is known.
     """
 
     id: str
@@ -77,7 +78,7 @@ class Replay:
 
     @property
     def drained(self) -> tuple[Replayed, ...]:
-        """Those that would have drained their machine."""
+        """The files whose machine would have been drained."""
         return tuple(one for one in self.files if one.drained)
 
     def to_json(self) -> dict[str, Json]:
@@ -109,7 +110,7 @@ class Since:
     worked: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """As documents have it."""
+        """The change in the documented format."""
         return object_to_json(self)
 
 
@@ -196,7 +197,7 @@ class Finding:
 
     @property
     def more(self) -> tuple[str, ...]:
-        """The command that shows the page of its rule."""
+        """Argv of the command that shows its rule's page, ``gpudoctor explain ID``."""
         return ("gpudoctor", "explain", self.id, *(("--rules", self.pages) if self.pages else ()))
 
     def to_json(self) -> dict[str, Json]:

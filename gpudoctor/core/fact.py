@@ -67,7 +67,7 @@ class Reason(str, Enum):
 
     @classmethod
     def needs(cls, level: str) -> Reason:
-        """Of a fact that is asked from that level on."""
+        """The reason of a fact that is read only from check level `level` on."""
         return cls.NEEDS_DEEP if level == "deep" else cls.NEEDS_STANDARD
 
 
@@ -206,7 +206,7 @@ def fact_from_json(raw: object) -> Fact:
 
 
 def listed(rows: Rows | None) -> tuple[Row, ...]:
-    """The rows that there are: none where they are absent, were not read or are not asked for."""
+    """The rows as a tuple; empty where they are Absent, Unread or None."""
     return rows if isinstance(rows, tuple) else ()
 
 

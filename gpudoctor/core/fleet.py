@@ -59,7 +59,7 @@ class Pairwise:
         return Pair(source, target, value, self.expected, way in self.wrong, self.words.get(way, ""))
 
     def to_json(self) -> dict[str, object]:
-        """The object that `read` takes back."""
+        """JSON that `pairwise_from_json` takes back."""
         return {
             "title": self.title,
             "unit": self.unit,
@@ -180,7 +180,7 @@ class Drain:
 
 @frozen(slots=False)
 class Fleet:
-    """The whole check. A result that is missing was not judged."""
+    """A fleet's or job's check: results by host name and check id, a missing one was not judged; suspects; drains."""
 
     name: str
     hosts: tuple[Host, ...]
@@ -216,7 +216,7 @@ class Fleet:
 
     @property
     def drained(self) -> frozenset[str]:
-        """Hosts to take out."""
+        """Names of the hosts to drain."""
         return frozenset(host for drain in self.drain for host in drain.hosts)
 
     @property

@@ -225,7 +225,7 @@ def _eq(self: Any, other: Any) -> Any:
 
 
 def _hash(self: Any) -> int:
-    """Of the fields that are compared."""
+    """Hash of the compared fields."""
     return hash(self.compared_(self))
 
 

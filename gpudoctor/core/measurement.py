@@ -132,7 +132,7 @@ COUNTERS = {
 
 
 def gain(readings: Iterable[float]) -> float:
-    """What a counter rose over its readings; a fall is a reset or a wrap, and counts nothing."""
+    """Total increase of a counter over its readings; a decrease (reset or wrap) counts as 0."""
     rise, last = 0.0, None
     for reading in readings:
         rise += max(0.0, reading - last) if last is not None else 0.0

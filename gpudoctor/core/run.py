@@ -165,7 +165,7 @@ class Run:
 
     @property
     def rest(self) -> Plan:
-        """The plan with what was done left out: what is to be run to go on. Rules are judged again all the same."""
+        """The plan to run in order to continue: steps that were done are not chosen, rule checks stay."""
         steps = tuple(
             replace(step, chosen=step.chosen and (ran.state != "done" or bool(step.verify)))
             for step, ran in zip(self.plan.steps, self.steps, strict=True)

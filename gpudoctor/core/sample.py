@@ -98,7 +98,7 @@ class GPU:
         return self.error or self.unanswered.get(name, NOT_REPORTED)
 
     def to_json(self) -> dict[str, Json]:
-        """What is not empty."""
+        """The non-empty fields."""
         known = {name: value for name, value in asdict(self).items() if value is not None and value not in ("", {})}
         return cast("dict[str, Json]", known)
 
@@ -206,7 +206,7 @@ def _instances(snapshot: Snapshot, index: int) -> tuple[Instance, ...]:
 
 
 def _processes(rows: tuple[Row, ...], index: int) -> tuple[Process, ...]:
-    """Those of the GPU, each once though NVML may list it as compute and as graphics."""
+    """Processes of the GPU, each once even if NVML lists it as compute and as graphics."""
     found: dict[int, Process] = {}
     for row in rows:
         pid = _value_or(row.get("pid"), None)

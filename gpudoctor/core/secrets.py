@@ -126,7 +126,7 @@ _BODY = pattern(r"[A-Za-z0-9+/]{16,80}={0,2}|(?:Proc-Type|DEK-Info):.*")
 
 
 def without_secrets(text: str, hide: Hide = lambda _: HIDDEN) -> str:
-    """The text with each secret as `hide` gives it; the rest of the text as it was.
+    """The text with each secret replaced by `hide(secret)`; the rest is unchanged.
 
     One that is broken by colours or invisible characters is found, too: then the text is given without those.
     """
@@ -201,7 +201,7 @@ def is_key_open(line: str, inside: bool) -> bool:
 
 
 def without_long(text: str, hide: Hide) -> str:
-    """The text with each long run of letters and digits that only a key can be as `hide` gives it."""
+    """The text with each long random-looking run of letters and digits replaced by `hide(run)`."""
     return _LONG.sub(lambda match: hide(match[0]) if _looks_random(match[0]) else match[0], text)
 
 
@@ -213,7 +213,7 @@ def variable_shown(name: str, value: str) -> str:
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of credentials of that environment that can be nothing else: they are hidden wherever they stand."""
+    """Values of variables with a credential's name that are distinctive enough to be hidden wherever they occur."""
     found = {
         value
         for name, value in environ.items()

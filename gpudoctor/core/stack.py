@@ -94,7 +94,7 @@ class Wishes:
         return {**object_to_json(self, names), "said": cast(Json, sorted(self.set_by_user))}
 
     def alike(self, other: Wishes) -> bool:
-        """Whether one stack answers both: machine, torch and packages are equal; tool and output form do not count."""
+        """True if the same stack fits both: equal machine, torch and packages; tool and output form do not count."""
         same = (*MACHINE, "torch")
         several = all(set(getattr(self, name)) == set(getattr(other, name)) for name in _SEVERAL)
         return several and all(getattr(self, name) == getattr(other, name) for name in same)

@@ -1,4 +1,4 @@
-"""What conditions and look-ups pass around besides plain values: nothing, a version, and "that cannot be judged"."""
+"""Special values in conditions and table look-ups: an absent value, a version, and the error "cannot be judged"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language that a run speaks. English stands where it is said; other languages are looked up by it.
+"""The output language of this process. English texts are in the code; translations are looked up by them.
 
 A process speaks one language, as it has one locale: the front door chooses it, and everything that is worded afterwards
 is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of a rule's page
@@ -27,7 +27,7 @@ def current() -> str:
 
 
 def use(name: str) -> None:
-    """Speak that language from here on; raises `ValueError` for one that there is not."""
+    """Set the language of this process; raises `ValueError` for one that is not in `LANGUAGES`."""
     global _current  # noqa: PLW0603 - as a locale: one for the process
     if name not in LANGUAGES:
         raise ValueError(f"no language {name!r}; available: {', '.join(LANGUAGES)}")
