@@ -40,13 +40,16 @@ _QUIT, _ASK, _GUARD = b"Q", b"?", b"G"
 
 @dataclass(slots=True)
 class Witness:
-    """Our end of the line to a process of our group that holds back what signals it gets, and can say which."""
+    """A helper process in our process group that blocks signals and reports which it received.
+
+    A signal that it received, too, was sent to the whole group, so that the command has it already.
+    """
 
     line: socket.socket
 
     @classmethod
     def start(cls) -> Witness:
-        """Start it; every signal that it is to hold back must be blocked here. Raises `OSError`."""
+        """Start the helper; it blocks the signals that are blocked in this process. Raises `OSError`."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             try:
@@ -59,12 +62,12 @@ class Witness:
         return cls(ours)
 
     def guard(self, pid: int) -> None:
-        """Have it kill that process should this one be killed."""
+        """Have the helper kill process `pid` if this process is killed."""
         with contextlib.suppress(OSError):
             self.line.send(_GUARD + str(pid).encode())
 
     def seen(self) -> frozenset[int] | None:
-        """The signals that it got since it was last asked; None where it does not answer."""
+        """Signals that the helper received since the last call; None if it does not answer."""
         try:
             self.line.send(_ASK)
             return frozenset(self.line.recv(256)[1:])
@@ -72,14 +75,14 @@ class Witness:
             return None
 
     def dismiss(self) -> None:
-        """Let it go: the command has ended."""
+        """End the helper; the command has ended."""
         with contextlib.suppress(OSError):
             self.line.send(_QUIT)
         self.line.close()
 
 
 def _witness(line: socket.socket) -> None:
-    """The witness's life: answer, until it is dismissed, or the line is cut because its asker was killed."""
+    """Body of the helper process: answer until it is dismissed, or its parent was killed."""
     close_all_but({line.fileno()})
     guarded, handle = 0, -1
     while request := line.recv(32):
@@ -101,7 +104,7 @@ def _witness(line: socket.socket) -> None:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close every descriptor of this process but those: in a forked process, so that nobody waits for their end."""
+    """Close all file descriptors except `kept`; for a forked process, so that it holds no pipe open."""
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names, not paths
     except OSError:  # no /proc
@@ -113,7 +116,7 @@ def close_all_but(kept: Collection[int]) -> None:
 
 
 def _pending() -> list[int]:
-    """The signals that wait for this process, which then do no longer."""
+    """Numbers of the pending signals of this process, which are thereby consumed."""
     numbers = []
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     while info := signal.sigtimedwait(blocked, 0):
@@ -212,7 +215,7 @@ def find(name: str, environ: Mapping[bytes, bytes]) -> str:
 
 @dataclass(slots=True)
 class Command:
-    """The command on its way from `start` to its end. All but `wait` is used from the main thread before any other."""
+    """The monitored command. All methods but `wait` must be called from the main thread, before other threads start."""
 
     argv: Sequence[str]
     environ: Mapping[bytes, bytes]
@@ -271,13 +274,13 @@ class Command:
         )
 
     def release_signals(self) -> None:
-        """Give signals their way again, as before `hold_signals`; those that came for the command are dropped."""
+        """Unblock signals, as before `hold_signals`; pending ones that were meant for the command are dropped."""
         while signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, 0):
             continue
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def wait(self) -> Ended:
-        """Wait for its end, passing signals on; those are still held afterwards."""
+        """Wait for the command's end, passing signals on to it; signals stay blocked afterwards."""
         while True:
             ended = self._collect()
             if ended:
@@ -291,7 +294,7 @@ class Command:
                 self._take(info)
 
     def _take(self, info: signal.struct_siginfo) -> None:
-        """Note a signal that came to us, and pass it on where the command has not got it itself."""
+        """Record a received signal, and pass it on unless the command got it itself."""
         sender, number, moment = self._note(info), info.si_signo, time.monotonic() - self._started
         time.sleep(_GROUP_SECONDS)
         seen = self._witness.seen() if self._witness else None
@@ -313,7 +316,7 @@ class Command:
                 os.kill(self.pid, number)
 
     def _note(self, info: signal.struct_siginfo) -> int:
-        """Note a signal that came to us; the process id of its sender, 0 for the kernel."""
+        """Record a received signal; the process id of its sender, 0 for the kernel."""
         sender = info.si_pid if info.si_code <= 0 else 0
         if len(self._received) < _MOST_RECEIVED:
             name = _process_name(sender) if sender else ""
@@ -321,7 +324,7 @@ class Command:
         return sender
 
     def _collect(self) -> Ended | None:
-        """How it ended, None while it runs; where it is stopped, stop ourselves the same way, and go on with it."""
+        """How the command ended, None while it runs. If it was stopped, stop this process too and resume with it."""
         if os.getpid() == 1:
             self._reap_orphans()
         while True:
@@ -337,7 +340,7 @@ class Command:
                 return self._ended(status, usage)
 
     def _stop_as(self, number: int) -> None:
-        """Stop this process by that signal; once it goes on, have the command go on, too."""
+        """Stop this process by that signal; once it is continued, continue the command."""
         before = signal.getsignal(number) if number != signal.SIGSTOP else None
         if number != signal.SIGSTOP:
             signal.signal(number, signal.SIG_DFL)
@@ -350,7 +353,7 @@ class Command:
             os.kill(self.pid, signal.SIGCONT)
 
     def _reap_orphans(self) -> None:
-        """As process 1 of a container: collect what has ended and is nobody's."""
+        """As process 1 of a container: reap orphaned zombie processes."""
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid == self.pid or found.si_pid in child.begun:
@@ -358,7 +361,7 @@ class Command:
                 os.waitpid(found.si_pid, os.WNOHANG)
 
     def _ended(self, status: int, usage: resource.struct_rusage | None) -> Ended:
-        """The end that this status of wait(2) tells of."""
+        """Ended from a status of wait(2)."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         return Ended(
             pid=self.pid,
@@ -374,7 +377,7 @@ class Command:
 
 
 def let_go_of_streams() -> None:
-    """Leave standard input and output to the command: whoever is at their other end sees when it closes them."""
+    """Close our standard input and output, so that their other ends see when the command closes its own."""
     for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY)):
         with contextlib.suppress(OSError):
             handle = os.open(os.devnull, flags)

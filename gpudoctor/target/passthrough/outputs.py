@@ -56,7 +56,7 @@ class Outputs:
 
     @classmethod
     def prepare(cls, kinds: Collection[str] = ("file", "pipe", "terminal")) -> Outputs:
-        """Look where the streams lead to, and start what moves them on, of these kinds only.
+        """Outputs for stdout and stderr as they are now, with the relay started for those of these kinds.
 
         Never raises for what the streams are: those that are not understood are left as they are.
         """
@@ -92,7 +92,7 @@ class Outputs:
         return outputs
 
     def started(self) -> None:
-        """The command has its ends now: close ours."""
+        """Close our copies of the descriptors that the command now has."""
         for descriptor in set(self.descriptors.values()):
             os.close(descriptor)
 
@@ -130,7 +130,7 @@ def _identity(number: int) -> tuple[int, int]:
 
 
 def _pipe(number: int) -> tuple[Route, int]:
-    """A pipe that leads on to that descriptor, and the end to write to."""
+    """(route from a new pipe to that descriptor, descriptor of the pipe's writing end)."""
     source, end = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -138,7 +138,7 @@ def _pipe(number: int) -> tuple[Route, int]:
 
 
 def _terminal(number: int) -> tuple[Route, int]:
-    """A terminal that leads on to that one, and the end to write to. Raises `OSError`."""
+    """(route from a new pty to that terminal, descriptor of the pty to write to). Raises `OSError`."""
     source, end = os.openpty()
     try:
         modes = termios.tcgetattr(number)
@@ -151,7 +151,7 @@ def _terminal(number: int) -> tuple[Route, int]:
 
 
 def _position(number: int) -> int:
-    """Where the next write goes in that file."""
+    """File offset of the next write."""
     with contextlib.suppress(OSError):
         if not fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND:
             return os.lseek(number, 0, os.SEEK_CUR)

@@ -65,7 +65,7 @@ class Route:
 
     @property
     def at_rest(self) -> bool:
-        """Whether all that was written to it has been moved on."""
+        """True if everything written to it so far has been passed on."""
         if self.ended:
             return True
         since = self.waiting_since
@@ -75,14 +75,14 @@ class Route:
 
 @dataclass(slots=True)
 class Relay:
-    """Our end of the line to the relay."""
+    """Handle of the relay process, in the process that started it."""
 
     line: socket.socket
     pid: int
 
     @classmethod
     def start(cls, routes: Sequence[Route]) -> Relay:
-        """Start it, and leave the sources to it. Raises `OSError`."""
+        """Start the relay process and close the sources here. Raises `OSError`."""
         ours, its = socket.socketpair()
         pid = os.fork()
         if not pid:
@@ -98,7 +98,7 @@ class Relay:
 
     @property
     def turns(self) -> int:
-        """How often its threads were woken: by whatever the command prints, and by little else. 0 without /proc."""
+        """Context switches of its threads, which rise when the command prints; 0 without /proc."""
         turns = 0
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{self.pid}/task"):  # noqa: PTH208 - names, not paths
@@ -135,14 +135,14 @@ class Relay:
 
 
 def copy_size(real: int, ours: int) -> None:
-    """Give our terminal the size of the real one."""
+    """Set the window size of our pty to that of the real terminal."""
     with contextlib.suppress(OSError):
         size = fcntl.ioctl(real, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
 
 
 def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
-    """The relay's life: a thread for each stream, and an answer for whoever has started it."""
+    """Body of the relay process: a thread per stream; when asked over `line`, sends each stream's end once at rest."""
     threads = [_started(route) for route in routes]
     terminals = [route for route in routes if route.kind == "terminal"]
     wakes, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -170,7 +170,7 @@ def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
 
 
 def _started(route: Route) -> threading.Thread:
-    """The thread that moves a stream; where there is no room for one, by a limit, it is tried until there is."""
+    """Started thread that moves a stream; retries while the limit of threads is reached."""
     while True:
         try:
             thread = threading.Thread(target=_move, args=(route,))
@@ -277,7 +277,7 @@ class _Pipe:
                 return
 
     def _flood(self) -> bool:
-        """Hand pages on while there are many; False at the end of the stream, or where nobody reads it."""
+        """Splice pages on while the pipe is full; False at the end of the stream, or if it has no reader."""
         if not self._open():
             return True
         try:
@@ -294,7 +294,7 @@ class _Pipe:
             self._drain()
 
     def _open(self) -> bool:
-        """Make ready for moving pages; False where the system cannot."""
+        """Open the side pipe for tee and splice; False if the system does not support it."""
         if self._side is None:
             try:
                 self._tee = libc().tee
@@ -310,7 +310,7 @@ class _Pipe:
         return True
 
     def _reference(self) -> int:
-        """Refer to the next pages of the stream in our own pipe: how many bytes; 0 at its end, -1 if none wait."""
+        """Duplicate (tee) the next pages into the side pipe: bytes duplicated, 0 at the end, -1 if none are waiting."""
         assert self._side
         assert self._tee
         while self._held > KEPT_BYTES:
@@ -323,7 +323,7 @@ class _Pipe:
         return count
 
     def _spliced(self, count: int) -> bool:
-        """Hand so many bytes on; False where nobody reads them any more. Raises `OSError` where that does not go."""
+        """Splice `count` bytes on; False if there is no reader. Raises `OSError` if splice is not possible."""
         while count:
             try:
                 count -= os.splice(self._route.source, self._route.goal, count)
@@ -334,7 +334,7 @@ class _Pipe:
         return True
 
     def _drain(self) -> None:
-        """Take what our own pipe refers to as the end of the stream so far."""
+        """Read the side pipe and keep it as the end of the stream so far."""
         while self._side and self._held:
             data = os.read(self._side[0], self._held)
             self._held -= len(data)
