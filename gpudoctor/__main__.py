@@ -1,4 +1,4 @@
-"""The program's entry: answers ``--version`` at once, hands everything else to the front door."""
+"""The program's entry: answers ``--version`` at once, hands everything else to `app.cli`."""
 
 import gc
 import io

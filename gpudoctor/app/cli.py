@@ -1,4 +1,4 @@
-"""The front door: words typed -> one call -> one view -> exit code. The only place that catches and exits."""
+"""The command line: words typed -> one call -> one view -> exit code. The only place that catches and exits."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from gpudoctor.core import files, shipped, system
 
 Consent = Literal["", "as owner", "trust"]
 consent: Consent = ""
-"""What was said of another user's Python; the front door sets it, for the whole process."""
+"""What was said of another user's Python; app.cli sets it, for the whole process."""
 
 _LOADED = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "HOME")
 """Variables that decide what a child loads: that they are not heeded is said."""

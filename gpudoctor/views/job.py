@@ -90,7 +90,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 
 def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """A line for each set of ranks: what they do, and where."""
+    """A line for each group of ranks that do the same: what they do, and where; then how many groups are not listed."""
     groups = listed(diagnosis.snapshot.rows("rank_group"))
     for row in groups[:_MOST_GROUPS]:
         yield from wrapped(_group(row), 2, 4)
@@ -99,7 +99,7 @@ def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _network_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """A line for each of the first hosts: what its network carried meanwhile."""
+    """A line for each of the first hosts: MB/s that its network sent and received, and TCP segments sent again."""
     for row in listed(diagnosis.snapshot.rows("job_host"))[:_MOST_HOSTS]:
         parts = [f"{text_of(row.get('sent_mb_s'))} MB/s out, {text_of(row.get('received_mb_s'))} MB/s in"]
         if text_of(row.get("rdma_sent_mb_s")):
@@ -121,12 +121,12 @@ def _group(row: Row) -> str:
 
 
 def _verb(count: float | None, verb: str) -> str:
-    """The verb for so many: ``wait``, ``waits``; ``go``, ``goes``."""
+    """The verb's form for a count: ``waits``, ``goes`` for 1, else ``wait``, ``go``."""
     return verb if count != 1 else f"{verb}{'es' if verb == 'go' else 's'}"
 
 
 def _lower(name: str) -> str:
-    """The name within a sentence."""
+    """The name with a small first letter, for use within a sentence."""
     return name[:1].lower() + name[1:]
 
 
@@ -151,13 +151,13 @@ def render_account(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 
 
 def _rank(snapshot: Snapshot) -> str:
-    """``rank 2 of 8 on node1: ``; empty outside of a job."""
+    """The command's rank, ``rank 2 of 8 on node1: ``; empty outside of a job."""
     rank, ranks = snapshot.number("run.rank"), snapshot.number("run.world_size")
     return f"rank {rank:.0f} of {ranks:.0f} on {snapshot.text('run.host')}: " if rank is not None and ranks else ""
 
 
 def _end(snapshot: Snapshot) -> str:
-    """How it ended: ``exit 1 after 2 min 5 s``."""
+    """How the command ended: ``exit 1 after 2 min 5 s``."""
     end = f"exit {snapshot.text('run.exit_code')}"
     if name := snapshot.text("run.signal"):
         end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
@@ -169,7 +169,7 @@ def _end(snapshot: Snapshot) -> str:
 
 
 def _found(diagnosis: Diagnosis, failed: bool) -> str:
-    """What was found, in a few words."""
+    """How many findings there are; without one that nothing was found, and what limits that."""
     if diagnosis.findings:
         return f"{plural(len(diagnosis.findings), 'finding')} below"
     name = diagnosis.snapshot.text("run.died_of")
@@ -181,7 +181,7 @@ def _found(diagnosis: Diagnosis, failed: bool) -> str:
 
 
 def _used(snapshot: Snapshot) -> Iterator[str]:
-    """Lines about signals, memory, processes and GPUs."""
+    """Lines about the signals that the command got, its memory, its processes and its GPUs."""
     signals = snapshot.texts("run.signalled")
     if signals:
         more = f" and {len(signals) - _MOST_SIGNALS} more" if len(signals) > _MOST_SIGNALS else ""

@@ -1,6 +1,6 @@
 """The output language of this process. English texts are in the code; translations are looked up by them.
 
-A process speaks one language, as it has one locale: the front door chooses it, and everything that is worded afterwards
+A process speaks one language, as it has one locale: `app.cli` chooses it, and everything that is worded afterwards
 is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of a rule's page
 in ``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
 """

@@ -1,6 +1,6 @@
 """What the interface can have done, and how far that is.
 
-Callables that the front door hands in, so that it needs no machine and no rule; threads that nobody waits for, in which
+Callables that `app` hands in, so that it needs no machine and no rule; threads that nobody waits for, in which
 they are called (Textual's own thread workers are waited for when the program ends: a probe that never returns would
 keep the terminal); and the sources of a reading, each with its state and its time.
 """
@@ -140,18 +140,18 @@ class JobLook:
 
 @dataclass(frozen=True, slots=True)
 class JobWatch:
-    """What can be asked of whoever looks at a running job again and again, in a thread of its own."""
+    """The controls of the thread that reads a running job again and again."""
 
     read: Callable[[], None]
     """Read the stacks now."""
     turn: Callable[[], None]
     """Look at the next job, where there are several."""
     rest: Callable[[bool], None]
-    """Look at nothing while the screen is not shown; go on."""
+    """Pause the thread (True) or let it go on (False)."""
     stacks: Callable[[Row], Sequence[tuple[str, Sequence[str]]]]
     """A heading and the functions, the innermost first, for each thread of that rank and of its workers; takes time."""
     stop: Callable[[], None]
-    """Look no more."""
+    """End the thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,17 +93,17 @@ class JobScreen(LiveScreen):
         self.follow_samples()
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop watching the job and the GPUs."""
         if self._watch:
             self._watch.stop()
 
     def on_screen_suspend(self) -> None:
-        """Look at nothing while another screen is shown."""
+        """Pause watching while another screen is shown."""
         if self._watch:
             self._watch.rest(True)
 
     def on_screen_resume(self) -> None:
-        """Go on."""
+        """Watch the job and the GPUs again."""
         if self._watch:
             self._watch.rest(False)
 
@@ -113,7 +113,7 @@ class JobScreen(LiveScreen):
         self.call_after_refresh(self._draw)
 
     def _receive_watch(self, answer: JobWatch | BaseException) -> None:
-        """Keep what can be asked of whoever looks, or show why nobody does."""
+        """Keep the started watch on the job, or show why the job cannot be watched."""
         if isinstance(answer, BaseException):
             self._receive(JobLook(trouble=error_text(answer)))
         elif self.is_attached:
@@ -308,7 +308,7 @@ class JobScreen(LiveScreen):
         self.doctor.say(f"copied: {command}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A plan is of the machine's diagnosis; `v` is for a screen that has no room for all panes."""
+        """No plan of fixes here, nothing about a job before one is read; `view` only where not all panes have room."""
         if action == "fix" or (self.job.diagnosis is None and action in ("stacks", "read", "copy", "view")):
             return False
         if action == "view":

@@ -222,7 +222,7 @@ class SetupScreen(FramedScreen):
             self.doctor.say("nothing fits these choices, so there is nothing to copy")
 
     def action_write(self) -> None:
-        """TextDialog, then write the command or file in the current folder."""
+        """Write the shown command or file into the current folder, once a dialog is answered with yes."""
         text, save, name = self._command_text(), self.doctor.work.save, words.FILES[self.wishes.emit]
         if not text or not save:
             self.doctor.say("nothing fits these choices" if not text else "nothing is written from here")

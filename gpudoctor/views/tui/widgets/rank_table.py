@@ -34,7 +34,7 @@ class _Column:
 
 
 def _memory(row: Row) -> Cell:
-    """The memory that it holds on GPUs."""
+    """The cell of the GPU memory that a rank holds, in GiB."""
     held = number_of(row.get("gpu_memory_mib"))
     return (gib_text(held), "") if held is not None else words.cell(row.get("gpu_memory_mib"))
 
@@ -122,7 +122,7 @@ class RankTable(Rows):
 
     @property
     def _leading(self) -> int:
-        """How many columns stand before what a rank does."""
+        """How many columns stand left of the state (what a rank does)."""
         return sum(column.name in ("rank", "host", "pid", "GPU") for column in self._columns)
 
     def on_resize(self) -> None:
@@ -192,6 +192,6 @@ def counts_text(diagnosis: Diagnosis) -> str:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    """What tells a rank from the others."""
+    """The identity of a rank from look to look: host, rank, and the process's id where it has no rank."""
     rank = number_of(row.get("rank"))
     return text_of(row.get("host")), rank, None if rank is not None else number_of(row.get("pid"))

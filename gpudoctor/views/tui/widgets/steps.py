@@ -33,7 +33,7 @@ class Line:
 
     @property
     def key(self) -> object:
-        """What tells the step or the fix from all others."""
+        """The identity of the row's step or fix, by which the cursor finds it again."""
         return self.step.id if self.step else self.way and (self.way.cause, self.way.number)
 
 

@@ -172,7 +172,7 @@ def trouble(reading: Reading, title: str) -> Iterator[Block]:
 
 
 def waiting(reading: Reading) -> Iterator[Block]:
-    """What is shown while nothing is found yet."""
+    """The pane's text while sources are read and nothing is found yet."""
     yield Block(plain("Nothing found yet.", "bold"))
     yield GAP
     yield Block(plain("What is found is shown at once, and may be re-ranked by what comes later;"))
@@ -186,14 +186,14 @@ def waiting(reading: Reading) -> Iterator[Block]:
 
 
 def more_to_come() -> Iterator[Block]:
-    """What is to be borne in mind while sources are still being read."""
+    """A warning under a finding that sources are still read, and may bring a worse one."""
     yield GAP
     text = "Not all is read yet: what comes may take the lead; the cursor stays on what you choose."
     yield Block(plain(text, "dim"))
 
 
 def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
-    """What sums up the rest, by the entry's section."""
+    """The text of a list entry that is no finding, by its section, such as the notes or the passed rules."""
     if entry.section == "order":
         yield Block(plain("To act on, in this order:", "bold"))
         for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):

@@ -87,7 +87,7 @@ def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
     few = len(rows) / _FEW
 
     def rank(row: Row) -> tuple[bool, bool, int]:
-        """Its place: what is false sorts first."""
+        """The sort key of a rank, in which what is False comes first."""
         halted = text_of(row.get("state")) in _HALTED
         count = alike[_doing(row)] if still and alike[_doing(row)] < few else len(rows)
         return not is_awaited(row), not halted, count
@@ -96,13 +96,13 @@ def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
 
 
 def _number(row: Row) -> tuple[float, float]:
-    """By what ranks are sorted: their numbers, then their processes."""
+    """The sort key of ranks: their numbers, then their processes' ids."""
     number = number_of(row.get("rank"))
     return number if number is not None else float("inf"), number_of(row.get("pid")) or 0.0
 
 
 def _doing(row: Row) -> tuple[str, str]:
-    """What is compared between ranks."""
+    """State, and collective or place: ranks with the same pair do the same."""
     return text_of(row.get("state")), text_of(row.get("collective")) or text_of(row.get("place"))
 
 
@@ -127,7 +127,7 @@ def severity_of(diagnosis: Diagnosis, row: Row) -> Severity | None:
 
 
 def headline(look: JobLook) -> str:
-    """For whom the ranks wait, in one sentence; before the stacks are read, that they are."""
+    """For whom the ranks wait, in one sentence; that the stacks are being read, before they are."""
     diagnosis = look.diagnosis
     if diagnosis is None:
         return look.trouble
@@ -138,7 +138,7 @@ def headline(look: JobLook) -> str:
 
 
 def places(diagnosis: Diagnosis) -> Iterator[str]:
-    """The job in words, and shorter and shorter versions."""
+    """The job's name, number of ranks and hosts, then ever shorter versions for a narrow screen."""
     snapshot = diagnosis.snapshot
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
@@ -211,7 +211,7 @@ def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _network(diagnosis: Diagnosis) -> Iterator[Block]:
-    """What each host's network carried meanwhile."""
+    """What each host's network sent and received between two looks."""
     hosts = listed(diagnosis.snapshot.rows("job_host"))
     for row in hosts[:_FEW]:
         rates = [
@@ -284,7 +284,7 @@ def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_text(row: Row) -> str:
-    """Its GPUs, how busy the first is and what it holds; why nothing is known."""
+    """The rank's GPUs, how busy the first is, and the memory held; why nothing is known of them."""
     gpus, gpu = value_of(row.get("gpus")), row.get("gpu")
     if not isinstance(gpu, Known):
         return gpu.why if isinstance(gpu, Absent | Unread) else "not known"
