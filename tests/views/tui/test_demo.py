@@ -74,6 +74,8 @@ def test_a_recorded_job_or_run_is_printed_as_its_command_prints_it(
 async def test_a_recorded_job_opens_in_the_interface(opened: Opened) -> None:
     async with opened(demo("stuck-loader").work(), WIDE) as pilot:
         await until(pilot, lambda: "DataLoader" in text(pilot) and "all_reduce" in text(pilot))
+        assert shown(pilot)[1].strip() == "recorded · one look at the job; nothing is read again"
+        assert "read stacks" not in shown(pilot)[-1]
 
 
 @pytest.mark.parametrize(

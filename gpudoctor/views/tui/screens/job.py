@@ -27,7 +27,7 @@ from gpudoctor.views.tui.words.gpu import GpuState
 from gpudoctor.views.tui.work import JobLook, JobWatch, Work, call_in_app, error_text, run_in_thread
 
 _VIEWS = ("found", "rank", "gpus")
-_NOT_HERE = "what is shown here is not of this machine as it is now, and has no running job"
+_NOT_HERE = "a report or a recording has no running job"
 
 
 class JobScreen(LiveScreen):
@@ -239,7 +239,7 @@ class JobScreen(LiveScreen):
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             return ("",)
-        left = words.freshness(look, self._asked_at >= 0)
+        left = words.freshness(look, self._asked_at >= 0, self.doctor.work.recorded)
         if look.trouble:
             left = f"{left} · not looked at again: {look.trouble}"
         unseen = diagnosis.snapshot.texts("job.unseen")
@@ -313,6 +313,8 @@ class JobScreen(LiveScreen):
             return False
         if action == "view":
             return self.has_class("-narrow")
+        if action == "read":
+            return not self.doctor.work.recorded
         return super().check_action(action, parameters)
 
 

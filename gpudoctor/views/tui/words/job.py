@@ -148,8 +148,10 @@ def places(diagnosis: Diagnosis) -> Iterator[str]:
     yield ranks
 
 
-def freshness(look: JobLook, asked: bool) -> str:
+def freshness(look: JobLook, asked: bool, recorded: bool) -> str:
     """How old what is shown is: ``live · stacks of 3 s ago``; `asked`: they are wanted, and not read yet."""
+    if recorded:
+        return "recorded · one look at the job; nothing is read again"
     if look.ended_at:
         return f"ended {_ago(look.ended_at)}; as it was seen last"
     if look.reading or asked or not look.read_at:
