@@ -18,7 +18,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens import gpus
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.widgets.gpu_table import missing_cell
-from gpudoctor.views.tui.words.gpu import CURVES, MOST, Histories, health
+from gpudoctor.views.tui.words.gpu import CURVES, MOST, Histories, axis, axis_text, health
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
 from tests.views.tui.machines import diagnosis_of, told_of
@@ -128,7 +128,8 @@ async def test_live_numbers_replace_those_of_the_diagnosis(opened: Opened) -> No
         assert "653" in row(pilot, 4)
         assert "412" in row(pilot, 5)
         assert "▼ heat" in row(pilot, 5)
-        assert "█" in row(pilot, 4).split("97")[0], "the curve of utilisation"
+        assert "% 90-100" in shown(pilot)[4]
+        assert "▆" in row(pilot, 4).split("97")[0], "the curve of utilisation"
         assert "pid 41207  train.py  9.0 GiB  alice" in text(pilot)
     assert live.stopped
 
@@ -220,8 +221,8 @@ async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> N
             heading = next(line for line in lines if "°C" in line and "%" in line)
             assert "SM MHz" in heading or width < 60
             assert "held back by" in heading or width < 80
-            assert "util 60 s" in heading or width < 100
-            assert "W 60 s" in heading or width < 130
+            assert re.search(r"% \d+-100 ", heading) or width < 100
+            assert re.search(r"W \d+-700 ", heading) or width < 130
 
 
 async def test_links_say_of_every_pair_why(opened: Opened) -> None:
@@ -332,10 +333,38 @@ def test_a_curve_shows_the_last_minute_with_its_gaps() -> None:
     for second in (*range(20), *range(40, 60)):
         histories.add(float(second), (gpu(0, utilization=100.0 if second < 20 else 0.0),))
     curve = histories.curve(0, "utilization")
-    assert curve.bars(6, 100, 59.0) == "██  ▁▁"
-    assert curve.bars(0, 100, 59.0) == ""
-    assert curve.bars(6, 100, 89.0) == " ▁▁   "
-    assert Histories().curve(0, "utilization").bars(4, 100, 10.0) == "    "
+    assert curve.bars(6, (0, 100), 59.0) == ["██  ▁▁"]
+    assert curve.bars(0, (0, 100), 59.0) == [""]
+    assert curve.bars(6, (0, 100), 89.0) == [" ▁▁   "]
+    assert Histories().curve(0, "utilization").bars(4, (0, 100), 10.0) == ["    "]
+
+
+def test_93_and_95_percent_look_different_and_the_scale_says_so() -> None:
+    histories = Histories()
+    for second in range(60):
+        histories.add(float(second), (gpu(0, utilization=93.0 if second < 30 else 95.0),))
+    curve = histories.curve(0, "utilization")
+    scale = axis(*curve.range, 100.0)
+    assert axis_text(scale) == "90-100"
+    assert curve.bars(4, scale, 59.0) == ["▃▃▅▅"]
+    assert curve.bars(4, scale, 59.0, rows=2) == ["  ▁▁", "▅▅██"]
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "limit", "scale"),
+    [
+        (100, 100, 100, "90-100"),
+        (0, 99, 100, "0-100"),
+        (49, 99, 100, "0-100"),
+        (655, 689, 700, "600-700"),
+        (1110, 1980, 1980, "1000-1980"),
+        (66, 91, 89, "60-91"),
+        (440, 448, 450, "400-450"),
+        (0, 0, 100, "0-100"),
+    ],
+)
+def test_a_scale_begins_at_zero_or_at_a_round_number(lowest: float, highest: float, limit: float, scale: str) -> None:
+    assert axis_text(axis(lowest, highest, limit)) == scale
 
 
 def test_a_saved_report_is_shown_as_the_machine_was() -> None:

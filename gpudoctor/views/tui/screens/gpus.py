@@ -76,7 +76,7 @@ class GPUsScreen(LiveScreen):
     CSS = """
     #gpus { height: 1fr; }
     #below { height: 1fr; layout: horizontal; }
-    #links { width: 1fr; }
+    #links { width: 1fr; max-width: 66; }
     #links Matrix { height: 1fr; border: none; padding: 0; }
     #links Line { color: $foreground 60%; padding: 0; }
     #links #reason { color: $foreground; }
@@ -106,8 +106,8 @@ class GPUsScreen(LiveScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._detail_width = 0
-        """Columns for which the detail was made."""
+        self._detail_size = (0, 0)
+        """Columns and lines for which the detail was made."""
         self._link_view = gpu_links.VIEWS[-1]
 
     def body(self) -> Iterable[Widget]:
@@ -133,7 +133,7 @@ class GPUsScreen(LiveScreen):
 
     def _redraw_if_outdated(self) -> None:
         """Redraw if numbers have become outdated or the width has changed."""
-        if self._samples.age() or self._available_width != self._detail_width:
+        if self._samples.age() or self._available_size != self._detail_size:
             self.draw_samples()
 
     def show(self, diagnosis: Diagnosis) -> None:
@@ -161,24 +161,25 @@ class GPUsScreen(LiveScreen):
         rows = count + sum(len(gpu.instances) for gpu in shown.gpus.values())
         self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
         self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
-        self.table.border_subtitle = "found first" if self.table.found_first else ""
         self.table.put(shown)
         self._show_detail(keep=True)
         self.reframe()
+        curves = "curves: the last 60 s" if self.table.shown.axes else ""
+        self.table.border_subtitle = " · ".join(filter(None, ("found first" if self.table.found_first else "", curves)))
 
     @property
-    def _available_width(self) -> int:
-        """Columns available for the detail."""
-        return max(self.detail.scrollable_content_region.width - 1, 20)
+    def _available_size(self) -> tuple[int, int]:
+        """Columns and lines available for the detail."""
+        return max(self.detail.scrollable_content_region.width - 1, 20), self.detail.content_region.height
 
     def _show_detail(self, keep: bool) -> None:
         """Show the GPU under the cursor in detail, or why there is none; `keep` keeps the scroll position."""
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
-        self._detail_width = self._available_width
+        self._detail_size = self._available_size
         if self.has_class("-many") and not self.has_class("-detail"):
             return
         if gpu is not None:
-            blocks = list(gpu_words.gpu_blocks(self._samples.shown, gpu, self._detail_width))
+            blocks = list(gpu_words.gpu_blocks(self._samples.shown, gpu, *self._detail_size))
             self.detail.put(gpu_words.gpu_title(gpu), blocks, keep=keep)
         elif diagnosis is not None:
             trouble = self._samples.trouble or "no GPU is listed"

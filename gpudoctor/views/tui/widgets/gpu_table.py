@@ -15,7 +15,7 @@ from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import gpu as gpu_words
 from gpudoctor.views.tui.words import summary
-from gpudoctor.views.tui.words.gpu import GpuState, gib_text
+from gpudoctor.views.tui.words.gpu import GpuState, axis_text, gib_text
 
 DrawCell = Callable[[GpuState, GPU, int], Cell]
 
@@ -73,13 +73,13 @@ def _name_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
     return one_line(summary.short_name(gpu.name))[:width], "dim"
 
 
-def _curve_column(name: str, limit_of: Callable[[GPU], float | None]) -> DrawCell:
-    """A function that draws the last minute of a field as bars, up to the limit that `limit_of` gives."""
+def _curve_column(name: str) -> DrawCell:
+    """A function that draws the last minute of a field as bars, on the scale that all GPUs of the table have."""
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:
-        """The bars; empty without a limit."""
-        limit = limit_of(gpu)
-        return (state.bars(gpu, name, width, limit) if limit else "", "curve")
+        """The bars; empty without a scale."""
+        scale = state.axes.get(name)
+        return (state.bars(gpu, name, width, scale)[0] if scale else "", "curve")
 
     return draw
 
@@ -149,12 +149,12 @@ HELD = "held back by"
 COLUMNS = (
     Column("", 0, 3, _index_cell, right=True),
     Column("GPU", 9, 10, _name_cell, most=22),
-    Column("util 60 s", 8, 12, _curve_column("utilization", lambda _: 100.0), most=30),
+    Column("util", 8, 12, _curve_column("utilization"), most=30),
     Column("%", 1, 3, _number_column("utilization"), right=True),
     Column("memory", 7, 10, _memory_bar_cell, most=16),
     Column("GiB", 6, 4, _number_column("memory_used_mib", gib_text), right=True),
     Column("W", 4, 4, _number_column("power_w"), right=True),
-    Column("W 60 s", 10, 8, _curve_column("power_w", lambda gpu: gpu.power_limit_w), most=20),
+    Column("power", 10, 10, _curve_column("power_w"), most=20),
     Column("°C", 2, 3, _number_column("temperature_c"), right=True),
     Column("SM MHz", 3, 9, _clock_cell, right=True),
     Column("mem MHz", 13, 7, _number_column("memory_clock_mhz"), right=True),
@@ -203,8 +203,8 @@ def _columns_with_data(state: GpuState) -> Sequence[Column]:
         "NVLinks": all(not gpu.links for gpu in gpus),
         "NVLink ↑↓ MB/s": all(gpu.nvlink_send_mb_s is None for gpu in gpus),
         "PCIe ↑↓ MB/s": all(gpu.pcie_send_mb_s is None for gpu in gpus),
-        "util 60 s": not len(state.histories),
-        "W 60 s": not len(state.histories),
+        "util": "utilization" not in state.axes,
+        "power": "power_w" not in state.axes,
     }
     return [column for column in COLUMNS if not silent.get(column.name)]
 
@@ -216,8 +216,15 @@ def _max_width(state: GpuState, column: Column) -> int:
     return column.most
 
 
+_CURVES = {"util": ("utilization", "%"), "power": ("power_w", "W")}
+"""The columns that are curves: their field and its unit."""
+
+
 def _heading(state: GpuState, column: Column) -> str:
-    """The column's heading; that of memory says how much each GPU has, if it is the same."""
+    """The column's heading; that of memory says how much each GPU has, if it is the same, and a curve's its scale."""
+    if column.name in _CURVES:
+        field, unit = _CURVES[column.name]
+        return f"{unit} {axis_text(state.axes[field])}"
     sizes = {gpu.memory_mib for gpu in state.gpus.values() if gpu.memory_mib}
     if column.name == "memory" and len(sizes) == 1:
         return f"of {gib_text(sizes.pop())} GiB"
@@ -331,6 +338,8 @@ class GPUTable(Rows):
     def put(self, state: GpuState) -> None:
         """Show this state; the cursor stays where the user put it, until then on the worst GPU."""
         self.shown = state
+        shown = state.gpus.values()
+        state.axes = {name: scale for name, _ in _CURVES.values() if (scale := state.axis(name, shown))}
         self._update_layout()
         keys = [key for index in self._sorted() for key in self._rows_of(index)]
         before = self.gpu_index
@@ -367,7 +376,7 @@ class GPUTable(Rows):
     def _update_layout(self) -> None:
         """Place the columns anew if the width or what there is to show has changed."""
         width = max((self.scrollable_content_region.width or self.size.width) - 1, 0)
-        layout = (width, len(self.shown.gpus), bool(len(self.shown.histories)), len(self.shown.struck), self.left_out)
+        layout = (width, len(self.shown.gpus), tuple(self.shown.axes.items()), len(self.shown.struck), self.left_out)
         if layout != self._layout or not self._places:
             self._layout = layout
             self._places = place_columns(self.shown, width, self.left_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from textual.content import Content
@@ -129,65 +129,99 @@ SECONDS = 60.0
 MOST = 240
 """Numbers kept of one curve: what comes four times a second fills the minute."""
 CURVES = ("utilization", "power_w", "temperature_c", "clock_mhz")
-_BARS = "▁▂▃▄▅▆▇█"
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_ROUND = (1, 2, 5, 10)
+"""Of what a scale begins at a multiple, times a power of ten."""
+
+Axis = tuple[float, float]
+"""Bottom and top of a curve's scale."""
+
+
+def axis(lowest: float, highest: float, limit: float) -> Axis:
+    """The scale of a curve up to `limit`: from 0, or from a round number below what never falls to half of it.
+
+    93 and 95 % look alike on a scale from 0, and differ by a quarter of one from 90.
+    """
+    top = max(limit, highest)
+    if lowest < top / 2:
+        return 0.0, top
+    power = 10.0 ** math.floor(math.log10(top / 10))
+    step = power * next(number for number in _ROUND if number * power >= top / 10 - 1e-9)
+    bottom = math.floor(lowest / step) * step
+    return (bottom if bottom < top else bottom - step), top
+
+
+def axis_text(of: Axis) -> str:
+    """``90-100``."""
+    return f"{of[0]:.0f}-{of[1]:.0f}"
 
 
 class Curve:
     """Numbers of the last `SECONDS`, each with its moment in seconds of a monotonic clock."""
 
-    __slots__ = ("_bar_by_place", "_numbers", "_scale")
+    __slots__ = ("_level_by_place", "_moments", "_numbers", "_scale")
 
     def __init__(self) -> None:
-        self._numbers: deque[tuple[float, float]] = deque(maxlen=MOST)
-        self._scale: tuple[int, float, float] = (0, 0.0, 0.0)
-        """Width, top and bottom of what was drawn last."""
-        self._bar_by_place: dict[int, str] = {}
+        self._moments: deque[float] = deque(maxlen=MOST)
+        self._numbers: deque[float] = deque(maxlen=MOST)
+        self._scale: tuple[int, Axis, int] = (0, (0.0, 0.0), 0)
+        """Width, scale and rows of what was drawn last."""
+        self._level_by_place: dict[int, int] = {}
         """Its bars by their place in time, without the last one: what is past does not change."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @property
+    def range(self) -> Axis:
+        """The lowest and the highest number; raises ValueError without one."""
+        return min(self._numbers), max(self._numbers)
+
     def add(self, moment: float, number: float) -> None:
         """Append a number and drop those older than `SECONDS`."""
-        while self._numbers and self._numbers[0][0] <= moment - SECONDS:
+        while self._moments and self._moments[0] <= moment - SECONDS:
+            self._moments.popleft()
             self._numbers.popleft()
-        self._numbers.append((moment, number))
+        self._moments.append(moment)
+        self._numbers.append(number)
 
-    def bars(self, width: int, top: float, until: float, bottom: float = 0.0, since: float = -math.inf) -> str:
-        """The last minute up to `until` as `width` bars of means between `bottom` and `top`; blank without data.
+    def bars(self, width: int, scale: Axis, until: float, since: float = -math.inf, rows: int = 1) -> list[str]:
+        """The last minute up to `until` as `width` bars of means on that scale, in rows, the top one first.
 
-        A bar keeps covering the same seconds, so the row moves left bar by bar. Data that begins at `since` begins at
-        the left edge.
+        Blank without data. A bar keeps covering the same seconds, so the rows move left bar by bar. Data that begins at
+        `since` begins at the left edge.
         """
         if width < 1:
-            return ""
+            return [""] * rows
         seconds_per_bar = SECONDS / width
         last = int(until / seconds_per_bar)
         first = last - width + 1
-        if self._scale != (width, top, bottom):
-            self._scale, self._bar_by_place = (width, top, bottom), {}
-        if any(place not in self._bar_by_place for place in range(first, last)):
-            self._bar_by_place = dict(zip(range(first, last), self._bars_of(first, last, seconds_per_bar), strict=True))
-        drawn = "".join(self._bar_by_place[place] for place in range(first, last)) + "".join(
-            self._bars_of(last, last + 1, seconds_per_bar)
-        )
+        if self._scale != (width, scale, rows):
+            self._scale, self._level_by_place = (width, scale, rows), {}
+        if any(place not in self._level_by_place for place in range(first, last)):
+            past = self._levels_of(first, last, seconds_per_bar)
+            self._level_by_place = dict(zip(range(first, last), past, strict=True))
+        levels = [self._level_by_place[place] for place in range(first, last)]
+        levels += self._levels_of(last, last + 1, seconds_per_bar)
         before = 0 if math.isinf(since) else min(width, max(0, int(since / seconds_per_bar) - first))
-        return drawn[before:] + " " * before
+        levels = levels[before:] + [0] * before
+        bases = range(8 * (rows - 1), -1, -8)
+        return ["".join(_LEVELS[min(max(level - base, 0), 8)] for level in levels) for base in bases]
 
-    def _bars_of(self, first: int, end: int, seconds_per_bar: float) -> list[str]:
-        """The bars of the places from `first` to before `end`, each as wide as so many seconds."""
+    def _levels_of(self, first: int, end: int, seconds_per_bar: float) -> list[int]:
+        """Eighths of a row that the bars of the places from `first` to before `end` are high; 0 without data."""
         sums, counts = [0.0] * (end - first), [0] * (end - first)
-        for moment, number in reversed(self._numbers):
+        for moment, number in zip(reversed(self._moments), reversed(self._numbers), strict=True):
             place = int(moment / seconds_per_bar) - first
             if place < 0:
                 break
             if place < end - first:
                 sums[place] += number
                 counts[place] += 1
-        _, top, bottom = self._scale
-        span = max(top - bottom, 1e-9)
+        _, (bottom, top), rows = self._scale
+        eighths = 8 * rows / max(top - bottom, 1e-9)
         return [
-            _BARS[min(7, max(0, int((total / count - bottom) / span * 8)))] if count else " "
+            1 + min(8 * rows - 1, max(0, int((total / count - bottom) * eighths))) if count else 0
             for total, count in zip(sums, counts, strict=True)
         ]
 
@@ -233,17 +267,40 @@ class GpuState:
     histories: Histories = field(default_factory=Histories)
     moment: float = 0.0
     struck: dict[int, str] = field(default_factory=dict)
+    axes: dict[str, Axis] = field(default_factory=dict)
+    """The scales of the curves in the table, by the names of `CURVES`."""
 
-    def bars(self, gpu: GPU, name: str, width: int, top: float, bottom: float = 0.0) -> str:
-        """A curve of that GPU as bars, aligned with the curves of the other GPUs."""
-        return self.histories.curve(gpu.index, name).bars(width, top, self.moment, bottom, self.histories.since)
+    def axis(self, name: str, gpus: Collection[GPU]) -> Axis | None:
+        """The scale on which the curves of these GPUs can be compared; None without a number or a limit."""
+        curves = [self.histories.curve(gpu.index, name) for gpu in gpus]
+        ranges = [curve.range for curve in curves if len(curve)]
+        limit = max((LIMITS[name](gpu) or 0.0 for gpu in gpus), default=0.0)
+        if not ranges or not limit:
+            return None
+        return axis(min(low for low, _ in ranges), max(high for _, high in ranges), limit)
+
+    def bars(self, gpu: GPU, name: str, width: int, scale: Axis, rows: int = 1) -> list[str]:
+        """A curve of that GPU as rows of bars, aligned with the curves of the other GPUs."""
+        curve = self.histories.curve(gpu.index, name)
+        return curve.bars(width, scale, self.moment, self.histories.since, rows)
 
 
+LIMITS: Mapping[str, Callable[[GPU], float | None]] = {
+    "utilization": lambda _: 100.0,
+    "power_w": lambda gpu: gpu.power_limit_w,
+    "temperature_c": lambda gpu: gpu.temperature_slowdown_c or 100.0,
+    "clock_mhz": lambda gpu: gpu.clock_max_mhz,
+}
+"""The top of each curve of `CURVES`, unless it was exceeded."""
 _HANG = 8
 _CURVE_COLUMNS = 30
 _VALUE = 9
+_AXIS = 10
 _NOTE = 17
-"""Columns for the limits beside the values."""
+"""Columns for the limits beside the curves."""
+_BESIDE_CURVES = 15
+"""Lines of the detail that are not curves, as a rule."""
+_MOST_ROWS = 5
 _MOST_PROCESSES = 8
 _PRESENCE_FACTS = (
     ("pci.nvidia_count", "NVIDIA devices on the PCI bus"),
@@ -257,15 +314,15 @@ _PRESENCE_FACTS = (
 """The facts that tell whether there should be a GPU."""
 
 
-def gpu_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
-    """The detail pane of that GPU, in `width` columns."""
-    bars = max(0, min(_CURVE_COLUMNS, width - _HANG - _VALUE - _NOTE))
+def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterator[Block]:
+    """The detail pane of that GPU in `width` columns; curves of several rows where `height` lines have the room."""
+    rows = min((height - _BESIDE_CURVES) // len(CURVES), _MOST_ROWS)
     yield from _heading_blocks(state, gpu)
     yield GAP
     if gpu.error:
         yield Block(Content("no number of it has been read"))
         return
-    yield from _curve_blocks(state, gpu, bars)
+    yield from _high_curve_blocks(state, gpu, width, rows - 1) if rows > 2 else _curve_blocks(state, gpu, width)
     clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
     hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
     yield _labelled_line("memory", f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}", Content(""))
@@ -312,20 +369,41 @@ def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
 
 
 def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
-    """Value, limit and curve of utilization, power, temperature and clock."""
+    """Value, scale, curve and limit of utilization, power, temperature and clock, a line each."""
+    bars = max(0, min(_CURVE_COLUMNS, width - _HANG - _VALUE - _AXIS - _NOTE))
+    for label, name, text, note in _curve_texts(gpu):
+        scale = state.axis(name, [gpu]) if bars else None
+        drawn = f"{axis_text(scale):>{_AXIS - 1}} {state.bars(gpu, name, bars, scale)[0]}  " if scale else ""
+        yield _labelled_line(label, f"{text:<{_VALUE}}", Content.assemble((drawn, "dim"), (note, "dim")))
+
+
+def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iterator[Block]:
+    """The same with curves of several rows, their limits below the values, and a blank line after each."""
+    bars = max(0, min(2 * _CURVE_COLUMNS, width - _HANG - _NOTE - _AXIS))
+    for label, name, text, note in _curve_texts(gpu):
+        scale = state.axis(name, [gpu])
+        lines = state.bars(gpu, name, bars, scale, rows) if scale else [""] * rows
+        ends = [f"{scale[1]:.0f} ┤", *[" │"] * (rows - 2), f"{scale[0]:.0f} ┤"] if scale else [""] * rows
+        leads, beside = (label, *[""] * (rows - 1)), (text, note, *[""] * (rows - 2))
+        for lead, words, end, line in zip(leads, beside, ends, lines, strict=True):
+            look = "" if lead else "dim"
+            curve = Content.styled(f"{end:>{_AXIS}}{line}", "dim")
+            yield Block(plain(f"{words:<{_NOTE}}", look) + curve, Content.styled(lead, "dim"), _HANG)
+        yield GAP
+
+
+def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
+    """Of each curve: its label, its field, the value now with its unit, and its limit in words."""
     limit, slow = gpu.power_limit_w, gpu.temperature_slowdown_c
     rows = (
-        ("util", "utilization", "%", 100.0, 0.0, ""),
-        ("power", "power_w", "W", limit or 0.0, 0.0, f"limit {limit:.0f} W" if limit else ""),
-        ("temp", "temperature_c", "°C", slow or 100.0, 20.0, f"slows at {slow:.0f} °C" if slow else ""),
-        ("clock", "clock_mhz", "MHz", gpu.clock_max_mhz or 0.0, 0.0, _max_clock_text(gpu)),
+        ("util", "utilization", "%", ""),
+        ("power", "power_w", "W", f"limit {limit:.0f} W" if limit else ""),
+        ("temp", "temperature_c", "°C", f"slows at {slow:.0f} °C" if slow else ""),
+        ("clock", "clock_mhz", "MHz", _max_clock_text(gpu)),
     )
-    for label, name, unit, top, bottom, note in rows:
+    for label, name, unit, note in rows:
         number = getattr(gpu, name)
-        value = _absent_text(gpu, name) if number is None else f"{number:.0f} {unit}"
-        curve = state.histories.curve(gpu.index, name)
-        bars = f"{state.bars(gpu, name, width, top, bottom)}  " if width and len(curve) and top else ""
-        yield _labelled_line(label, f"{value:<{_VALUE}}", Content.assemble((bars, "dim"), (note, "dim")))
+        yield label, name, _absent_text(gpu, name) if number is None else f"{number:.0f} {unit}", note
 
 
 def _max_clock_text(gpu: GPU) -> str:
