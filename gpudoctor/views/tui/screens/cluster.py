@@ -126,6 +126,12 @@ class ClusterScreen(FramedScreen):
         else:
             self.doctor.say(f"not checked again: {error_text(answer)}")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is done with hosts needs some."""
+        if action in ("next", "pairs", "copy", "write", "everyone") and not (self.fleet and self.fleet.hosts):
+            return False
+        return super().check_action(action, parameters)
+
     def _show_empty(self, message: str = "Only this machine is known: there is nothing to compare it with.") -> None:
         """Say why there is no fleet, and how to check one."""
         self.detail.put("Cluster", list(fleets.no_fleet_blocks(message)))
@@ -134,6 +140,7 @@ class ClusterScreen(FramedScreen):
     def _show_fleet(self, fleet: Fleet) -> None:
         """Show this fleet; cursors stay on their hosts."""
         self.fleet = fleet
+        self.refresh_bindings()
         cluster = self.query_one("#cluster")
         cluster.set_class(len(fleet.hosts) == 0, "-none")
         cluster.set_class(fleet.pairwise is None, "-pairless")
@@ -267,7 +274,7 @@ class ClusterScreen(FramedScreen):
         """Write the sound hosts to a file, a line each."""
         save, fleet = self.doctor.work.save, self.fleet
         if fleet is None or save is None:
-            self.doctor.say("no fleet, no list of hosts" if fleet is None else "no file can be written from here")
+            self.doctor.say("no file can be written from here")
             return
         if not fleet.sound:
             self.doctor.say("no host is sound: nothing was written")

@@ -153,6 +153,8 @@ class GPUsScreen(LiveScreen):
         """Draw table, detail and frame, and set the layout for the number of GPUs."""
         shown = self._samples.shown
         count = len(shown.gpus)
+        if count != self.table.count:
+            self.refresh_bindings()
         self.set_class(count > gpu_links.MANY, "-many")
         self.set_class(count < 2, "-alone")
         self.set_class(not count, "-none")
@@ -239,6 +241,11 @@ class GPUsScreen(LiveScreen):
             (await self.visit("diagnosis")).go(found[0].id)
         else:
             self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Links are between GPUs; what is done with numbers needs a GPU that has some."""
+        least = {"links": 2, "freeze": 1, "detail": 1}.get(action, 0)
+        return len(self._samples.shown.gpus) >= least and super().check_action(action, parameters)
 
     def action_links(self, view: str) -> None:
         """Show that heat map of the links; if it hides another pane and is chosen again, hide it."""
