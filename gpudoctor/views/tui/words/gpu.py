@@ -490,7 +490,7 @@ def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
     for name, label in _PRESENCE_FACTS:
         state = diagnosis.snapshot.get(name)
         if isinstance(state, Known):
-            mark, text, source = marks.PASSED, value(state), f"  {state.source}"
+            mark, text, source = " ", value(state), f"  {state.source}"
         else:
             mark, text, source = marks.ABSENT if isinstance(state, Absent) else marks.UNREAD, state.why, ""
         lead = Content.styled(f" {mark} {label}", "dim")
