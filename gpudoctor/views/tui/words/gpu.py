@@ -365,7 +365,8 @@ def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
             clock = f", at {gpu.clock_mhz:.0f} of {gpu.clock_max_mhz:.0f} MHz"
         yield Block(plain(f"held back by {held[2:]}{clock}" if held.startswith("▼") else held[2:]))
     elif not state.health.of(gpu.index) and gpu.index not in state.struck:
-        yield Block(Content("nothing found about it, nothing holds it back"))
+        held = "nothing holds it back" if gpu.throttle_reasons is not None else "what holds it back is not known"
+        yield Block(Content(f"{'not judged yet' if state.health is NOTHING else 'nothing found about it'}, {held}"))
 
 
 def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
