@@ -150,7 +150,7 @@ class Steps(Rows):
             (f"{glyph} ", look),
             (f"{number or '':>2}  ", dimmed),
             (fit(one_line(line.step.title), words - 1) + " ", dimmed),
-            (fit("" if line.step.verify else one_line(line.step.touches), touches), "dim"),
+            (fit(one_line(line.step.touches), touches), "dim"),
             (fit(needs_text, needs), "dim" if not line.step.grave or dimmed else "warning"),
             (fit(text, state), look or "dim"),
         ]
@@ -163,7 +163,7 @@ class Steps(Rows):
         look = "bold" if chosen else "dim"
         assert self.plan
         several = sizes[0] > 0 or len({step.cause for step in self.plan.steps if step.cause}) > 1
-        text = fit(one_line(way.title), words + sum(sizes) - (28 if several else 0))
+        text = fit(one_line(way.title), words if several else words + sum(sizes))
         none = chosen and not any(step.cause == way.cause and step.way == way.number for step in self.plan.steps)
         return [
             (f"{label} ", "dim"),
