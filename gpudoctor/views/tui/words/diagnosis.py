@@ -157,7 +157,7 @@ _HELP = {
     Kind.CRASHED: _HANGS,
     Kind.NVML_FAILED: f"NVIDIA's library gives no answer here. {_AGAIN}",
     Kind.TORCH_FAILED: f"torch could not be asked. {_AGAIN}",
-    Kind.NOT_ASKED: "It is asked only where what it rests on gave an answer. Facts (3) say how far it came.",
+    Kind.NOT_ASKED: "It can be judged once the facts that it rests on are read. Facts (3) shows what was tried.",
 }
 
 
@@ -219,7 +219,7 @@ def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     yield GAP
     if entry.reason.facts:
         yield Block(plain(", ".join(entry.reason.facts)), Content.styled("Miss", "bold"), _HANG)
-    yield Block(plain("Whether it is so or not: neither is known."), Content.styled("So", "bold"), _HANG)
+    yield Block(plain("It may be so or not: nothing that was read tells."), Content.styled("So", "bold"), _HANG)
     yield GAP
     tried = "Facts (3) show what was tried, and what came of it."
     yield Block(plain(_HELP.get(entry.reason.kind, tried)), Content.styled("Do", "bold"), _HANG)

@@ -71,8 +71,9 @@ def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content,
         if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
             waits = f" · {detail}"
         bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
+        read = f"{reading.done} of {len(reading.sources)} sources{waits}" if reading.sources else "starting"
         return (
-            Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),
+            Content.assemble(bar, f"  {read}"),
             [Content("Esc stop, keep what was read"), Content("Esc stop")],
         )
     if diagnosis is None:
