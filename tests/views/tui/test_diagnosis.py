@@ -104,6 +104,20 @@ async def test_a_sound_machine_shows_what_was_looked_for_from_the_ground_up(open
         assert "Looked for and not there" in detail(pilot)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"), [("hgx-h100", "8 × H100 80GB HBM3"), ("container-without-gpus-docker", "? NVML: ")]
+)
+async def test_where_there_is_room_it_says_what_machine_it_is(opened: Opened, name: str, says: str) -> None:
+    async with opened(told_of(name), WIDE) as pilot:
+        machine = first_screen(pilot).machine_pane
+        assert machine.prose.text.startswith(f"GPUs       {says}")
+        labels = {line[1:].split()[0] for line in shown(pilot)[machine.region.y + 1 : machine.region.bottom - 1]}
+        assert {"driver", "torch", "Python", "system", "container"} <= labels
+        await pilot.resize_terminal(100, 32)
+        await pilot.pause()
+        assert not machine.display
+
+
 async def test_unknown_is_not_green_and_says_why(opened: Opened) -> None:
     sound = diagnosis_of("hgx-h100")
     unknown = replace(sound, verdict="unknown", findings=())

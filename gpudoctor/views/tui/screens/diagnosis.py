@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
@@ -21,9 +22,10 @@ from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.findings import Entry, Findings
 from gpudoctor.views.tui.widgets.frame import NARROW, Search
-from gpudoctor.views.tui.widgets.prose import Block, Pane
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import diagnosis as words
+from gpudoctor.views.tui.words import summary
 from gpudoctor.views.tui.work import Reading, Source
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
     from gpudoctor.views.tui.screens.facts import FactsScreen
     from gpudoctor.views.tui.widgets.frame import Search
+
+
+_TALL = 40
+"""Lines of a screen from which on the machine is shown, too."""
 
 
 class DiagnosisScreen(FramedScreen):
@@ -44,9 +50,11 @@ class DiagnosisScreen(FramedScreen):
     #findings { height: 2fr; }
     #sources { height: 1fr; max-height: 26; }
     #sources.-over { display: none; }
+    #machine { display: none; height: auto; max-height: 12; }
+    #machine.-shown { display: block; }
     .-narrow #found { width: 1fr; max-width: 100%; height: auto; max-height: 40vh; }
     .-narrow #findings { height: auto; min-height: 3; max-height: 40vh; }
-    .-narrow #sources { display: none; }
+    .-narrow #sources, .-narrow #machine { display: none; }
     .-narrow #detail { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -65,6 +73,8 @@ class DiagnosisScreen(FramedScreen):
     def body(self) -> Iterable[Widget]:
         """Findings and sources at the left, the detail at the right; stacked on narrow screens."""
         self.findings, self.sources, self.detail = Findings(), SourcesTable(), Pane("What is", id="detail")
+        self.machine_pane = Pane("Machine", id="machine")
+        self.machine_pane.can_focus = False
         self.search: Search | None = None
         """Made when something is sought: the first screen is not kept waiting for it."""
         self._copied = ("", 0)
@@ -72,6 +82,7 @@ class DiagnosisScreen(FramedScreen):
             with Vertical(id="found"):
                 yield self.findings
                 yield self.sources
+                yield self.machine_pane
             yield self.detail
 
     def on_mount(self) -> None:
@@ -84,6 +95,7 @@ class DiagnosisScreen(FramedScreen):
         """Show the sources while they are read, and why there is no diagnosis."""
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         self.sources.set_class(reading.over, "-over")
+        self.machine_pane.set_class(reading.over and bool(diagnosis) and self.app.size.height >= _TALL, "-shown")
         if not reading.over:
             self.sources.put(reading)
         if not diagnosis:
@@ -96,8 +108,16 @@ class DiagnosisScreen(FramedScreen):
         self._was_over = reading.over
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show the findings of this diagnosis."""
+        """Show the findings of this diagnosis, and of what machine they are."""
         self.findings.put(diagnosis)
+        lines = summary.machine_lines(diagnosis.snapshot)
+        blocks = [Block(plain(text), Content.styled(label, "dim"), 11) for label, text in lines]
+        self.machine_pane.put("Machine", blocks, keep=True)
+
+    def on_resize(self) -> None:
+        """Show the machine where there is room."""
+        super().on_resize()
+        self._show_reading()
 
     def go(self, name: str) -> bool:
         """Put the cursor on that finding or unjudged rule; False if there is none."""

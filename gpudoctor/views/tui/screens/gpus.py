@@ -164,10 +164,10 @@ class GPUsScreen(LiveScreen):
         self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
         self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
         self.table.put(shown)
-        self._show_detail(keep=True)
-        self.reframe()
         curves = "curves: the last 60 s" if self.table.shown.axes else ""
         self.table.border_subtitle = " · ".join(filter(None, ("found first" if self.table.found_first else "", curves)))
+        self._show_detail(keep=True)
+        self.reframe()
 
     @property
     def _available_size(self) -> tuple[int, int]:

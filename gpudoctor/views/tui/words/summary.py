@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
-from gpudoctor.core.fact import listed, text_of
+from gpudoctor.core.fact import Absent, Known, Unread, listed, text_of
 from gpudoctor.core.rule import Severity
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import one_line, plural
+from gpudoctor.views._terminal import one_line, plural, value
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.work import Reading
 
 _BAR = 24
@@ -70,8 +71,8 @@ def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content,
         waits = f" · {longest[1]}, {max(0.0, time.monotonic() - longest[0]):.1f} s" if longest else ""
         if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
             waits = f" · {detail}"
-        bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
         read = f"{reading.done} of {len(reading.sources)} sources{waits}" if reading.sources else "starting"
+        bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
         return (
             Content.assemble(bar, f"  {read}"),
             [Content("Esc stop, keep what was read"), Content("Esc stop")],
@@ -106,6 +107,37 @@ def machine_words(snapshot: Snapshot) -> list[str]:
     if driver := snapshot.text("driver.version"):
         parts.append(f"driver {driver}")
     return parts
+
+
+_INSTALLED = (
+    ("driver", "driver.version", "", ""),
+    ("", "driver.cuda_version", "CUDA ≤ ", ""),
+    ("", "driver.module_kind", "", " module"),
+    ("torch", "torch.version", "", ""),
+    ("", "torch.cudnn", "cuDNN ", ""),
+    ("", "torch.nccl", "NCCL ", ""),
+    ("Python", "python.version", "", ""),
+    ("", "python.environment", "", ""),
+    ("system", "host.os", "", ""),
+    ("", "host.kernel", "kernel ", ""),
+    ("container", "host.container", "", ""),
+)
+"""Of each line of `machine_lines`: its label where it begins one, the fact, and words before and behind its value."""
+
+
+def machine_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What the machine has and what is installed: a label and words for each line, or why its first is unknown."""
+    gpus = snapshot.rows("gpu")
+    names = ", ".join(f"{count} × {name}" for name, count in gpu_names(snapshot).items())
+    lines = [("GPUs", [names or (f"{marks.UNREAD} {gpus.why}" if isinstance(gpus, Unread) else "none")])]
+    for label, name, before, behind in _INSTALLED:
+        state = snapshot.get(name)
+        if label:
+            why = {Absent: marks.ABSENT, Unread: marks.UNREAD}.get(type(state), "")
+            lines.append((label, [] if isinstance(state, Known) else [f"{why} {state.why}"]))
+        if isinstance(state, Known):
+            lines[-1][1].append(f"{before}{value(state)}{behind}")
+    return [(label, one_line(" · ".join(words))) for label, words in lines]
 
 
 def gpu_names(snapshot: Snapshot) -> Counter[str]:
