@@ -131,6 +131,12 @@ class Watching:
             return self.diagnosis
         return None
 
+    def _repr_html_(self) -> str | None:
+        """What was found, with its GPUs, as HTML for a notebook; None while it watches."""
+        from gpudoctor.app.commands.reports import html_of
+
+        return html_of(self.diagnosis, cell=True) if self.diagnosis else None
+
     def _at_exit(self) -> None:
         """The interpreter ends before `stop` was called: by an exception that nobody handled, or by sys.exit."""
         self.stop(getattr(sys, "last_value", None))

@@ -163,9 +163,15 @@ def _gpu_from_json(raw: Mapping[str, Any]) -> GPU:
     )
 
 
+_OF_A_RUN = {"memory_used_mib": "memory_peak_mib", "throttle_reasons": "held_down"}
+"""What ``run_gpu`` calls the most, or the usual, of a field."""
+
+
 def sample_of(snapshot: Snapshot) -> Sample:
-    """The GPUs of a snapshot as a sample, not live; `trouble` says why where it has none."""
+    """The GPUs of a snapshot as a sample, not live: as they were read, or over a run; `trouble`: why none."""
     rows = snapshot.rows("gpu")
+    if not isinstance(rows, tuple) and isinstance(run := snapshot.rows("run_gpu"), tuple):
+        rows = tuple({**row, **{name: row[of] for name, of in _OF_A_RUN.items() if of in row}} for row in run)
     if not isinstance(rows, tuple):
         return Sample(None, (), snapshot.target.kind, rows.why, live=False)
     gpus = tuple(_gpu_of_row(place, row, snapshot) for place, row in enumerate(rows))

@@ -5,7 +5,7 @@ Each function gives the markup of figures, or nothing where there are no facts t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpudoctor.core.diagnosis import Diagnosis
@@ -22,7 +22,8 @@ from gpudoctor.views.svg import MOST_ROWS, Bar, Cell, Look, Matrix, Panel, share
 
 def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
     """HTML of each kind of figure that has facts to show: heading, legend, figures."""
-    parts: tuple[tuple[str, str, Callable[[], Iterator[str]]], ...] = (
+    as_read = isinstance(diagnosis.snapshot.rows("gpu"), tuple)
+    parts: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
         (say("Hosts"), say("· passed, ! warning, ✗ error, ? not judged."), lambda: host_figures(diagnosis)),
         (
             say("Kernels, against what is expected"),
@@ -33,9 +34,9 @@ def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterato
             lambda: kernel_figures(measurements),
         ),
         (
-            say("GPUs, when they were read"),
+            say("GPUs, when they were read" if as_read else "GPUs, over the run"),
             say("A bar for each GPU; dashed: its limit."),
-            lambda: gpu_figures(diagnosis),
+            lambda: (*gpu_table(diagnosis), *gpu_figures(diagnosis)),
         ),
         (
             say("How long each source took"),
@@ -188,6 +189,37 @@ _THROTTLE_REASONS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_b
 _THROTTLED_FIELDS = ("temperature_c", "clock_mhz")
 _HOT_MARGIN = 3
 """Degrees below the slowdown from which a GPU is hot."""
+
+
+def gpu_table(diagnosis: Diagnosis) -> Iterator[str]:
+    """A row for each GPU: what was read of it, ``?`` where that failed, and the ids of what was found about it."""
+    gpus = sample_of(diagnosis.snapshot).gpus
+    shown = [quantity for quantity in _PANELS if any(quantity.value_of(gpu) is not None for gpu in gpus)]
+    if not shown:
+        return
+    heads = ("GPU", "Name", *(f"{quantity.title}, {quantity.unit}" for quantity in shown), "Found")
+    yield '<div class="wide"><table>'
+    yield f"<tr>{''.join(f'<th>{svg.escaped(head)}</th>' for head in heads)}</tr>"
+    for gpu in gpus:
+        cells = [str(gpu.index), gpu.name, *(_number_text(gpu, quantity) for quantity in shown)]
+        found = {
+            f"{_SIGNS[finding.severity]} {finding.id}": None
+            for finding in diagnosis.findings
+            if any(subject.get("gpu") == gpu.index for subject in finding.subjects)
+        }
+        yield f"<tr>{''.join(f'<td>{svg.escaped(cell)}</td>' for cell in (*cells, ', '.join(found)))}</tr>"
+    yield "</table></div>"
+
+
+_SIGNS = {"error": "✗", "warning": "!", "info": "i"}
+
+
+def _number_text(gpu: GPU, quantity: _Quantity) -> str:
+    """The GPU's value, of its limit where it has one; ``?`` where it could not be read, ``-`` where it has none."""
+    value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
+    if value is None:
+        return "?" if gpu.error or quantity.field in gpu.unanswered else "-"
+    return " of ".join(digits(number).removesuffix(".0") for number in (value, limit) if number is not None)
 
 
 def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:

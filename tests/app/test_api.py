@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import gpudoctor
 from gpudoctor.core.diagnosis import Note
+from gpudoctor.core.fact import Known
 from gpudoctor.views import html, text
 from tests import needs
 from tests.conftest import Program
@@ -128,6 +131,42 @@ def test_a_notebook_shows_it_and_a_terminal_gets_the_text() -> None:
     assert "The driver is older than the NVIDIA GeForce RTX 5090" in "".join(page.text)
     assert not {"script", "link", "img", "h1", "h2", "h3", "html", "body"} & set(page.tags)
     assert page.tags.count("style") == 1
+
+
+@pytest.mark.full
+def test_a_cell_of_a_notebook_has_a_table_and_figures_with_each_gpu(tmp_path: Path) -> None:
+    """A real kernel; GPUs of a recorded machine, and those of a run, which ends within the notebook."""
+    try:
+        import nbclient
+        import nbformat
+    except ImportError:
+        needs.missing("nbclient and ipykernel")
+    saved = tmp_path / "node.json"
+    saved.write_text(json.dumps(diagnosis_of("throttled-heat-h100").to_json()))
+    sources = (
+        f"import gpudoctor; gpudoctor.load({str(saved)!r})",
+        "with gpudoctor.watch() as watching: sum(range(9))\nwatching",
+    )
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
+    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+    environ = {**os.environ, "GPUDOCTOR_HISTORY": "off"}
+    nbclient.NotebookClient(notebook, timeout=600).execute(cwd=str(needs.REPOSITORY), env=environ)
+    results = [
+        output["data"] for cell in notebook.cells for output in cell.outputs if output.output_type == "execute_result"
+    ]
+    machine, run = (Document(data["text/html"]) for data in results)
+    assert machine.tags.count("svg") >= 5
+    rows = "".join(machine.text).partition("Found")[2]
+    assert re.search(r"5\s*NVIDIA H100 80GB HBM3\s*90 of 89\s*1110 of 1980.*?! gpu.throttled", rows, re.DOTALL)
+    assert "rules passed" in "".join(run.text)
+
+
+def test_a_run_shows_its_gpus_as_they_were_over_it() -> None:
+    report = gpudoctor.check("quick")
+    row = {"index": Known(3, "NVML"), "memory_peak_mib": Known(40960, "NVML"), "memory_mib": Known(81920, "NVML")}
+    run = dataclasses.replace(report.snapshot, groups={"run_gpu": (row,)})
+    page = Document(html.cell(dataclasses.replace(report, snapshot=run)))
+    assert re.search(r"GPUs, over the run.*3\s*40 of 80", "".join(page.text), re.DOTALL)
 
 
 def test_its_styles_touch_nothing_but_itself() -> None:
