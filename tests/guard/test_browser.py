@@ -29,6 +29,8 @@ _FLAGS = (
     "--host-resolver-rules=MAP rebound.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 """Nothing but this machine is reached; a foreign name leads to it, as after DNS rebinding."""
+_FOCUSED = "38;2;95;175;255;48;2;18;18;18m"
+"""The colour of the border around what has the focus."""
 _OPENED = """\
 address => new Promise(done => {
   const socket = new WebSocket(address);
@@ -99,12 +101,20 @@ class Screen:
             assert time.monotonic() < end, missing
             self.page.wait_for_timeout(50)
 
+    def wait_for_focus(self, title: str) -> None:
+        """Wait until the pane of that title is, as it was drawn last, the one that has the focus."""
+        end = time.monotonic() + _LONG / 1000
+        while not self.drawn.rpartition(title)[0].rpartition("╭")[0].endswith(_FOCUSED):
+            assert time.monotonic() < end, self.drawn.rpartition(title)[0][-100:]
+            self.page.wait_for_timeout(50)
+
 
 def test_the_url_opens_the_interface_once_and_keys_work_without_a_click(profile: Callable[[], BrowserContext]) -> None:
     with served() as url:
         ours = Screen(profile())
         ours.page.goto(url)
         ours.wait_for("BROKEN", "535.274.02")
+        ours.wait_for_focus(" Causes ")
         assert ours.page.url == url.partition("?")[0]
         assert ours.page.title() == "gpudoctor"
         assert ours.page.locator(".xterm-screen canvas").first.is_visible()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import AppBlur
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
@@ -42,8 +43,15 @@ class BaseApp(App[None]):
         self.work = work
         self.repair: Repair | None = None
         """The plan that is open, and its run, once there was one."""
+        self._browser_blurred = False
         self._reading_number = 0
         """Which reading is the current one: what an older one still says is not heard."""
+
+    def on_app_blur(self, event: AppBlur) -> None:
+        """Ignore the first one in a browser: Textual's driver begins with it, after the page has told of the focus."""
+        if self.is_web and not self._browser_blurred:
+            self._browser_blurred = True
+            event.prevent_default()
 
     def say(self, message: str) -> None:
         """Show a message in the second line, until the next key or another message."""
