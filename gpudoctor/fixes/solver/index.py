@@ -24,6 +24,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.fixes.solver.install_commands import BASE, Order
 
 _NEWEST_GLIBC = 45
@@ -300,15 +301,16 @@ class Indexes:
         Not verified, and said so, if Python, system or architecture is ``""``, or an index does not answer.
         """
         if not self.ask:
-            return Verdict("Not verified: no index was asked. It is what the tables say.")
+            return Verdict(say("Not verified: no index was asked. It is what the tables say."))
         if missing := [word for word, value in (("python", python), ("os", system), ("arch", arch)) if not value]:
-            return Verdict(f"Not verified: the wheels depend on {', '.join(missing)}, and nobody said which.")
+            names = ", ".join(missing)
+            return Verdict(say("Not verified: the wheels depend on {names}, and nobody said which.", names=names))
         listed = [package for package in order.candidate.packages if package.version and package.origin != "wheel"]
         places = {item: order.index if item.origin == "torch" else self.others for item in listed if not item.compiled}
         try:
             pages = wheels([(place, item.name) for item, place in places.items()], self.seconds)
         except UnreachableError as why:
-            return Verdict(f"Not verified: {why}. It is what the tables say.")
+            return Verdict(say("Not verified: {why}. It is what the tables say.", why=why))
         fits = Platform(python.rstrip("t"), system, arch, threads=python.endswith("t")).tags()
         lacks: list[str] = []
         hashes: dict[str, tuple[str, str]] = {}

@@ -329,19 +329,19 @@ def _parsed_libc(written: str) -> Glibc:
 def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
     """Sentences saying what is not known of the machine, and what was assumed instead."""
     if not wishes.gpus:
-        yield "No GPU is known here, so it was not judged whether the builds hold code for one."
+        yield say("No GPU is known here, so it was not judged whether the builds hold code for one.")
     for device in machine.devices:
         yield from _assumed_of_device(device, machine)
     if machine.driver is None:
-        yield "The driver is not known, so no build was ruled out for it."
+        yield say("The driver is not known, so no build was ruled out for it.")
     elif machine.driver.future:
         yield f"Driver {machine.driver.written} is newer than the tables; it was taken to serve every CUDA of theirs."
     elif machine.driver.cuda is None:
         yield f"The tables do not say which CUDA driver {machine.driver.written} serves in full."
     if not machine.python:
-        yield "Python's version is not known, so no build was ruled out for it."
+        yield say("Python's version is not known, so no build was ruled out for it.")
     if machine.glibc is None and machine.system == "Linux" and wishes.elsewhere:
-        yield "The C library was taken to be glibc, new enough for every wheel."
+        yield say("The C library was taken to be glibc, new enough for every wheel.")
 
 
 def _near_phrase(name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.core.stack import Reason, Stack, Wishes
 from gpudoctor.fixes.solver.described_machine import machine_text
 from gpudoctor.fixes.solver.environment import ELSEWHERE, Environment
@@ -121,7 +122,7 @@ def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
         return ()
     wanted = ("--want", " ".join(wishes.wants)) if wishes.wants else ()
     command = shlex.join(["gpudoctor", "setup", "torch", "--for", machine_text(wishes), *wanted])
-    return (f"To have it verified, say which; for the usual ones: {command}",)
+    return (say("To have it verified, say which; for the usual ones: {command}", command=command),)
 
 
 def minor(python: str) -> str:
