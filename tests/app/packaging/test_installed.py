@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import email
 import json
+import os
 import re
 import shlex
 import shutil
@@ -16,10 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from gpudoctor.app.commands.bundled import COMPLETIONS
 from gpudoctor.core.about import __version__
-from tests import completion, needs
+from gpudoctor.core.document import parse_toml
+from gpudoctor.core.versions import normal
+from tests import completion, needs, release
 from tests.app.packaging.shelf import OWN, PYTHONS, bare, build
 from tests.conftest import Program
 from tests.processes import finished
@@ -101,6 +105,65 @@ def test_the_sdist_gives_the_same_wheel(shelf: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(first) as one, zipfile.ZipFile(again) as other:
         crcs = [{entry.filename: entry.CRC for entry in wheel.infolist()} for wheel in (one, other)]
     assert crcs[0] == crcs[1]
+
+
+@pytest.fixture(scope="module")
+def releases(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two releases: of the sources here, and of a copy elsewhere, by another user's habits."""
+    folder = tmp_path_factory.mktemp("releases")
+    with tarfile.open(next(shelf.glob("gpudoctor-*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data")
+    habits: list[tuple[Path, int, dict[str, str]]] = [
+        (needs.REPOSITORY, 0o022, {}),
+        (folder / f"gpudoctor-{__version__}", 0o077, {"TZ": "Asia/Shanghai", "LC_ALL": "C", "PYTHONHASHSEED": "7"}),
+    ]
+    for number, (place, umask, more) in enumerate(habits):
+        pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(shelf)}
+        environ = {**os.environ, **pip, **more, "PYTHONPATH": str(place)}
+        argv = [sys.executable, "-m", "tests.release", str(folder / str(number))]
+        subprocess.run(argv, check=True, cwd=place, env=environ, umask=umask)
+    return [folder / "0", folder / "1"]
+
+
+def test_a_release_is_built_twice_with_the_same_bytes(releases: list[Path]) -> None:
+    first, second = (folder / release.CHECKSUMS for folder in releases)
+    assert first.read_text() == second.read_text()
+    assert len(first.read_text().splitlines()) == 4
+    subprocess.run(["sha256sum", "--check", "--quiet", first.name], check=True, cwd=first.parent)
+
+
+def test_the_bill_of_materials_names_all_that_is_in_the_one_file(releases: list[Path]) -> None:
+    document = json.loads((releases[0] / release.SBOM).read_text())
+    assert (document["bomFormat"], document["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    listed = {normal(part["name"]): part["version"] for part in document["components"]}
+    with zipfile.ZipFile(releases[0] / "gpudoctor.pyz") as archive:
+        held = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    versions = dict(one.removesuffix(".dist-info").rsplit("-", 1) for one in held)
+    assert listed == {normal(name): version for name, version in versions.items()}
+    assert all(part["purl"].startswith("pkg:pypi/") and part["licenses"] for part in document["components"])
+
+
+def test_each_development_tool_is_pinned_with_its_hashes() -> None:
+    pins = release.PINS.read_text().replace("\\\n", " ").splitlines()
+    pinned: dict[str, list[Requirement]] = {}
+    for line in pins:
+        if line and not line.lstrip().startswith("#"):
+            words, *hashes = line.split(" --hash=")
+            assert hashes
+            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest.strip()) for digest in hashes)
+            pin = Requirement(words)
+            assert str(pin.specifier).startswith("==")
+            pinned.setdefault(normal(pin.name), []).append(pin)
+    project = parse_toml((needs.REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [Requirement(line) for line in (*project["dependencies"], *extras["test"])]
+    while ours := [one for one in asked if one.name == "gpudoctor"]:
+        asked = [one for one in asked if one.name != "gpudoctor"]
+        asked += [Requirement(line) for one in ours for extra in one.extras for line in extras[extra]]
+    for one in asked:
+        if one.marker is None or one.marker.evaluate({"extra": ""}):
+            versions = [next(iter(pin.specifier)).version for pin in pinned[normal(one.name)]]
+            assert any(one.specifier.contains(version) for version in versions), f"{one}: python -m tests.release --pin"
 
 
 def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
