@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
@@ -23,6 +25,7 @@ from gpudoctor.core.fact import Known
 from gpudoctor.core.snapshot import Event
 from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES, ScreenEntry
+from gpudoctor.views.tui.widgets.prose import Block, lines, plain
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import WIDE, Opened, app_of, until
 from tests.views.tui.machines import diagnosis_of
@@ -179,6 +182,22 @@ async def test_500_findings_72_gpus_and_a_fact_of_100_kb_full_of_such_words(open
     diagnosis = poisoned(long_fact(gpus(many(diagnosis_of(SICK), 500), 72)))
     async with opened(work_on_one(diagnosis, "".join(WORDS[:4])), WIDE) as pilot:
         await everything_pressed(pilot)
+
+
+@given(st.text(st.sampled_from("驱动。，（）ab-/[] \u3000\xa0\n"), max_size=60), st.integers(8, 30))
+def test_chinese_fills_its_lines_and_nothing_of_it_is_lost(text: str, width: int) -> None:
+    shown = [line.plain for line in lines([Block(plain(text))], width)]
+    assert all(cell_len(line) <= width for line in shown)
+    assert "".join("".join(shown).split()) == "".join(text.split())
+
+
+def test_chinese_breaks_within_a_sentence_and_never_before_its_marks() -> None:
+    text = "模块由 Canonical 签名：Secure Boot 直接接受。没有屏幕的服务器，加上同一分支的包。"
+    assert [line.plain for line in lines([Block(plain(text))], 30)] == [
+        "模块由 Canonical 签名：Secure",
+        "Boot 直接接受。没有屏幕的服务",
+        "器，加上同一分支的包。",
+    ]
 
 
 async def test_a_terminal_that_grows_and_shrinks(opened: Opened) -> None:

@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from gpudoctor.views._terminal import safe
+from gpudoctor.views._terminal import fold_wide, has_wide, safe
 
 _NOTHING = Content("")
 
@@ -45,10 +45,26 @@ def lines(blocks: Iterable[Block], width: int) -> list[Content]:
     out: list[Content] = []
     for block in blocks:
         room = max(width - block.hang, 8)
-        wrapped = block.text.wrap(room) or [Content("")]
+        wrapped = _wrapped(block.text, room) or [Content("")]
         lead = block.lead.pad_right(max(block.hang - block.lead.cell_length, 0))
         out.append(Content.assemble(lead, wrapped[0]))
         out += [Content.assemble(" " * block.hang, line) for line in wrapped[1:]]
+    return out
+
+
+def _wrapped(text: Content, room: int) -> list[Content]:
+    """The text in lines of at most `room` columns; Chinese may end a line at any character, not at blanks alone."""
+    if not has_wide(text.plain):
+        return text.wrap(room)
+    out: list[Content] = []
+    for line in text.split("\n"):
+        end = 0
+        for piece in fold_wide(line.plain, room, "", ""):
+            start = len(line.plain) - len(line.plain[end:].lstrip())
+            end = start + len(piece)
+            out += line[start:end].wrap(room)  # a longer word is whole
+        if not end:
+            out.append(line)
     return out
 
 
