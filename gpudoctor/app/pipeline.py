@@ -279,8 +279,9 @@ def soak(
 ) -> Diagnosis:
     """Work this machine hard for `seconds`, as `app.soak.run` does, and judge it with what was measured.
 
-    Setting `stop` ends it; `ended_by` then names what did. On the CPU (`device` ``cpu``), where no GPU is tested, only
-    what the soak itself found counts. Raises what `bench` raises, and for a broken page.
+    Setting `stop` ends it; `ended_by` then names what did. Rates are compared with the best that were measured here
+    before, and kept. On the CPU (`device` ``cpu``), where no GPU is tested, only what the soak itself found counts.
+    Raises what `bench` raises, and for a broken page.
     """
     from gpudoctor.app.soak import run
     from gpudoctor.kernels.facts import measured
@@ -291,7 +292,9 @@ def soak(
     soaked = run(patient, before, seconds, device, on_results, stop)
     after = before if stop and stop.is_set() else looked_at(patient)  # counters and the kernel's log have gone on
     after = replace(after, facts={**after.facts, **soaked.facts(ended_by())})
-    diagnosis = diagnose(measured(after, soaked.measurements), book)
+    now = measured(after, soaked.measurements)
+    shelf = None if target or device == "cpu" else of_this_machine()
+    diagnosis = diagnose(with_best(now, shelf) if shelf else now, book)
     findings = diagnosis.findings
     if device == "cpu":
         findings = new_findings(diagnosis, diagnose(before, book), book)

@@ -34,7 +34,7 @@ _STACK = {
 }
 _FIRMWARE = {"VBIOS": "vbios", "InfoROM": "inforom"}
 """What may explain another rate: versions by name, of the machine and of the GPU."""
-_SOURCE = f"gpudoctor bench, and {NAME}"
+_SOURCE = f"gpudoctor's kernels, and {NAME}"
 
 _Entry = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import pipeline, soak
 from gpudoctor.core.diagnosis import Diagnosis, Since
 from gpudoctor.core.fact import Absent, Fact, Known, Row
 from gpudoctor.core.frozen import replace
@@ -364,3 +364,14 @@ def test_bench_compares_and_keeps(shelf: Shelf) -> None:
     assert pipeline.benched(machine, SOUND, shelf).findings == ()
     found = pipeline.benched(machine, SLOWER, shelf).findings
     assert "gpu.below-own-best" in {one.id for one in found}
+
+
+def test_a_soak_compares_and_keeps(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "looked_at", lambda _: rates.machine("H100"))
+    monkeypatch.setattr(pipeline, "of_this_machine", lambda: shelf)
+    found = []
+    for measurements in (SOUND, SLOWER):
+        monkeypatch.setattr(soak, "run", lambda *_, now=measurements: soak.Soaked(now, 1, 60.0, 60.0))
+        found.append({one.id for one in pipeline.soak(60.0).findings})
+    assert "gpu.below-own-best" not in found[0]
+    assert "gpu.below-own-best" in found[1]
