@@ -84,6 +84,7 @@ COLUMNS = {
         "risk": "name match says source",
         "factor": "collective factor",
         "busbw": "platform collective",
+        "port": "rate* least source",
         "line_rate": "link rate",
     },
     "xid": {"action": "name text", "xid": "code* name class", "sxid": "code* name fatal"},

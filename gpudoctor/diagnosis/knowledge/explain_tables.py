@@ -196,8 +196,10 @@ def find_codes(key: str) -> Matches:
 
 
 def find_nccl(key: str) -> Matches:
-    """Rows of the table nccl whose variable, path, status, collective, link or ``platform collective`` is the key."""
-    wanted = strip_leading_word(key, "status", "path").casefold()
+    """Rows of the table nccl whose variable, path, status, collective, link, ``platform collective`` or port rate (400)
+    is the key.
+    """
+    wanted = strip_leading_word(key, "status", "path", "port").casefold()
     hits = []
     for section, column in (
         ("variable", "name"),
@@ -209,7 +211,8 @@ def find_nccl(key: str) -> Matches:
         ("line_rate", "link"),
     ):
         hits += matching_rows("nccl", section, lambda row, column=column: str(row[column]).casefold() == wanted)  # type: ignore[misc]
-    hits += matching_rows("nccl", "ib_status", lambda row: str(row["code"]) == wanted)
+    for section, column in (("ib_status", "code"), ("port", "rate")):
+        hits += matching_rows("nccl", section, lambda row, column=column: str(row[column]) == wanted)  # type: ignore[misc]
     hits += matching_rows(
         "nccl",
         "busbw",

@@ -15,9 +15,10 @@ from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.measurement import Expected, Meanwhile
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.values import CannotJudge
-from gpudoctor.diagnosis.knowledge._tables import TableRow, number, table
+from gpudoctor.core.values import NOTHING, CannotJudge
+from gpudoctor.diagnosis.knowledge._tables import TableRow, lookup, number, table, text
 from gpudoctor.diagnosis.knowledge.archs import capability
+from gpudoctor.diagnosis.knowledge.gpus import plain_name
 
 _POWER_LIMIT_SHARE = 0.9
 """Share of its power limit from which a GPU is taken to be held by it."""
@@ -250,3 +251,27 @@ def _capability(*rows: Row) -> str:
 def _group_rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
     """The group's rows; empty where absent or unread."""
     return listed(snapshot.rows(group))
+
+
+# ---- What links reach, as pages ask for it ----
+
+_TYPICAL_TO_LEAST = 0.8
+"""Share of a published measurement that counts as the least, where nobody publishes a threshold."""
+
+
+@lookup
+def collective_rate(name: object, gpus: object, collective: object) -> object:
+    """GB/s of bus bandwidth that a collective (``all_reduce``) of so many GPUs of one machine reaches at least; absent
+    where the table has no row.
+    """
+    bare = plain_name(text(name, "GPU name"))[0]
+    for row in table("nccl")["busbw"]:
+        if "gpu" in row and (row["gpus"], row["collective"]) == (gpus, collective) and re.fullmatch(row["gpu"], bare):
+            return float(row.get("least") or _TYPICAL_TO_LEAST * row["typical"])
+    return NOTHING
+
+
+@lookup
+def port_rate(gbps: object) -> object:
+    """Gbit/s that an RDMA port of that rate reaches at least by ib_write_bw; absent where the table has no row."""
+    return next((float(row["least"]) for row in table("nccl")["port"] if row["rate"] == gbps), NOTHING)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known_facts
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -31,6 +31,8 @@ FACTS = (
         "GB/s",
     ),
     fact("nccl.bus_gpu", "text", "name of the GPUs of that test, where all of one machine were of this name"),
+    fact("nccl.bus_gpus", "int", "how many GPUs of that machine took part"),
+    fact("nccl.bus_test", "text", "the collective of that test: all_reduce; absent where the text does not name it"),
 )
 
 _RUNNING = Pattern(r"\s*Running (\w{4,80})\.\s*$")
@@ -212,14 +214,14 @@ def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """
     if _HEAD not in paste.lower and _AVERAGE not in paste.lower:
         return
-    program = "a collective"
+    collective = ""
     hosts: dict[str, None] = {}
     gpus: list[str] = []
-    smallest, largest, bus, bus_line = _LATENCY_BYTES, 0, 0.0, -1
+    smallest, largest, bus, bus_line, tested = _LATENCY_BYTES, 0, 0.0, -1, ""
     wrong: tuple[int, str, int] | None = None
     for index, line in enumerate(paste.bare):
         if name := _PROGRAM.search(line):
-            program = f"{name[1]}_perf"
+            collective = name[1]
         elif device := _DEVICE.match(line):
             hosts[device["host"]] = None
             gpus.append(device["name"])
@@ -232,14 +234,17 @@ def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
             smallest = min(smallest, size)
             count = max(_count(row["wrong"]), _count(row["wrong2"]))
             if count and wrong is None:
-                wrong = count, f"{program} of {_bytes(size)}", index
+                wrong = count, f"{collective + '_perf' if collective else 'a collective'} of {_bytes(size)}", index
             if size >= max(_BANDWIDTH_BYTES, largest):
                 largest, bus, bus_line = size, max(_number(row["bus"]), _number(row["bus2"])), index
+                tested = collective
     if bus_line >= 0:
         source = paste.use(bus_line)
         yield "nccl.bus_bandwidth", Known(bus, source)
         if len(hosts) == 1 and len(gpus) > 1 and len(set(gpus)) == 1:
             yield "nccl.bus_gpu", Known(gpus[0], source)
+            yield "nccl.bus_gpus", Known(len(gpus), source)
+        yield "nccl.bus_test", Known(tested, source) if tested else Absent("the text names no program")
     if wrong:
         count, where, index = wrong
         source = paste.use(index)
