@@ -390,6 +390,7 @@ FACTS = (
     column("rail.interface", "text", "network interface of the port"),
     column("rail.address", "text", "IP address of that interface"),
     column("rail.rate_gbps", "float", "the port's own rate, as the kernel tells it", "Gbit/s"),
+    column("rail.pcie_gbps", "float", "rate of its card's PCIe link, one way; absent where it is not told", "Gbit/s"),
     column("rail.rdma", "bool", "whether it was measured by RDMA; else by TCP"),
     column("rail.round", "int", "the last round of pairs that it took part in, from 1"),
     column("rail.sends_gbps", "float", "the best that it sent to the same port of another machine", "Gbit/s"),

@@ -138,11 +138,18 @@ def jobs() -> list[MeetingResults]:
         *(found(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
         found(suspects=(suspect("reach", rail="mlx5_3"),)),
         found(rails=RailResults({"mlx5_3": {"n1": Port("mlx5_3")}}, gains={("mlx5_3", "n1"): Gain(12.0, 480, 0)})),
+        found(rails=slow_ports()),
         found(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up (1 of 2 machines have)"})),
         found(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         found(collective=(collective(slowest=5, ratio=3.1),)),
         found(canary=canary_rows([trained(rank, own) for rank, own in enumerate((0.011, 0.011, 0.022, 0.011))])),
     ]
+
+
+def slow_ports() -> RailResults:
+    """Ports of 400 Gb/s that all give a quarter of it by RDMA."""
+    port = Port("mlx5_3", gbps=400.0, pcie_gbps=504.1, number=1)
+    return RailResults({"mlx5_3": {"n1": port}}, usual={"mlx5_3": 88.0}, rdma=frozenset({"mlx5_3"}))
 
 
 def trained(rank: int, own: float) -> Across:

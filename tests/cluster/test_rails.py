@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from gpudoctor.cluster.preflight import Limits
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Pair, Suspect, sentence
 from gpudoctor.cluster.preflight.ports import own_ports, perftest_rate, read_counters, run_perftest
 from gpudoctor.cluster.preflight.rails import RailPlan, conclude, measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, Port
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.target.network import Address, Interface
 from tests.cluster.job_players import SOUND as SOUND_FLOW
 from tests.cluster.rails import trials
@@ -66,6 +68,15 @@ def test_active_rdma_ports_are_measured_by_their_interface(tmp_path: Path) -> No
     assert ports(tree, APART) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "ens2", "10.0.2.5")]
     assert ports(tree, APART[:1]) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "", "")]
     assert ports(tree, APART, NCCL_IB_HCA="mlx5_2") == []
+
+
+def test_the_pcie_link_of_a_card_is_told_with_its_port(tmp_path: Path) -> None:
+    tree = machine(tmp_path, ["4: ACTIVE"] * 2)
+    folder = "/sys/devices/pci0000:10/0000:10:01.0/0000:20:00.0"
+    tree.file(f"{folder}/current_link_speed", "16.0 GT/s PCIe\n").file(f"{folder}/current_link_width", "16\n")
+    first, other = own_ports(tree.target(), {}, [ETH0, *APART])
+    assert first.pcie_gbps == pytest.approx(252.06, abs=0.01)
+    assert other.pcie_gbps is None
 
 
 def test_interfaces_that_nccl_is_told_to_use_are_measured(tmp_path: Path) -> None:
@@ -191,6 +202,14 @@ def test_a_port_that_writes_slowly_by_rdma_is_named_in_gigabytes() -> None:
     (slow,) = found.suspects
     assert slow.words.startswith("mlx5_1 on n2 sends 11 of the usual 48.1 GB/s (")
     assert (sorted(found.rails.rdma), found.rails.unmeasured) == (["mlx5_0", "mlx5_1"], {})
+
+
+@pytest.mark.parametrize(("rate", "found"), [(88.0, ["nccl.rdma-slow"]), (385.0, [])])
+def test_ports_that_are_slow_on_all_machines_alike_are_held_against_the_table(rate: float, found: list[str]) -> None:
+    result = measured(Hub(4, lambda _device, _host: rate))
+    assert result.suspects == ()
+    diagnosis = diagnose_job(result, rulebook.load())
+    assert [one.id for one in diagnosis.findings if one.id.startswith("nccl.")] == found
 
 
 def test_what_counters_rose_by_is_kept_by_port() -> None:

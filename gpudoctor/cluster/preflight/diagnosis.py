@@ -334,6 +334,7 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
             "interface": Known(port.interface, SOURCE) if port.interface else Absent("none with an address"),
             "address": Known(port.address, SOURCE) if port.address else Absent("its interface has none"),
             "rate_gbps": _known_or_unread(port.gbps, "its driver tells none"),
+            "pcie_gbps": Known(round(port.pcie_gbps, 1), SOURCE) if port.pcie_gbps else Absent("not told"),
             "rdma": Known(rail in rails.rdma, SOURCE),
             "round": _known_or_unread(rounds.get((rail, host)), why),
             "sends_gbps": _known_or_unread(_rounded(sends.get((rail, host))), why),

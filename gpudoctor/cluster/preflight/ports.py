@@ -18,12 +18,16 @@ from gpudoctor.cluster.links.server import Server
 from gpudoctor.cluster.preflight.results import Port
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core.fact import number_of, text_of, value_of
+from gpudoctor.probes._pci_bus import link_speed
 from gpudoctor.probes._reading import names_in
 from gpudoctor.probes._reading import number as number_in
 from gpudoctor.probes.rdma import DEVICES, port_rows
 from gpudoctor.target import Target
 from gpudoctor.target.child import run_child
 from gpudoctor.target.network import Interface, nccl_choice, selected_names
+
+_SPEED_OF_GEN3 = 8.0
+"""GT/s from which 128 of 130 bits are data, of 8 of 10 before (PCI Express Base Specification 3.0)."""
 
 
 def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
@@ -59,7 +63,16 @@ def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, In
             name = f"{device}:{number}" if devices.count(device) > 1 else device
             ours = shutil.which(PERFTEST) is not None
             why = "no interface of it is up with an IP address"
-            yield Port(name, interface, gbps=highest, number=number, perftest=ours, because=why)
+            pcie = _pcie_rate(target, device)
+            yield Port(name, interface, "", 0, highest, pcie, number=number, perftest=ours, because=why)
+
+
+def _pcie_rate(target: Target, device: str) -> float | None:
+    """Gbit/s each way of the PCIe link of an RDMA device as it is now, encoding taken off; None where unknown."""
+    folder = f"{DEVICES}/{device}/device"
+    speed = number_of(link_speed(target, f"{folder}/current_link_speed"))
+    lanes = number_of(number_in(target, f"{folder}/current_link_width"))
+    return speed * lanes * (0.8 if speed < _SPEED_OF_GEN3 else 128 / 130) if speed and lanes else None
 
 
 def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:

@@ -71,6 +71,8 @@ class Port:
     """The TCP port on which the machine listens there; 0 where it does not."""
     gbps: float | None = None
     """Its own rate, as the kernel tells it."""
+    pcie_gbps: float | None = None
+    """Rate of its card's PCIe link in Gbit/s each way; None where it is not told, as in most virtual machines."""
     number: int = 0
     """Number of the RDMA device's port, from 1; 0 where it is none."""
     perftest: bool = False
