@@ -395,6 +395,10 @@ FACTS = (
     column("rail.round", "int", "the last round of pairs that it took part in, from 1"),
     column("rail.sends_gbps", "float", "the best that it sent to the same port of another machine", "Gbit/s"),
     column("rail.receives_gbps", "float", "the best that it received from one", "Gbit/s"),
+    column(
+        "rail.gpu_sends_gbps", "float", "the best that it sent by RDMA from the memory of the GPU beside it", "Gbit/s"
+    ),
+    column("rail.gpu_receives_gbps", "float", "the best that it received by RDMA into that memory", "Gbit/s"),
     column("rail.errors_gained", "int", "packets that arrived damaged, and errors on its lanes, while it was watched"),
     column("rail.discards_gained", "int", "packets that it could not send, or had no room for, meanwhile"),
     column("rail.watched_s", "float", "time between two looks at these counters", "s"),

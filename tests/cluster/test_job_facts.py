@@ -147,9 +147,16 @@ def jobs() -> list[MeetingResults]:
 
 
 def slow_ports() -> RailResults:
-    """Ports of 400 Gb/s that all give a quarter of it by RDMA."""
-    port = Port("mlx5_3", gbps=400.0, pcie_gbps=504.1, number=1)
-    return RailResults({"mlx5_3": {"n1": port}}, usual={"mlx5_3": 88.0}, rdma=frozenset({"mlx5_3"}))
+    """Ports of 400 Gb/s that all give a quarter of it by RDMA, and from the memory of GPUs half of that."""
+    ports = {host: Port("mlx5_3", gbps=400.0, pcie_gbps=504.1, number=1, gpu="0000:1b:00.0") for host in ("n0", "n1")}
+    way = Direction("connected", 88.0)
+    return RailResults(
+        {"mlx5_3": ports},
+        [Pair(1, "n0", "n1", way, way, rail="mlx5_3")],
+        usual={"mlx5_3": 88.0},
+        rdma=frozenset({"mlx5_3"}),
+        gpu_memory={("mlx5_3", "n0", "n1"): 44.0, ("mlx5_3", "n1", "n0"): 44.0},
+    )
 
 
 def trained(rank: int, own: float) -> Across:

@@ -17,14 +17,14 @@ from gpudoctor.cluster.preflight import Limits
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Pair, Suspect, sentence
-from gpudoctor.cluster.preflight.ports import own_ports, perftest_rate, read_counters, run_perftest
+from gpudoctor.cluster.preflight.ports import _perftest_help, own_ports, perftest_rate, read_counters, run_perftest
 from gpudoctor.cluster.preflight.rails import RailPlan, conclude, measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, Port
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.target.network import Address, Interface
 from tests.cluster.job_players import SOUND as SOUND_FLOW
 from tests.cluster.rails import trials
-from tests.probes.buses import card, rdma_port
+from tests.probes.buses import card, device, rdma_port
 from tests.probes.trees import Tree
 
 # ---- Which ports are measured ----
@@ -149,14 +149,56 @@ def test_one_port_is_written_to_for_a_second(tmp_path: Path, monkeypatch: pytest
     assert "No such file" in str(run_perftest(asked)["why"])
 
 
+HELP = """Usage:
+      --use_cuda=<cuda device id> Use CUDA specific device for GPUDirect RDMA testing
+      --use_cuda_bus_id=<cuda full BUS id> Use CUDA specific device, based on its full PCIe address
+      --use_cuda_dmabuf Use CUDA DMA-BUF for GPUDirect RDMA testing
+"""
+"""As linux-rdma/perftest src/perftest_parameters.c prints it (read 2026-11) where it is built with CUDA."""
+
+
+@pytest.mark.parametrize(("printed", "gpus"), [(HELP, ["0000:22:00.0", ""]), ("Usage:\n", ["", ""])])
+def test_the_gpu_beside_a_card_is_used_where_perftest_is_built_with_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, gpus: list[str]
+) -> None:
+    """Debian's perftest 4.5 prints no option of CUDA's and refuses them: run 2026-11."""
+    tree = Tree(tmp_path / "tree").linux()
+    beside = "pci0000:10/0000:10:01.0/0000:20:00.0/0000:21:0"
+    for at, path in enumerate([f"{beside}0.0/0000:23:00.0", "pci0000:50/0000:50:01.0/0000:51:00.0"]):
+        rdma_port(card(tree, path, f"mlx5_{at}"), f"mlx5_{at}", "4: ACTIVE", "Ethernet")
+    for path in (f"{beside}1.0/0000:22:00.0", "pci0000:10/0000:10:02.0/0000:30:00.0", "pci0000:90/0000:91:00.0"):
+        device(tree, path)
+        tree.link(f"/sys/bus/pci/drivers/nvidia/{path[-12:]}", f"../../../../devices/{path}")
+    program = tmp_path / "ib_write_bw"
+    program.write_text(f"#!/bin/sh\necho \"$@\" >{tmp_path}/words\ncat <<'E'\n{printed}E\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    _perftest_help.cache_clear()
+    assert [port.gpu for port in own_ports(tree.target(), {}, [ETH0])] == gpus
+    run_perftest({"device": "mlx5_0", "number": 1, "server": "n1", "seconds": 60.0, "gpu": "0000:22:00.0"})
+    if printed == HELP:
+        assert " --use_cuda_bus_id=0000:22:00.0 --use_cuda_dmabuf n1\n" in (tmp_path / "words").read_text()
+    run_perftest({"device": "mlx5_0", "number": 1, "server": "n1", "seconds": 60.0, "gpu": "0; reboot"})
+    assert " --report_gbits n1\n" in (tmp_path / "words").read_text()
+    _perftest_help.cache_clear()
+
+
 class Coordinator:
-    """A meeting of as many machines with two cards each, whose ib_write_bw gives `rate` by way; None where it fails."""
+    """A meeting of as many machines with two cards each, whose ib_write_bw gives `rate` by way; None where it fails.
+    Where `gpu_rate` is given, by device and host, each card has a GPU beside it.
+    """
 
     stop = threading.Event()
 
-    def __init__(self, count: int, rate: Callable[[str, str], float | None]) -> None:
+    def __init__(
+        self,
+        count: int,
+        rate: Callable[[str, str], float | None],
+        gpu_rate: Callable[[str, str], float | None] | None = None,
+    ) -> None:
+        gpu = "0000:1b:00.0" if gpu_rate else ""
         ports = [
-            asdict(Port(f"mlx5_{at}", f"ens{at}", f"10.{at}.0.1", 4000, 400.0, number=1, perftest=True))
+            asdict(Port(f"mlx5_{at}", f"ens{at}", f"10.{at}.0.1", 4000, 400.0, number=1, perftest=True, gpu=gpu))
             for at in (0, 1)
         ]
         self.leaders = []
@@ -165,7 +207,7 @@ class Coordinator:
             self.leaders.append(
                 SimpleNamespace(host=f"n{rank}", rank=rank, hello={"ports": ports}, listeners=listeners)
             )
-        self._rate = rate
+        self._rate, self._gpu_rate = rate, gpu_rate or rate
         self.looks: Counter[str] = Counter()
 
     def ask(self, tasks: Mapping[int, Mapping[str, Any]], seconds: float) -> dict[int, dict[str, Any]]:
@@ -185,7 +227,7 @@ class Coordinator:
         return {"counters": {"mlx5_0": {"errors": errors, "discards": 5}, "mlx5_1": {"errors": 0}}}
 
     def perftest(self, host: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        rate = self._rate(task["device"], host)
+        rate = (self._gpu_rate if task["gpu"] else self._rate)(task["device"], host)
         if rate is None:
             return {"why": "Couldn't allocate MR"}
         return {"gbps": rate if task["server"] else None}
@@ -209,7 +251,29 @@ def test_ports_that_are_slow_on_all_machines_alike_are_held_against_the_table(ra
     result = measured(Hub(4, lambda _device, _host: rate))
     assert result.suspects == ()
     diagnosis = diagnose_job(result, rulebook.load())
-    assert [one.id for one in diagnosis.findings if one.id.startswith("nccl.")] == found
+    assert [one.id for one in diagnosis.findings if one.id.startswith("nccl.rdma")] == found
+
+
+@pytest.mark.parametrize("sick", [True, False])
+def test_a_port_that_is_slow_from_the_memory_of_its_gpu_is_named(sick: bool) -> None:
+    """Of three machines each measures with both others in the end: the partner of the sick one is not named."""
+
+    def from_gpus(device: str, host: str) -> float:
+        return 96.0 if sick and (device, host) == ("mlx5_1", "n2") else 380.0
+
+    result = measured(Hub(3, lambda _device, _host: 385.0, from_gpus))
+    assert len(result.rails.gpu_memory) >= 8
+    found = [one for one in diagnose_job(result, rulebook.load()).findings if one.id == "nccl.gpudirect-slow"]
+    assert [one.title[:45] for one in found] == ["mlx5_1 on n2 sends 12 GB/s from the memory of"] * sick
+    assert [(one.subject or {}).get("host") for one in found] == ["n2"] * sick
+
+
+def test_where_memory_of_gpus_cannot_be_used_that_is_told_and_the_rest_is_measured() -> None:
+    result = measured(Hub(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0))
+    assert {pair.there.gbps for pair in result.rails.pairs} == {385.0}
+    assert set(result.rails.unmeasured.values()) == {
+        f"mlx5_{at} on n1 from GPU memory: ib_write_bw says: Couldn't allocate MR" for at in (0, 1)
+    }
 
 
 def test_what_counters_rose_by_is_kept_by_port() -> None:

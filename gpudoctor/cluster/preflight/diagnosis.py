@@ -323,6 +323,7 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
             if way.gbps is not None:
                 sends[pair.rail, source] = max(way.gbps, sends.get((pair.rail, source), 0.0))
                 receives[pair.rail, target] = max(way.gbps, receives.get((pair.rail, target), 0.0))
+    gpu_sends, gpu_receives = (_best_from_gpus(rails, end) for end in (1, 2))
     measured = {(rail, host): port for rail, of in rails.ports.items() for host, port in of.items()}
     for rail, host in sorted({*measured, *rails.unmeasured}):
         port, why = measured.get((rail, host), Port(rail)), rails.unmeasured.get((rail, host), "nothing arrived")
@@ -339,11 +340,28 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
             "round": _known_or_unread(rounds.get((rail, host)), why),
             "sends_gbps": _known_or_unread(_rounded(sends.get((rail, host))), why),
             "receives_gbps": _known_or_unread(_rounded(receives.get((rail, host))), why),
+            "gpu_sends_gbps": _from_gpus(gpu_sends.get((rail, host)), port),
+            "gpu_receives_gbps": _from_gpus(gpu_receives.get((rail, host)), port),
             "errors_gained": _known_or_unread(gain.errors, uncounted),
             "discards_gained": _known_or_unread(gain.discards, uncounted),
             "watched_s": _known_or_unread(round(gain.seconds, 1) or None, uncounted),
             "usual_gbps": _known_or_unread(_rounded(rails.usual.get(rail)), "nothing to compare with"),
         }
+
+
+def _best_from_gpus(rails: RailResults, end: int) -> dict[tuple[str, str], float]:
+    """By rail and host, the best Gbit/s from GPU to GPU of which it was the sender (`end` 1) or the receiver (2)."""
+    best: dict[tuple[str, str], float] = {}
+    for ends, gbps in rails.gpu_memory.items():
+        best[ends[0], ends[end]] = max(gbps, best.get((ends[0], ends[end]), 0.0))
+    return best
+
+
+def _from_gpus(gbps: float | None, port: Port) -> Fact:
+    """The rate from or to the memory of a GPU as a fact; Absent where the port has no GPU that could be used."""
+    if gbps is None and not port.gpu:
+        return Absent("no GPU beside its card whose memory ib_write_bw can use")
+    return _known_or_unread(_rounded(gbps), "not measured")
 
 
 def _rounded(value: float | None) -> float | None:

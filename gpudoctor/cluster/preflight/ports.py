@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from gpudoctor.cluster.links.server import Server
@@ -19,7 +20,7 @@ from gpudoctor.cluster.preflight.results import Port
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core.fact import number_of, text_of, value_of
 from gpudoctor.probes._pci_bus import link_speed
-from gpudoctor.probes._reading import names_in
+from gpudoctor.probes._reading import names_in, resolve_path
 from gpudoctor.probes._reading import number as number_in
 from gpudoctor.probes.rdma import DEVICES, port_rows
 from gpudoctor.target import Target
@@ -28,6 +29,12 @@ from gpudoctor.target.network import Interface, nccl_choice, selected_names
 
 _SPEED_OF_GEN3 = 8.0
 """GT/s from which 128 of 130 bits are data, of 8 of 10 before (PCI Express Base Specification 3.0)."""
+
+
+_GPUS = "/sys/bus/pci/drivers/nvidia"
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_BELOW_ROOT = 3
+"""Slashes of ``/sys/devices/pci0000:15``, a root complex."""
 
 
 def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
@@ -53,6 +60,7 @@ def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, In
     rows = list(port_rows(target, names))
     active = [row for row in rows if text_of(row["state"]) == "ACTIVE" and number_of(row["rate_gbps"])]
     highest = max((number_of(row["rate_gbps"]) or 0.0 for row in active), default=0.0)
+    from_gpus = bool(active) and _BY_ADDRESS in _perftest_help()
     devices = [text_of(row["device"]) for row in rows]
     for row in active:
         device, number = text_of(row["device"]), int(number_of(row["port"]) or 0)
@@ -63,8 +71,8 @@ def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, In
             name = f"{device}:{number}" if devices.count(device) > 1 else device
             ours = shutil.which(PERFTEST) is not None
             why = "no interface of it is up with an IP address"
-            pcie = _pcie_rate(target, device)
-            yield Port(name, interface, "", 0, highest, pcie, number=number, perftest=ours, because=why)
+            pcie, gpu = _pcie_rate(target, device), _nearest_gpu(target, device) if from_gpus else ""
+            yield Port(name, interface, "", 0, highest, pcie, number, ours, gpu, because=why)
 
 
 def _pcie_rate(target: Target, device: str) -> float | None:
@@ -73,6 +81,20 @@ def _pcie_rate(target: Target, device: str) -> float | None:
     speed = number_of(link_speed(target, f"{folder}/current_link_speed"))
     lanes = number_of(number_in(target, f"{folder}/current_link_width"))
     return speed * lanes * (0.8 if speed < _SPEED_OF_GEN3 else 128 / 130) if speed and lanes else None
+
+
+def _nearest_gpu(target: Target, device: str) -> str:
+    """PCI address of the NVIDIA GPU that shares most of the way to the processor with an RDMA device; empty if none is
+    below the same root complex: NCCL does not send from a GPU's memory by a card further away, either.
+    """
+    card = resolve_path(target, f"{DEVICES}/{device}/device")
+    shared: dict[str, int] = {}
+    for address in names_in(target, _GPUS) if card else ():
+        gpu = resolve_path(target, f"{_GPUS}/{address}")
+        if gpu and _PCI_ADDRESS.fullmatch(address):
+            shared[address] = os.path.commonpath([card, gpu]).count("/")
+    nearest = max(shared, key=shared.__getitem__, default="")
+    return nearest if shared.get(nearest, 0) >= _BELOW_ROOT else ""
 
 
 def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:
@@ -154,10 +176,37 @@ _RETRY_SECONDS = 0.2
 """Seconds until the writing side tries again whether the other one listens."""
 
 
-def perftest_command(device: str, number: int, server: str = "") -> list[str]:
-    """The command that measures by that port of an RDMA device for a second: writes to `server`, or listens."""
+_BY_ADDRESS, _DMA_BUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
+"""In this order (src/perftest_parameters.c): the second one where nvidia-peermem is not loaded. Builds without CUDA, as
+Debian's 4.5, list neither in their help and refuse them."""
+_HELP_TAKES = 5.0
+
+
+def perftest_command(device: str, number: int, server: str = "", gpu: Sequence[str] = ()) -> list[str]:
+    """The command that measures by that port of an RDMA device for a second: writes to `server`, or listens; with
+    `gpu`, the words of `_gpu_words`, from and to the memory of a GPU.
+    """
     words = [PERFTEST, "-d", device, "-i", str(number), "-p", str(_PERFTEST_PORT), "-s", str(1 << 20), "-q", "4"]
-    return [*words, "-D", "1", "-f", "0", "-F", "--report_gbits", *([server] if server else [])]
+    return [*words, "-D", "1", "-f", "0", "-F", "--report_gbits", *gpu, *([server] if server else [])]
+
+
+@lru_cache(maxsize=1)
+def _perftest_help() -> str:
+    """What ib_write_bw prints of its options; empty where there is none."""
+    try:
+        answer = run_child([PERFTEST, "--help"], _HELP_TAKES, os.environ)
+    except OSError:
+        return ""
+    return answer.out + answer.err
+
+
+def _gpu_words(address: str) -> list[str]:
+    """Options of ib_write_bw for the memory of the GPU at that PCI address; none for anything else."""
+    if not _PCI_ADDRESS.fullmatch(address):
+        return []
+    peermem = any(os.path.isdir(f"/sys/module/{module}") for module in ("nvidia_peermem", "nv_peer_mem"))  # noqa: PTH112
+    by_dma_buf = not peermem and _DMA_BUF in _perftest_help()
+    return [f"{_BY_ADDRESS}={address}", *([_DMA_BUF] if by_dma_buf else [])]
 
 
 def perftest_rate(printed: str) -> float | None:
@@ -170,7 +219,8 @@ def run_perftest(message: Mapping[str, Any]) -> Message:
     """Task: measure by one RDMA port: ``{"gbps": rate}`` of the side that writes (None of the other one), or
     ``{"why": words}`` if ib_write_bw failed here; neither if only its peer did not come.
     """
-    argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]))
+    gpu = _gpu_words(str(message.get("gpu", "")))
+    argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]), gpu)
     until = time.monotonic() + float(message["seconds"])
     while True:
         try:

@@ -195,6 +195,12 @@ def measure_rails(
                 break
             tell(f"{rail}, round {number}: {len(pairs)} pairs measure")
             stage.measure(rail, number, pairs)
+    for rail in sorted(stage.by_rdma):  # once all is known by the memory of the hosts
+        for pairs in stage.pairs_for_gpu_memory(rail):
+            if meeting.stop.is_set() or time.monotonic() + 2 * (limits.flow + 1) > until:
+                break
+            tell(f"{rail}, from the memory of GPUs: {len(pairs)} pairs measure")
+            stage.measure_gpu_memory(rail, pairs)
     stage.conclude()
 
 
@@ -268,6 +274,27 @@ class _Stage:
             self._leave_rdma(rail, measuring.failed)
             self._measuring[rail].run_round(number, pairs)
         self.plan.pairs[rail] = self._measuring[rail].pairs
+
+    @property
+    def by_rdma(self) -> set[str]:
+        """Rails that are measured by RDMA."""
+        return self._rdma & self.plan.pairs.keys()
+
+    def pairs_for_gpu_memory(self, rail: str) -> list[rounds.Pairs]:
+        """The pairs of hosts whose ports have a GPU beside them, of each of the first two rounds."""
+        measured, ports = self.plan.pairs.get(rail, ()), self._ports[rail]
+        rounds_of = [[(one.a, one.b) for one in measured if one.round == number] for number in (1, 2)]
+        return [tuple(pair for pair in pairs if all(ports[host].gpu for host in pair)) for pairs in rounds_of if pairs]
+
+    def measure_gpu_memory(self, rail: str, pairs: rounds.Pairs) -> None:
+        """Measure both directions of these pairs between the memory of their GPUs; what fails is noted."""
+        measuring, result = self._measuring[rail], self._found.rails
+        for ways in (pairs, [pair[::-1] for pair in pairs]):
+            if isinstance(measuring, RdmaMeasuring) and not measuring.failed:
+                rates = measuring.written(ways, gpu=True)
+                result.gpu_memory.update({(rail, *way): rate for way, rate in rates.items()})
+                for host, why in measuring.failed.items():
+                    result.unmeasured[rail, host] = f"{rail} on {host} from GPU memory: {PERFTEST} says: {why}"
 
     def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
         """Use TCP for the rail from now on, and for all not measured yet; `failed` maps machines to reasons."""
@@ -367,9 +394,9 @@ class RdmaMeasuring(Measuring):
         return next(((str(own["address"]), int(own["port"])) for own in listeners if own.get("port")), None)
 
     def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
-        """Rates of both directions, measured one after the other; missing where either failed."""
-        out = self._written(ways)
-        back = self._written([(there, here) for here, there in ways])
+        """Rates of both directions, one after the other; missing where one of them came to no end."""
+        out = self.written(ways)
+        back = self.written([(there, here) for here, there in ways])
         rates = {way: (out.get(way), back.get(way[::-1])) for way in ways}
         return {
             way: {"outcome": CONNECTED, "words": "", "gbps_out": one, "gbps_in": other}
@@ -377,13 +404,15 @@ class RdmaMeasuring(Measuring):
             if one is not None and other is not None
         }
 
-    def _written(self, ways: Sequence[SourceTarget]) -> dict[SourceTarget, float]:
-        """Gbit/s that each first host writes to the second one; missing where that failed."""
+    def written(self, ways: Sequence[SourceTarget], gpu: bool = False) -> dict[SourceTarget, float]:
+        """Gbit/s that each first host writes to the second one, with `gpu` from and to the memory of GPUs; missing
+        where that failed.
+        """
         tasks: dict[int, Message] = {}
         for host, target in ways:
             server, _ = self._address((host, target)) or ("", 0)
-            tasks[self._rank(target)] = self._task(target, "")
-            tasks[self._rank(host)] = self._task(host, server)
+            tasks[self._rank(target)] = self._task(target, "", gpu)
+            tasks[self._rank(host)] = self._task(host, server, gpu)
         answers = self._meeting.ask(tasks, self._seconds + 1)
         for host in {host for way in ways for host in way}:
             if why := answers.get(self._rank(host), {}).get("why"):
@@ -391,8 +420,8 @@ class RdmaMeasuring(Measuring):
         rates = {way: answers.get(self._rank(way[0]), {}).get("gbps") for way in ways}
         return {way: float(rate) for way, rate in rates.items() if rate is not None}
 
-    def _task(self, host: str, server: str) -> Message:
+    def _task(self, host: str, server: str, gpu: bool) -> Message:
         """Task of one side: it writes to `server`, or listens."""
         port = self._ports[host]
-        device = port.rail.partition(":")[0]
-        return {"task": "perftest", "device": device, "number": port.number, "server": server, "seconds": self._seconds}
+        where = {"device": port.rail.partition(":")[0], "number": port.number, "gpu": port.gpu if gpu else ""}
+        return {"task": "perftest", **where, "server": server, "seconds": self._seconds}

@@ -77,6 +77,8 @@ class Port:
     """Number of the RDMA device's port, from 1; 0 where it is none."""
     perftest: bool = False
     """Whether the machine has ib_write_bw to measure it by RDMA."""
+    gpu: str = ""
+    """PCI address of the GPU next to its card whose memory ib_write_bw can send from; empty where there is none."""
     because: str = ""
     """Why the machine does not listen there."""
 
@@ -108,6 +110,8 @@ class RailResults:
     """By rail: the usual rate in Gbit/s."""
     rdma: frozenset[str] = frozenset()
     """Rails that were measured by RDMA; the others by TCP."""
+    gpu_memory: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """By rail, sender and receiver: Gbit/s from the memory of a GPU to that of another one (GPUDirect RDMA)."""
     gains: dict[tuple[str, str], Gain] = field(default_factory=dict)
     """By rail and machine: what the port counted while all of them were measured."""
     unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
