@@ -49,6 +49,7 @@ FACTS = (
     fact("fitness.numa_balancing", "bool", "whether the kernel moves memory between NUMA nodes by itself"),
     fact("fitness.hugepages", "int", "huge pages set aside, of the default size"),
     fact("fitness.hugepages_free", "int", "of these, free"),
+    fact("fitness.hugepages_unused_mib", "int", "memory set aside as huge pages of any size that nobody uses", "MiB"),
     fact("fitness.swap_mib", "int", "swap space", "MiB"),
     fact("fitness.swap_used_mib", "int", "swap space in use", "MiB"),
     fact("fitness.memory_available_mib", "int", "memory that programs could still get without swapping", "MiB"),
@@ -75,6 +76,8 @@ DEADLINE = 3.0
 _CLOCKS = "/sys/devices/system/clocksource/clocksource0"
 _POLICIES = "/sys/devices/system/cpu/cpufreq"
 _EDAC = "/sys/devices/system/edac/mc"
+_HUGEPAGES = "/sys/kernel/mm/hugepages"
+_HUGEPAGES_OF = re.compile(r"hugepages-(\d{1,9})kB")
 _MOST_POLICIES = 16
 """Processors have a policy each on many machines; so many of them, evenly spread, are looked at."""
 
@@ -222,12 +225,28 @@ def _memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
     yield "fitness.hugepages", field_fact("HugePages_Total", 1)
     yield "fitness.hugepages_free", field_fact("HugePages_Free", 1)
+    yield "fitness.hugepages_unused_mib", _unused_hugepages(target)
     yield "fitness.swap_mib", field_fact("SwapTotal")
     used = field_fact("SwapFree")
     if known(used) and "SwapTotal" in fields:
         used = Known((int(fields["SwapTotal"]) - int(fields["SwapFree"])) // 1024, path)
     yield "fitness.swap_used_mib", used
     yield "fitness.memory_available_mib", field_fact("MemAvailable")
+
+
+def _unused_hugepages(target: Target) -> Fact:
+    """MiB of huge pages of all sizes that are free and promised to nobody; absent where the kernel knows no such."""
+    sizes = names(target, _HUGEPAGES)
+    if not isinstance(sizes, list):
+        return sizes
+    total = 0
+    for kib, folder in ((int(match[1]), match[0]) for size in sizes if (match := _HUGEPAGES_OF.fullmatch(size))):
+        counts = [number(target, f"{_HUGEPAGES}/{folder}/{name}_hugepages") for name in ("free", "resv")]
+        free, promised = (value_of(count) for count in counts)
+        if not isinstance(free, int) or not isinstance(promised, int):
+            return next(as_unread(count) for count in counts if not isinstance(count, Known))
+        total += max(0, free - promised) * kib
+    return Known(total // 1024, _HUGEPAGES)
 
 
 def _edac_facts(target: Target) -> Iterator[tuple[str, Fact]]:

@@ -80,6 +80,7 @@ def _surroundings(draft: Draft, machine: Machine) -> None:
     draft.tell("/dev/infiniband", {"rdma.nodes_denied": [], "rdma.nodes_missing": []})
     draft.tell("/proc", {"fitness.load": 0.5, "fitness.clock_source": "tsc", "fitness.clock_sources": ["tsc"]})
     draft.tell("/proc/meminfo", {"fitness.memory_available_mib": 400000, "fitness.swap_mib": 0})
+    draft.tell("/sys/kernel/mm/hugepages", {"fitness.hugepages_unused_mib": 0})
     draft.tell("/sys", {"fitness.memory_corrected": 0, "fitness.memory_uncorrected": 0, "topology.numa_nodes": 1})
     draft.tell("/run", {"fitness.time_service": "chronyd", "fitness.time_synchronized": None})
     space = {"mount": "/", "kind": "ext4", "folder": "/root", "read_only": False, "total_mib": 900000}

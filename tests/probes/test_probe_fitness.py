@@ -47,6 +47,9 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
     tree.file("/proc/loadavg", "12.50 3.00 1.00 2/900 4242\n")
     meminfo = "MemTotal: 65536000 kB\nMemAvailable: 32768000 kB\nSwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n"
     tree.file("/proc/meminfo", f"{meminfo}HugePages_Total:      16\nHugePages_Free:       4\n")
+    for size, free in ((2048, 4), (1048576, 3)):
+        folder = f"/sys/kernel/mm/hugepages/hugepages-{size}kB"
+        tree.file(f"{folder}/free_hugepages", f"{free}\n").file(f"{folder}/resv_hugepages", "1\n")
     for controller, corrected in ((0, 2), (1, 3)):
         tree.file(f"/sys/devices/system/edac/mc/mc{controller}/ce_count", f"{corrected}\n")
         tree.file(f"/sys/devices/system/edac/mc/mc{controller}/ue_count", "0\n")
@@ -67,6 +70,7 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
         "load": 12.5,
         "hugepages": 16,
         "hugepages_free": 4,
+        "hugepages_unused_mib": 3 * 2 + 2 * 1024,
         "swap_mib": 2048,
         "swap_used_mib": 1024,
         "memory_available_mib": 32000,
@@ -79,7 +83,7 @@ def test_a_machine_of_files(tmp_path: Path) -> None:
 def test_what_the_kernel_has_not_and_what_cannot_be_seen(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().folder("/sys/devices/system/cpu").folder("/sys/kernel/mm")
     facts = values(fitness, tree.target())
-    for name in ("governors", "memory_corrected", "transparent_hugepages", "numa_balancing"):
+    for name in ("governors", "memory_corrected", "transparent_hugepages", "numa_balancing", "hugepages_unused_mib"):
         assert facts[f"fitness.{name}"] is Absent
     assert facts["fitness.clock_source"] is facts["fitness.load"] is Unread
     bare = values(fitness, Tree(tmp_path / "bare").folder("/etc").target())
@@ -104,8 +108,9 @@ def test_who_keeps_the_time(tmp_path: Path, path: str, service: object, right: o
 
 def test_damaged_numbers_are_unread(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().file("/proc/loadavg", "many\n").file("/proc/sys/vm/overcommit_memory", "9\n")
+    tree.file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "many\n")
     facts = values(fitness, tree.target())
-    assert facts["fitness.load"] is facts["fitness.overcommit"] is Unread
+    assert facts["fitness.load"] is facts["fitness.overcommit"] is facts["fitness.hugepages_unused_mib"] is Unread
 
 
 def test_a_process_that_hangs_in_the_driver_is_named(tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ def fitness(files: Files, machine: Mapping[str, Any]) -> None:
         f"{folder}/available_clocksource", f"{clock} acpi_pm\n"
     )
     files.add("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    for name in ("free", "resv"):
+        files.add(f"/sys/kernel/mm/hugepages/hugepages-2048kB/{name}_hugepages", "0\n")
     files.add("/proc/sys/kernel/numa_balancing", "0\n").add("/proc/sys/vm/overcommit_memory", "0\n")
     if machine["wsl"]:
         return
