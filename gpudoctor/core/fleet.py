@@ -316,6 +316,7 @@ FACTS = (
     fact("job.clock_skew_ms", "float", "largest difference between two machines' clocks", "ms"),
     fact("job.clock_host", "text", "machine whose clock is furthest from the others'"),
     fact("job.backend", "text", "what the job's ranks would talk by: nccl where they have GPUs, else gloo"),
+    fact("job.nccl_remarks", "list", "what NCCL's own diagnostics of all ranks remark; absent before NCCL 2.31"),
     fact("job.checked", "bool", "whether its machines were asked for their own checks, too"),
     fact("job.cut", "text", "why the check came to no end; absent where it did"),
     fact("job.seconds", "float", "time that the check took", "s"),

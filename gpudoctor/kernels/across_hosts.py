@@ -266,6 +266,10 @@ class Across:
     """What NCCL says that it uses between hosts: ``IB``, ``Socket``, the name of a plugin."""
     devices: tuple[str, ...] = ()
     """RDMA devices that NCCL says it uses: ``mlx5_0 RoCE``."""
+    diagnosed: bool = False
+    """Whether NCCL's own diagnostics (2.31 and newer) came to an end in a group whose first rank it is."""
+    remarks: tuple[str, ...] = ()
+    """What these want looked at."""
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON, for sending to another rank; `from_json` reads it."""
@@ -333,6 +337,13 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
 
 # ---- The answers of all ranks, as facts: how fast each leg is, whether values are right, who is slow ----
 # Some ranks may be missing, and each may have come less far than the others: what was heard counts.
+
+
+def nccl_remarks(answers: Sequence[Across]) -> tuple[str, ...] | None:
+    """What NCCL's own diagnostics of all groups want looked at, each once; None where they did not run."""
+    if not any(answer.diagnosed for answer in answers):
+        return None
+    return tuple(dict.fromkeys(remark for answer in answers for remark in answer.remarks))
 
 
 RankResult = tuple[Across, Found]

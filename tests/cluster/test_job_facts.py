@@ -139,6 +139,7 @@ def jobs() -> list[MeetingResults]:
         found(suspects=(suspect("reach", rail="mlx5_3"),)),
         found(rails=RailResults({"mlx5_3": {"n1": Port("mlx5_3")}}, gains={("mlx5_3", "n1"): Gain(12.0, 480, 0)})),
         found(rails=slow_ports()),
+        found(nccl_remarks=("NVLink: inconsistent link speeds on rank(s) {5} across 16 ranks",)),
         found(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up (1 of 2 machines have)"})),
         found(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         found(collective=(collective(slowest=5, ratio=3.1),)),

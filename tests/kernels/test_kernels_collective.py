@@ -18,6 +18,7 @@ from gpudoctor.kernels.child._ranks import End, faults
 from gpudoctor.kernels.child.collective import _nccl, exchange
 from gpudoctor.kernels.child.collective._nccl import MARKER, read_log
 from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
+from tests.corpus import pairs, sick_texts
 from tests.processes import gone, is_alive, marked, until
 
 LINE = "node7:4242:4260 [3] misc/shmutils.cc:87 NCCL WARN "
@@ -179,6 +180,17 @@ def test_network_devices_and_ways_are_told_by_leg(
     legs = [{"backend": "nccl", "leg": leg, "ways": ways} for leg, ways in via.items()]
     told = {"network": network, "devices": devices, "via": legs}
     assert read_log(log) == {name: value for name, value in told.items() if value}
+
+
+@pytest.mark.parametrize("sick", [True, False])
+def test_what_nccls_own_diagnostics_remark_is_read(sick: bool) -> None:
+    """The report of 2.31, as tests/readers/pairs/nccl_ras.toml has it."""
+    (pair,) = [one for one in pairs() if one["name"] == "nccl_ras: NCCL's own diagnostics of 2.31"]
+    (faulty,) = [text for text, one in sick_texts(pair) if one["says"].startswith("rank 5, 7")]
+    said = read_log(faulty if sick else pair["sound"])
+    assert said["diagnosed"] is True
+    remark = "ECC: uncorrected volatile errors on rank(s) {5,7} (N=2) (worst=3) across 16 ranks"
+    assert said.get("remarks", []) == [remark] * sick
 
 
 HERE = {"PYTHONPATH": str(Path(__file__).parent)}

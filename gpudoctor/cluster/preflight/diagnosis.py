@@ -184,6 +184,9 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
         "job.clock_host": Known(results.skew_host, _PAIRS) if results.skew_host else Unread("no clocks were compared"),
         "job.checked": Known(results.checked, "asked for"),
         "job.backend": Known(results.backend, SOURCE) if results.backend else Unread("no machine told its GPUs"),
+        "job.nccl_remarks": Absent("NCCL's own diagnostics (2.31 and newer) did not run")
+        if results.nccl_remarks is None
+        else Known(results.nccl_remarks, "NCCL_RUN_RAS_DIAGNOSTICS"),
         "job.rails_unmeasured": Known(tuple(dict.fromkeys(results.rails.unmeasured.values())), SOURCE)
         if results.rails.unmeasured
         else Absent("all ports that are to be measured one by one were, or there are none"),

@@ -134,6 +134,8 @@ class MeetingResults:
     """The check of each machine, by its name."""
     collective: Rows = field(default_factory=lambda: Unread("asked from level standard on"))
     """What torch.distributed measured over all ranks."""
+    nccl_remarks: tuple[str, ...] | None = None
+    """What NCCL's own diagnostics want looked at; None where they did not run."""
     canary: Rows | None = None
     """What the ranks' training of a few steps took; None where it was not asked for."""
     backend: str = ""

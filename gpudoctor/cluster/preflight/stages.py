@@ -14,6 +14,7 @@ from gpudoctor.cluster.preflight.rails import measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, RankSeen
 from gpudoctor.core.about import __version__
 from gpudoctor.core.fact import Unread
+from gpudoctor.kernels.across import nccl_remarks
 from gpudoctor.kernels.canary import canary_rows
 
 Tell = Callable[[str], None]
@@ -122,6 +123,7 @@ class Stages:
         rows = local.rows(found)
         if limits.collective or isinstance(rows, tuple):  # of the canary alone: that it failed
             self.found.collective = rows
+        self.found.nccl_remarks = None if isinstance(found, str) else nccl_remarks(found)
         if limits.canary:
             self.found.canary = Unread(found) if isinstance(found, str) else canary_rows(found)
 

@@ -12,8 +12,10 @@ ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", "TORCH_NCCL_D
 """So that its warnings reach us, and no file of the patient's; torch would write what its last collectives were into
 one, and wait for that before it ends a rank that hangs."""
 
-LOGGING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET")
-"""So that it also says which interface, network and transports it uses: `read_log` reads that."""
+LOGGING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET", NCCL_RUN_RAS_DIAGNOSTICS="1")
+"""So that it also says which interface, network and transports it uses, and from 2.31 on compares all ranks' GPUs,
+drivers, NVLinks, memory errors and variables: `read_log` reads that. Its active diagnostics (NCCL_RUN_DIAGNOSTICS) are
+left off: they send by each connection what the kernels send and check anyway, and the job would wait for them."""
 
 _SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
 """NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
@@ -107,17 +109,27 @@ _VIA = re.compile(
 _NUMBER = re.compile(r"^(NET/[^/]+)/\d+(?:\(\d+\))?")
 """Of the network device, and in brackets the rank that has it: ``NET/IB/0(3)/GDRDMA``."""
 _DEVICE = re.compile(r"\[\d+\]([\w-]+):\d+/(IB|RoCE|OPA)")
+_DIAGNOSED = re.compile(r" NCCL DIAG RAS diagnostics completed in ")
+_REMARK = re.compile(r" NCCL DIAG \[INFO\] +(\S.*?)\s*$")
+"""``h001:41001 NCCL DIAG [INFO] ECC: ...`` (NVIDIA/nccl src/ras/diagnostics.cc, 2.31), printed by rank 0 of a group."""
+_GROUP = re.compile(r" in comm 0x[0-9a-f]+")
 
 
 def read_log(err: str) -> Dict[str, Any]:
-    """What an NCCL log (NCCL_DEBUG=INFO) says: ``network``, ``devices``, ``via``; only what is there.
+    """What an NCCL log (NCCL_DEBUG=INFO) says: ``network``, ``devices``, ``via``, ``diagnosed``, ``remarks``; only what
+    is there.
 
-    ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg.
+    ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg; ``remarks``: what its own diagnostics want looked at.
     """
     leg = ""
     facts: Dict[str, Any] = {}
     transports: Dict[str, Set[str]] = {}
     devices: List[str] = []
+    remarks = [_GROUP.sub("", found.group(1)) for found in map(_REMARK.search, err.splitlines()) if found]
+    if remarks:
+        facts["remarks"] = sorted(set(remarks))
+    if _DIAGNOSED.search(err):
+        facts["diagnosed"] = True
     for line in err.splitlines():
         if line.startswith(MARKER):
             leg = line[len(MARKER) :].strip()
