@@ -10,7 +10,6 @@ import atexit
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -68,6 +67,7 @@ def folder(name: str) -> Path:
 
 def _unpack_folder(name: str) -> Path:
     """The folder unpacked from the zip file to a temporary one, removed at exit; raises `UsageError`."""
+    import tempfile  # with shutil, random and two compressors: only where it must
     import zipfile
 
     try:

@@ -7,7 +7,6 @@ A site's own pages are parsed each time (some 10 ms each): no copy of them decid
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -68,6 +67,8 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
 @lru_cache(maxsize=8)
 def _digest(folder: Path) -> str:
     """SHA-256 of the program's version and of all TOML files, names and contents; cached."""
+    import hashlib  # loads OpenSSL; an installed gpudoctor never needs it
+
     whole = hashlib.sha256(f"{__version__} {_FORMAT}\n".encode())
     for path in sorted(folder.rglob("*.toml")):
         content = path.read_bytes()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 import zlib
-import zoneinfo
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from functools import cache, partial
@@ -205,6 +204,8 @@ def utc_text(stamp: float) -> str:
 
 def _machine_zone(target: Target) -> tzinfo:
     """The machine's time zone by /etc/localtime; UTC if it cannot be read."""
+    import zoneinfo  # a tenth of what all probes take to import; times of packages are asked where there is a log
+
     try:
         return zoneinfo.ZoneInfo.from_file(io.BytesIO(target.read_bytes("/etc/localtime", 1 << 16)))
     except (OSError, ValueError, EOFError):

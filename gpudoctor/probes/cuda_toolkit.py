@@ -124,7 +124,8 @@ def _is_toolkit(target: Target, folder: str) -> bool:
 
 def _has_nvcc(target: Target, folder: str) -> Fact:
     """Whether a toolkit has nvcc; unread if a folder on the way cannot be entered."""
-    return _exists_fact(target, next(places.programs(f"{folder}/bin", "nvcc", target.system)))
+    path = next(places.programs(f"{folder}/bin", "nvcc", target.system), f"{folder}/bin/nvcc")
+    return _exists_fact(target, path)
 
 
 def _exists_fact(target: Target, path: str) -> Fact:

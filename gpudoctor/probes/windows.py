@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
-from xml.etree import ElementTree
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value, known_facts
@@ -281,6 +280,8 @@ def _path_dlls(part: Any) -> Rows:
 
 def _driver_event(text: str, now: float) -> Row | None:
     """The row of one event; None where it is not as Windows writes one (EvtRenderEventXml)."""
+    from xml.etree import ElementTree  # most machines have no such event
+
     try:
         event = ElementTree.fromstring(text)
         number = int(event.findtext("System/EventID", "", _EVENT))

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from gpudoctor.core.texts import map_texts
@@ -76,10 +77,23 @@ def search_list(text: str, system: System = SYSTEM) -> list[str]:
 
 
 def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
-    """The files by which a folder of PATH can hold that program."""
-    if system != SYSTEM:
-        return iter([f"{folder}/{name}"])  # a record of another system
-    return (f"{folder.rstrip('/') if SYSTEM == 'windows' else folder}/{name}{ending}" for ending in _ENDINGS)
+    """The files by which a folder of PATH can hold that program; on Windows only those that it has."""
+    if system != SYSTEM or SYSTEM != "windows":  # a record of another system, or a name without endings
+        return iter([f"{folder}/{name}"])
+    files = [f"{name}{ending}" for ending in _ENDINGS]
+    try:
+        names = _names_in(folder, os.stat(folder).st_mtime_ns)  # noqa: PTH116 - a text
+    except PermissionError:  # what may not be listed may be entered
+        names = frozenset(map(str.lower, files))
+    except OSError:
+        names = frozenset()
+    return (f"{folder.rstrip('/')}/{file}" for file in files if file.lower() in names)
+
+
+@lru_cache(maxsize=256)
+def _names_in(folder: str, changed: int) -> frozenset[str]:  # noqa: ARG001 - a new one when something was added
+    """The names in a folder in lower case, kept until it changes: each program has five endings to look for."""
+    return frozenset(map(str.lower, os.listdir(folder)))  # noqa: PTH208 - names, not paths
 
 
 def find_program(name: str, folders: Iterable[str]) -> str | None:

@@ -13,11 +13,11 @@ import shlex
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TextIO
 
 from gpudoctor.core.fact import Known, value_to_json
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.language import say
 from gpudoctor.core.system import shell_line
 
@@ -44,7 +44,7 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Style:
     """How text is painted: with ANSI colours, or plain."""
 

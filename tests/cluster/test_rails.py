@@ -248,7 +248,7 @@ def test_a_port_that_writes_slowly_by_rdma_is_named_in_gigabytes() -> None:
 
 @pytest.mark.parametrize(("rate", "found"), [(88.0, ["nccl.rdma-slow"]), (385.0, [])])
 def test_ports_that_are_slow_on_all_machines_alike_are_held_against_the_table(rate: float, found: list[str]) -> None:
-    result = measured(Hub(4, lambda _device, _host: rate))
+    result = measured(Coordinator(4, lambda _device, _host: rate))
     assert result.suspects == ()
     diagnosis = diagnose_job(result, rulebook.load())
     assert [one.id for one in diagnosis.findings if one.id.startswith("nccl.rdma")] == found
@@ -261,7 +261,7 @@ def test_a_port_that_is_slow_from_the_memory_of_its_gpu_is_named(sick: bool) -> 
     def from_gpus(device: str, host: str) -> float:
         return 96.0 if sick and (device, host) == ("mlx5_1", "n2") else 380.0
 
-    result = measured(Hub(3, lambda _device, _host: 385.0, from_gpus))
+    result = measured(Coordinator(3, lambda _device, _host: 385.0, from_gpus))
     assert len(result.rails.gpu_memory) >= 8
     found = [one for one in diagnose_job(result, rulebook.load()).findings if one.id == "nccl.gpudirect-slow"]
     assert [one.title[:45] for one in found] == ["mlx5_1 on n2 sends 12 GB/s from the memory of"] * sick
@@ -269,7 +269,7 @@ def test_a_port_that_is_slow_from_the_memory_of_its_gpu_is_named(sick: bool) -> 
 
 
 def test_where_memory_of_gpus_cannot_be_used_that_is_told_and_the_rest_is_measured() -> None:
-    result = measured(Hub(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0))
+    result = measured(Coordinator(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0))
     assert {pair.there.gbps for pair in result.rails.pairs} == {385.0}
     assert set(result.rails.unmeasured.values()) == {
         f"mlx5_{at} on n1 from GPU memory: ib_write_bw says: Couldn't allocate MR" for at in (0, 1)

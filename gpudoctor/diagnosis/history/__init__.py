@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -319,7 +318,10 @@ def _file_size(place: Path) -> int:
 def _drop_oldest_machines(folder: Path) -> None:
     """Deletes the folders of the machines unused longest, beyond `MOST_MACHINES`."""
     places = sorted((place for place in folder.iterdir() if place.is_dir()), key=lambda place: place.stat().st_mtime)
-    for place in places[: max(0, len(places) - MOST_MACHINES)]:
+    too_many = places[: max(0, len(places) - MOST_MACHINES)]
+    if too_many:
+        import shutil  # loads every compressor: only where something is deleted
+    for place in too_many:
         shutil.rmtree(place, ignore_errors=True)
 
 

@@ -1,4 +1,7 @@
-"""The scripts that probes run in a child process: standard library (and pynvml) alone, Python 3.8 and newer."""
+"""The scripts that probes run in a child process: standard library (and pynvml) alone, Python 3.8 and newer.
+
+Those of level quick leave `typing` to type checkers: importing it takes a sixth of the time in which they start.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ import ctypes
 import json
 import os
 import sys
-from typing import Any, Callable, Optional, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional, Sequence
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 INVALID_VALUE, NOT_SUPPORTED = 1, 801

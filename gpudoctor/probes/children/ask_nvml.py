@@ -22,13 +22,15 @@ import sys
 import time
 import types
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Sequence, Tuple
+
     from gpudoctor.probes.children.nvml_calls import OPEN, Asker, Field, format_call, protocol
 else:
     sys.path.insert(0, sys.argv[1])
-    from nvml_calls import OPEN, Asker, Field, format_call, protocol
+    from nvml_calls import OPEN, Asker, format_call, protocol
 
 OPTIONS: Dict[str, Any] = {
     "left_out": [],  # [gpu, call] that an earlier child did not survive: call * is all of that GPU, gpu null is any

@@ -17,11 +17,14 @@ import os
 import re
 import sys
 from ctypes import wintypes
-from typing import Any, Callable, Dict, Iterator, List, Optional
 
 assert sys.platform == "win32"  # what follows is Windows' alone
 
 import winreg  # noqa: E402
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, List, Optional
 
 MARK = "@gpudoctor "
 CONTROL = r"SYSTEM\CurrentControlSet\Control"

@@ -10,10 +10,13 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-Field = Tuple[int, ...]
-"""A number of NVML's, or number and scope."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+    Field = Tuple[int, ...]
+    """A number of NVML's, or number and scope."""
 
 OPEN = "nvmlDeviceGetHandleByIndex"
 NOT_SUPPORTED, INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND, LOST, OTHER_VERSION = 3, 7, 13, 15, 25

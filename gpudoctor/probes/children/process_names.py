@@ -6,10 +6,13 @@ import _thread
 import os
 import sys
 from contextlib import suppress
-from typing import Callable, Dict, List, Tuple
 
 if sys.platform != "win32":
     import pwd
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Tuple
 
 _PYTHON = "python"
 _VALUELESS = ("-W", "-X")
