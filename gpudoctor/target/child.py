@@ -18,11 +18,9 @@ from gpudoctor.target import Answer, Watch
 if sys.platform == "win32":
     from gpudoctor.target import windows_processes as processes
     from gpudoctor.target.windows_processes import Process as Process
-    from gpudoctor.target.windows_processes import Selector as Selector
 else:
     from gpudoctor.target import posix_processes as processes
     from gpudoctor.target.posix_processes import Process as Process
-    from gpudoctor.target.posix_processes import Selector as Selector
 
 KILL_SECONDS = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
@@ -135,7 +133,7 @@ class _Pipes:
         self._watch = watch
         self._reported_bytes = 0
         self._quiet_until = float("inf")
-        self._selector = Selector()
+        self._selector = child.selector()
         self._selector.register(child.stdout, selectors.EVENT_READ, "out")
         self._selector.register(child.stderr, selectors.EVENT_READ, "err")
         if child.stdin:
@@ -283,7 +281,7 @@ class Stream:
         assert self._child.stdout
         assert self._child.stderr
         self._received = {"out": bytearray(), "err": bytearray()}
-        self._selector = Selector()
+        self._selector = self._child.selector()
         self._selector.register(self._child.stdout, selectors.EVENT_READ, "out")
         self._selector.register(self._child.stderr, selectors.EVENT_READ, "err")
 

@@ -13,8 +13,6 @@ from typing import IO, Any
 
 assert sys.platform != "win32"  # what follows is POSIX' alone
 
-Selector = selectors.DefaultSelector
-
 
 class Process(subprocess.Popen[bytes]):
     """A program in a session of its own, with pipes for its output and, where `with_stdin`, its input.
@@ -71,6 +69,10 @@ class Process(subprocess.Popen[bytes]):
             return stat.rpartition(b")")[2].split()[0] == b"D"
         except (OSError, IndexError):
             return False
+
+    def selector(self) -> selectors.BaseSelector:
+        """What waits for its pipes."""
+        return selectors.DefaultSelector()
 
     def feed(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:  # noqa: ARG002
         """Have `selector` tell when its standard input takes more, as ``in``; writing never waits."""

@@ -32,6 +32,7 @@ _KERNEL.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctype
 _KERNEL.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
 _KERNEL.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
 _KERNEL.CloseHandle.argtypes = (wintypes.HANDLE,)
+_KERNEL.WaitForSingleObject.argtypes = (wintypes.HANDLE, wintypes.DWORD)
 _KERNEL.PeekNamedPipe.argtypes = (
     wintypes.HANDLE,
     ctypes.c_void_p,
@@ -53,8 +54,8 @@ _NO_DIALOGUES = 0x8003
 """SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX and SEM_NOOPENFILEERRORBOX, which children inherit."""
 _NEEDED = ("SYSTEMROOT", "SYSTEMDRIVE")
 """Variables without which no Python starts: it has neither random numbers nor sockets."""
-_TICK_SECONDS, _LONGEST_TICK_SECONDS = 0.001, 0.015
-"""Seconds between two looks into the pipes: often at first, for most children answer at once."""
+_TICK_SECONDS, _LONGEST_TICK_SECONDS = 0.001, 0.1
+"""Seconds between two looks into the pipes: often at first and after each output; the child's end is not waited for."""
 
 _KERNEL.SetErrorMode(_NO_DIALOGUES)
 
@@ -132,6 +133,10 @@ class Process(subprocess.Popen[bytes]):
         """Whether it waits in the kernel, so that it cannot be ended: Windows does not say."""
         return False
 
+    def selector(self) -> selectors.BaseSelector:
+        """What waits for its pipes."""
+        return _Selector(int(self._handle))  # type: ignore[attr-defined] # typeshed leaves it out
+
     def feed(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:  # noqa: ARG002
         """Write `data` to its standard input and close that, in a thread: it may never read."""
         threading.Thread(target=_write_all, args=(pipe, data), daemon=True).start()
@@ -148,11 +153,18 @@ def _write_all(pipe: IO[bytes], data: bytes) -> None:
         return
 
 
-class Selector(selectors.BaseSelector):
-    """Pipes to read from, each ready as soon as it holds something or has come to its end."""
+class _Selector(selectors.BaseSelector):
+    """A child's pipes to read from, each ready when it holds something or has come to its end.
 
-    def __init__(self) -> None:
+    Nothing wakes who waits for a pipe: they are looked into now and then, and at once when the child ends.
+    """
+
+    def __init__(self, process: int) -> None:
+        """`process` is the child's handle."""
+        self._process = process
+        self._has_ended = False
         self._keys: dict[int, selectors.SelectorKey] = {}
+        self._pause = _TICK_SECONDS
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Watch a pipe."""
@@ -167,14 +179,22 @@ class Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """The pipes that can be read without waiting, after at most so many seconds."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
-        pause = _TICK_SECONDS
         while True:
             ready = [(key, key.events) for key in self._keys.values() if _is_ready(key.fd)]
             left = end - time.monotonic()
+            if ready:
+                self._pause = _TICK_SECONDS
             if ready or left <= 0:
                 return ready
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_TICK_SECONDS)
+            self._sleep(min(self._pause, left))
+            self._pause = min(self._pause * 1.5, _LONGEST_TICK_SECONDS)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait so long, or until the child ends: what it has started may keep a pipe open after that."""
+        if self._has_ended:
+            time.sleep(seconds)
+        else:
+            self._has_ended = not _KERNEL.WaitForSingleObject(self._process, max(1, int(seconds * 1000)))
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """The pipes that are watched."""

@@ -29,7 +29,7 @@ from gpudoctor.fixes.steps import guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
 from gpudoctor.target import crash, places
-from gpudoctor.target.child import Process, Selector
+from gpudoctor.target.child import Process
 
 COMMAND_SECONDS = 4 * 3600.0
 """Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""
@@ -123,7 +123,7 @@ class _Listener:
 
     def until_it_ends(self) -> str:
         """Read until the child ends; why we ended it, ``""`` if it ended by itself."""
-        with Selector() as selector:
+        with self.child.selector() as selector:
             selector.register(self.pipe, EVENT_READ)
             ended = float("inf")
             while time.monotonic() < ended + _LINGER_SECONDS:
