@@ -171,6 +171,9 @@ class Rule:
     signs: Sequence[Sign] = ()
     fixes: Sequence[Fix] = ()
     confirm: str = ""
+    """How to be sure, mostly a line for the shell."""
+    confirm_windows: str = ""
+    """The same for PowerShell; empty where `confirm` runs there as it is."""
     origin: str = ""
     scope: Scope = "machine"
     pages: str = ""

@@ -43,6 +43,8 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield from _section_lines("Explains", rule.explains)
     if rule.confirm:
         yield from _section_lines("To be sure", [rule.confirm])
+    if rule.confirm_windows:
+        yield from _section_lines("To be sure, on Windows", [rule.confirm_windows])
     yield from _section_lines("What it will not catch", [rule.misses] if rule.misses else [])
     yield from _section_lines("Sources", rule.sources)
     yield from _section_lines("Proven by", [case.name for case in cases])

@@ -1,4 +1,4 @@
-"""On Windows no page offers what only Linux has: a package manager, a kernel log, a shell's export, a path of Linux."""
+"""On Windows no page offers what only Linux has: a package manager, a kernel log, a POSIX shell, a path of Linux."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ LINUX_ONLY = ("host.package_manager", "host.distribution", "host.distribution_ve
 LINUX_LAYERS = ("container", "nccl", "wsl", "cluster")
 """What they are about is not on Windows: NCCL is not made for it, `fleet` and `preflight` need POSIX."""
 LINUX_PAGES = re.compile(
-    r"driver\.(?:fabric-\w+|imex|init-failed|module-\S+|uvm|version-mismatch|vgpu-license|device-nodes|nouveau|secure-boot)"
+    r"driver\.(?:fabric-\w+|imex|init-failed|module-\S+|open-module-required|uvm|version-mismatch|vgpu-license)"
+    r"|driver\.(?:device-nodes|nouveau|secure-boot)"
     r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full|space)"
-    r"|host\.(?:clock-\w+|memory-errors|numa-balancing)"
-    r"|gpu\.(?:xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
-    r"|workload\.(?:host-memory|killed|rank-\w+|shm-full)"
+    r"|host\.(?:clock-\w+|cpu-clock|cpus-offline|memory-errors|memory-short|numa-balancing)"
+    r"|gpu\.(?:fabric-split|xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
+    r"|workload\.(?:crashed|host-memory|killed|oom-killed|open-files|processes-limit|rank-\w+|shm-full|slurm-ended)"
 )
-"""Pages whose facts only Linux gives: modules, device files, the dynamic loader, sysfs, the kernel's log, /proc."""
+"""Pages whose facts only Linux gives: modules, device files, the dynamic loader, sysfs, kernel log, /proc, signals."""
 PROGRAMS = re.compile(
     r"(?:sh|bash|env|apt-get|dnf|zypper|pacman|reboot|dmesg|journalctl|systemctl|modprobe|ldconfig|ldd|lspci|fuser|grep"
-    r"|sysctl|dcgmi|chmod|rm|mount|nvidia-modprobe|nvidia-cuda-mps-control|powerprofilesctl|ls|cat|pgrep) "
+    r"|sysctl|dcgmi|chmod|rm|mount|nvidia-modprobe|nvidia-cuda-mps-control|powerprofilesctl|ls|cat|pgrep|ps|free"
+    r"|vmstat|sudo|ulimit) "
 )
 WORDS = re.compile(
     r"\b(?:apt-get|dnf|zypper|pacman|modprobe|systemctl|dmesg|journalctl|ldconfig|mokutil)\b"
     r"|(?<![\w`])(?:export|unset) [A-Z]|~/\.|LD_LIBRARY_PATH|(?<![\w.])/(?:usr|etc|dev|proc|sys|var)/|\blib\w+\.so\b"
 )
+POSIX_SHELL = re.compile(
+    r"\$(?!env:)[\w({]|2>|\|\||\|(?! findstr )|\\\""
+    r"|(?:^|[;`] ?)(?:[A-Z_]+=\S* |export |unset |command -v |where |which |sudo |env )"
+)
+"""What PowerShell reads otherwise: variables, pipes to filters, an assignment before a command, ``where``."""
 EITHER = {
     "ext.bitsandbytes": "says both ways in one sentence",
     "torch.mixed-installs": "its cases have Linux's folders",
@@ -66,11 +73,20 @@ def found_on_windows() -> Iterator[tuple[Case, Finding]]:
             yield from ((case, finding) for finding in diagnosed(snapshot).findings if finding.id == case.rule)
 
 
+def foreign_line(line: str) -> bool:
+    """Whether the line for a shell has a word of Linux, or of a shell that Windows does not have."""
+    programs = any(PROGRAMS.match(f"{part.strip()} ") for part in line.split(";"))
+    return programs or bool(WORDS.search(line) or POSIX_SHELL.search(line))
+
+
 def test_no_cure_on_windows_is_of_linux() -> None:
     wrong = set()
     judged = set()
     for case, finding in found_on_windows():
         judged.add(case.rule)
+        if foreign_line(finding.confirm):
+            wrong.add(f"{case.rule}: to be sure: {finding.confirm}")
+        wrong |= {f"{case.rule}: {fix.title}: undo: {fix.undo}" for fix in finding.fixes if foreign_line(fix.undo)}
         for fix in finding.fixes:
             for step in fix.steps:
                 said = f"{' '.join(step.argv)} {step.text}"

@@ -310,6 +310,8 @@ class Judgement:
 
     def _confirm(self) -> str:
         """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""
+        if self.rule.confirm_windows and self.facts.snapshot.text("host.platform") == "windows":
+            return self.rule.confirm_windows
         if self.rule.scope == "machine":
             return self.rule.confirm
         confirm = fill(self.rule.confirm, self.evaluator, None)

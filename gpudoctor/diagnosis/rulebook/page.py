@@ -155,6 +155,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
         signs=tuple(sign_of(sign, page.entry("sign", at)) for at, sign in enumerate(tables(raw, "sign", page))),
         fixes=tuple(fix_of(fix, page.entry("fix", at)) for at, fix in enumerate(tables(raw, "fix", page))),
         confirm=raw.get("confirm", ""),
+        confirm_windows=raw.get("confirm_windows", ""),
         origin=origin,
         scope=_one_of(raw, "scope", get_args(Scope), "machine", page),
     )
@@ -169,11 +170,11 @@ _REQUIRED = {
     "misses": "what the page will not catch",
     "sources": "a list of texts: where this is documented",
 }
-_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm")
+_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm", "confirm_windows")
 _SWITCHES = ("sound", "several")
 _KEYS = (
     "id layer title severity role finding why misses sources confidence prevalence sound several each"
-    " subjects explains let when unless proof detail sign fix case confirm origin scope"
+    " subjects explains let when unless proof detail sign fix case confirm confirm_windows origin scope"
 )
 
 
