@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import NamedTuple
 
 
@@ -374,7 +374,10 @@ def is_of_windows(argv: Sequence[str]) -> bool:
 def program_name(word: str) -> str:
     """Name of the program that a command's first word calls: ``python`` for ``C:\\py\\Python.exe``."""
     program = _WINDOWS_PROGRAM.fullmatch(word)
-    return program[1].lower() if program else PurePath(word).name
+    if program:
+        return program[1].lower()
+    of_windows = _DRIVE.match(word) or word.startswith("\\\\")  # a drive or a share, on whatever system this runs
+    return (PureWindowsPath if of_windows else PurePath)(word).name
 
 
 def _quoted(word: str) -> str:

@@ -110,7 +110,8 @@ def _interpreter_facts(target: Target, site: Site) -> Iterator[tuple[str, Fact]]
     yield "python.prefix", Known(site.prefix, site.source)
     yield "python.site_folders", Known(site.folders, site.source)
     yield "python.user_site", Known(site.user, site.source) if site.user else Absent("not among the package folders")
-    marker = f"{site.prefix}/lib/python{site.minor}/EXTERNALLY-MANAGED"
+    library = "Lib" if target.system == "windows" else f"lib/python{site.minor}"
+    marker = f"{site.prefix}/{library}/EXTERNALLY-MANAGED"
     managed = site.environment != "venv" and target.exists(marker)
     yield "python.externally_managed", Known(managed, marker)
 

@@ -275,6 +275,8 @@ def test_powershell_takes_paths_of_a_drive(argv: list[str], line: str) -> None:
         ("uv", "uv"),
         ("C:\\Program Files\\Python\\Python.exe", "python"),
         ("D:/miniconda3/condabin/conda.bat", "conda"),
+        ("C:\\Users\\jo\\env\\bin\\python", "python"),
+        ("\\\\server\\share\\tools\\uv", "uv"),
         ("/srv/odd\\pip", "odd\\pip"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from gpudoctor.app import pipeline
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import text_of
+from gpudoctor.target import places
 from gpudoctor.target.local import Local
 
 pytestmark = pytest.mark.skipif(sys.platform != "win32", reason="Windows' Python runs these")
@@ -38,14 +39,16 @@ def layouts(tmp_path: Path) -> Path:
         (info / "RECORD").write_text("torch/version.py,,\n")
         (info.parent / "torch").mkdir()
         (info.parent / "torch/version.py").write_text("__version__ = '2.9.0+cpu'\ncuda = None\nhip = None\n")
+    (tmp_path / "portable/Lib/EXTERNALLY-MANAGED").write_text("[externally-managed]\n")
     return tmp_path
 
 
 def read(python: str) -> Iterator[str]:
-    """What a quick look says of that interpreter: prefix, kind of environment, version and torch's build."""
+    """What a quick look says of that interpreter: its place, environment and version, torch's build, whose it is."""
     snapshot = pipeline.look("quick", python)
     for name in ("python.path", "python.prefix", "python.environment", "python.version", "torch.version"):
         yield text_of(snapshot.facts[name])
+    yield text_of(snapshot.facts["python.externally_managed"])
 
 
 @pytest.mark.parametrize(("name", "place"), LAYOUTS.items())
@@ -54,7 +57,17 @@ def test_an_environment_by_its_folder_and_by_its_interpreter(name: str, place: s
     version = ".".join(map(str, sys.version_info[:3]))
     kind = {"portable": "system"}.get(name, name)
     for named in (layouts / name, python):
-        assert list(read(str(named))) == [str(python), str(layouts / name), kind, version, "2.9.0+cpu"]
+        managed = str(name == "portable")
+        assert list(read(str(named))) == [str(python), str(layouts / name), kind, version, "2.9.0+cpu", managed]
+
+
+def test_a_program_is_found_once_it_is_there(tmp_path: Path) -> None:
+    folder = tmp_path.as_posix()
+    added = (("other.txt", None), ("Tool.BAT", f"{folder}/tool.bat"), ("tool.exe", f"{folder}/tool.exe"))
+    for seconds, (file, found) in enumerate(added, 1):
+        (tmp_path / file).touch()
+        os.utime(tmp_path, (seconds, seconds))  # as files leave it that are not made in one instant
+        assert places.find_program("tool", [folder]) == found
 
 
 def test_a_launcher_stands_for_the_interpreter_that_it_starts(tmp_path: Path) -> None:
