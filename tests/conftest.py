@@ -36,9 +36,44 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 10, 10)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each processor, for many tests wait: for a deadline, a child, a port, a screen."""
-    return min(8, 2 * (os.cpu_count() or 1))
+_FIRST = (
+    ("tests/windows/",),
+    ("tests/cluster/net/",),
+    ("tests/cluster/launchers/",),
+    ("tests/kernels/on_torch/",),
+    ("tests/guard/", "tests/sim/test_waking.py", "tests/soak/", "tests/views/tui/test_hostile.py"),
+)
+"""What workers begin with, each with another line: what takes turns (one Windows, one job's network at a time) or waits
+for long, so that no worker waits for another; and what takes a minute, so that nothing of it is left for the end.
+"""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of `items` each worker begins with an equal part, and then takes from the ends of others' (``worksteal``): put
+    what begins first to the heads of these parts.
+    """
+    if not (workers := getattr(config, "workerinput", {}).get("workercount", 0)):
+        return
+    heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    others: list[pytest.Item] = []
+    for item in items:
+        line = next((number for number, places in enumerate(_FIRST) if item.nodeid.startswith(places)), None)
+        (others if line is None else heads[line % workers]).append(item)
+    count = len(items)
+    items.clear()
+    for number, head in enumerate(heads):
+        part = (count - len(items)) // (workers - number) - len(head)
+        items += head + others[: max(part, 0)]
+        del others[: max(part, 0)]
+    items += others
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers for each processor, for many tests wait: for a deadline, a child, a port, a screen. Of those that are
+    slow by nature most do: three.
+    """
+    return min(8, (3 if config.option.markexpr == "full" else 2) * (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="session", autouse=True)
