@@ -199,7 +199,7 @@ def test_a_machine_is_judged_right(name: str, doctor: tuple[Windows, Doctor]) ->
     if machine.store:
         environ["PATH"] = f"{_STORE};C:\\windows;C:\\windows\\system32"
     with _files(windows, machine):
-        ran = process.check(words, environ)
+        ran = process.run(["check", "--json", *words], environ)
     assert not ran.err
     document = ran.document
     findings = document["findings"]
@@ -243,11 +243,11 @@ class Doctor:
         """Have the log hold these events; ``refused`` for one that may not be read."""
         (self._windows.system / "events.xml").write_text("\n".join(events), "utf-8")
 
-    def check(self, words: Sequence[str], environ: Mapping[str, str]) -> Ran:
-        """What ``gpudoctor check`` says."""
+    def run(self, words: Sequence[str], environ: Mapping[str, str] | None = None, stdin: str = "") -> Ran:
+        """Run ``gpudoctor`` with these words."""
         assert self._process.stdin
         assert self._process.stdout
-        asked = {"words": ["check", "--json", *words], "environ": dict(environ)}
+        asked = {"words": words, "environ": dict(environ or {}), "stdin": stdin}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         return Ran(*json.loads(self._process.stdout.readline()))
