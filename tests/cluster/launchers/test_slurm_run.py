@@ -68,12 +68,13 @@ def test_a_job_that_is_cancelled(slurm: Slurm) -> None:
     assert "SIGTERM from slurmstepd" in title
 
 
-@pytest.mark.parametrize("of", ["job", "step"])
-def test_a_time_limit(slurm: Slurm, of: str) -> None:
-    """Slurm counts limits in minutes, and looks at them each half a minute."""
-    out = slurm.folder / f"limit-{of}.json"
-    allocation = ["salloc", "-N1", "--time=10"] if of == "step" else []
-    ran = slurm.run(HEAD, [*allocation, "srun", "-N1", "--time=1", *_beside(out, "sleep", "600")], timeout=600)
-    slurm.wait_for(out.exists, "the document")
-    title = _titles(out)["workload.slurm-ended"]
-    assert title.startswith("Slurm ended the job at its time limit, "), ran.err
+def test_a_time_limit(slurm: Slurm) -> None:
+    """Of a job and of a step at once: Slurm counts limits in minutes, and looks at them each half a minute."""
+    outs = [slurm.folder / f"limit-{of}.json" for of in ("job", "step")]
+    limited = [["srun", "-N1", "--time=1", *_beside(out, "sleep", "600")] for out in outs]
+    with slurm.start(HEAD, limited[0]) as job, slurm.start(HEAD, ["salloc", "-N1", "--time=10", *limited[1]]) as step:
+        for out, ended in zip(outs, (job, step), strict=True):
+            _, err = ended.communicate(timeout=600)
+            slurm.wait_for(out.exists, "the document")
+            title = _titles(out)["workload.slurm-ended"]
+            assert title.startswith("Slurm ended the job at its time limit, "), err
