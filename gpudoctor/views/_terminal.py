@@ -230,13 +230,13 @@ def fold_wide(text: str, columns: int, first: str, rest: str) -> list[str]:
     """Wrap text with wide characters to lines of at most `columns` columns; a longer word stays whole.
     `first` and `rest` are the indents, as text, of the first line and of the others.
     """
-    lines, line, has_piece = [], first, False
+    lines, line, used, has_piece = [], first, width(first), False
     for blank, piece in _unbreakable_pieces(text):
-        longer = line + (blank if has_piece else "") + piece
-        if has_piece and width(longer) > columns:
+        added = blank + piece if has_piece else piece
+        if has_piece and used + width(added) > columns:
             lines.append(line)
-            longer = rest + piece
-        line, has_piece = longer, True
+            line, used, added = rest, width(rest), piece
+        line, used, has_piece = line + added, used + width(added), True
     return [*lines, line] if has_piece else []
 
 
