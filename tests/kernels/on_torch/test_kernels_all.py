@@ -18,7 +18,7 @@ from gpudoctor.target.record import to_json
 from tests import needs
 from tests.conftest import Program
 from tests.kernels.on_torch.test_kernels_readiness_data import WHOLE
-from tests.processes import finished
+from tests.processes import finished, left
 from tests.sim import scenario
 
 FRAMEWORKS = ("jax.", "tensorflow.")
@@ -28,13 +28,24 @@ TIMES_ALONE = {"driver.launch", "allocator", "compile.caches"}
 UNCOUNTED = {"readiness.amp.bf16", "readiness.amp.fp16", "readiness.utilization"}
 """Whose result is how near or how large something is, not so many right values."""
 COPIES = ("copy.device", "copy.to", "copy.from", "peer.copy")
+COMPILED = [one.spec.id for one in specs.select_kernels(["compiled"]) if one.spec.scope == "gpu"]
 STEPS = ("accumulation", "amp.bf16", "amp.fp16", "clipping", "parallel", "split", "utilization")
 
 
 @pytest.fixture(scope="module")
-def found(gpudoctor: Program) -> Measurements:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of whoever asks, with a folder for temporary files and nothing else in it."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "tmp").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(gpudoctor: Program, home: Path) -> Measurements:
+    needs.program("g++")
     argv = ("bench", "--device", "cpu", "--json", "--python", needs.triton_python())
-    ran = gpudoctor(*argv, timeout=550)
+    places = {"HOME": str(home), "TMPDIR": str(home / "tmp"), "TRITON_CACHE_DIR": "", "TORCHINDUCTOR_CACHE_DIR": ""}
+    ran = gpudoctor(*argv, timeout=550, env=places)
     assert ran.code == 0, ran.out
     return measurement.from_json(json.loads(ran.out))
 
@@ -57,6 +68,25 @@ def test_every_result_is_compared_with_a_reference_and_right(runs: Mapping[str, 
     checked = {name: run for name, run in runs.items() if run.status == "ran" and name not in TIMES_ALONE}
     assert [name for name, run in checked.items() if run.right is not True or run.differ] == []
     assert {name for name, run in checked.items() if not run.compared} == UNCOUNTED
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", COMPILED)
+def test_what_is_compiled_is_right_each_time(runs: Mapping[str, Run], name: str) -> None:
+    run = runs[name]
+    assert (run.compared or 0) > 200
+    assert (run.value or 0) > 0
+    assert run.details["repeats_equal"] is True
+    assert float(str(run.details["first_call_s"])) > 0
+
+
+@pytest.mark.full
+def test_the_users_folders_stay_as_they_are(runs: Mapping[str, Run], home: Path) -> None:
+    caches = runs["compile.caches"].details
+    assert caches["TRITON_CACHE_DIR"] == f"{home}/.triton/cache"
+    assert str(caches["TORCHINDUCTOR_CACHE_DIR"]).startswith(f"{home}/tmp/torchind")
+    assert left((home / "tmp").iterdir) == []
+    assert [path.name for path in home.iterdir()] == ["tmp"]
 
 
 @pytest.mark.full

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.full
 
 HERE = Path(__file__).parent
 GPU = [one for one in specs.select_kernels(["compiled"]) if one.spec.scope == "gpu"]
-NODE = [one for one in specs.select_kernels(["compiled"]) if one.spec.scope == "node"]
 
 
 @pytest.fixture(scope="module")
@@ -32,39 +31,6 @@ def _ask(python: str, names: list[str], **environ: str) -> runner.RungResult:
     target = Local("deep", python, environ={**os.environ, **environ})
     kernels = [one for one in specs.all_kernels() if one.spec.id in names]
     return runner.ask(target, runner.Question("compiled", "cpu", kernels), lambda *_: None, lambda: "")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "tmp").mkdir()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def heard(python: str, home: Path) -> runner.RungResult:
-    needs.program("g++")
-    names = [one.spec.id for one in (*GPU, *NODE)]
-    nowhere = {"TRITON_CACHE_DIR": "", "TORCHINDUCTOR_CACHE_DIR": ""}
-    return _ask(python, names, HOME=str(home), TMPDIR=str(home / "tmp"), **nowhere)
-
-
-@pytest.mark.parametrize("name", [one.spec.id for one in GPU])
-def test_every_value_is_right(heard: runner.RungResult, name: str) -> None:
-    outcome = heard.outcomes[name]
-    assert outcome["status"] == "ran", outcome
-    assert outcome["right"] is True
-    assert outcome["compared"] > 200
-    assert outcome["value"] > 0
-    assert outcome["details"]["repeats_equal"] is True
-    assert outcome["details"]["first_call_s"] > 0
-
-
-def test_the_users_folders_stay_as_they_are(heard: runner.RungResult, home: Path) -> None:
-    assert heard.outcomes["compile.caches"]["details"]["TRITON_CACHE_DIR"] == f"{home}/.triton/cache"
-    assert left((home / "tmp").iterdir) == []
-    assert [path.name for path in home.iterdir()] == ["tmp"]
-    assert heard.outcomes["compile.caches"]["details"]["TORCHINDUCTOR_CACHE_DIR"].startswith(f"{home}/tmp/torchind")
 
 
 def test_a_child_that_is_killed_leaves_no_folder(python: str, tmp_path: Path) -> None:
