@@ -229,7 +229,9 @@ def test_a_command_that_was_asked_to_end(tmp_path: Path) -> None:
 
 
 TRAIN = """
-import sys, time, torch
+import sys, time
+begun = time.monotonic()
+import torch
 from torch.utils.data import DataLoader, Dataset
 slow, workers = sys.argv[1] == "slow", int(sys.argv[2])
 torch.set_num_threads(1)
@@ -240,7 +242,7 @@ class Data(Dataset):
         while time.process_time() < end: pass
         return torch.ones(64)
 model, weight = torch.nn.Linear(64, 64), torch.ones(1200, 1200)
-end = time.monotonic() + 25
+end = max(begun + 21, time.monotonic() + 12)
 for batch in DataLoader(Data(), batch_size=16, num_workers=workers):
     model(batch).sum().backward()
     if not slow:
@@ -248,7 +250,9 @@ for batch in DataLoader(Data(), batch_size=16, num_workers=workers):
     if time.monotonic() > end:
         break
 """
-"""Either the data is slow and the step is nothing, or the other way round."""
+"""Either the data is slow and the step is nothing, or the other way round; for as long as a judgement needs: 20 s in
+all, and 10 s of them with workers.
+"""
 GIB = 1024.0
 
 
@@ -261,15 +265,15 @@ def train(tmp_path: Path, how: str, workers: int) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_training_that_waits_for_its_data(workers: int, tmp_path: Path) -> None:
-    whole, end = document(train(tmp_path, "slow", workers), tmp_path)
+def test_a_training_that_waits_for_its_data(tmp_path: Path) -> None:
+    """Of workers that share a processor, the time that each waits for it counts as well as the time that it has it."""
+    whole, end = document(train(tmp_path, "slow", 3), tmp_path)
     assert end.code == 0
     assert whole["verdict"] == "sound"
     title = found(whole)["workload.input-bound"]
     assert title.startswith("The training waits for data: it was at work for ")
-    assert f"its DataLoader workers ({workers}) for " in title
-    assert ("3 workers share 1 of the machine's processors" in title) == (workers == 3)
+    assert "its DataLoader workers (3) for " in title
+    assert "3 workers share 1 of the machine's processors" in title
     assert [finding["severity"] for finding in whole["findings"]] == ["info"]
 
 
