@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -170,24 +170,26 @@ def test_a_child_killed_in_the_middle_of_spawned_workers_leaves_nothing(child: C
     assert [name for name in shared if Path(name).exists()] == []
 
 
-def planted(name: str) -> dict[str, Any]:
-    """What is found where that fault is planted."""
-    argv = [needs.torch_python(), "-W", "ignore", str(HERE / "data_faults.py"), program(), name]
-    environ = {**os.environ, **ONE_THREAD}
-    answer = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=environ)
-    assert answer.returncode == 0, answer.stderr
-    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def planted() -> dict[str, Any]:
+    """What is found where each fault is planted."""
+    argv = [needs.torch_python(), "-W", "ignore", str(HERE / "training_faults.py"), program()]
+    answer = subprocess.run(
+        argv, capture_output=True, text=True, timeout=600, check=True, env={**os.environ, **ONE_THREAD}
+    )
+    found = dict(json.loads(line) for line in answer.stdout.splitlines() if line.startswith("["))
+    assert len(found) == 13, answer.stderr
     return found
 
 
-def test_every_flipped_bit_of_a_copy_and_of_a_loaded_item_is_seen() -> None:
-    found = planted("flips")
+def test_every_flipped_bit_of_a_copy_and_of_a_loaded_item_is_seen(planted: dict[str, Any]) -> None:
+    found = planted["copied bits"]
     assert found["copied"] == found["loaded"] == found["trials"]
 
 
 @pytest.mark.parametrize("fault", ["copies", "overlap", "block", "layer", "loss"])
-def test_a_planted_fault_is_called_wrong(fault: str) -> None:
-    found = planted(fault)
+def test_a_planted_fault_is_called_wrong(planted: dict[str, Any], fault: str) -> None:
+    found = planted[fault]
     assert found["right"] is False
     assert found["differ"] > 0
     assert "wrong" in found["words"] or "not finite" in found["words"]
@@ -195,57 +197,43 @@ def test_a_planted_fault_is_called_wrong(fault: str) -> None:
 
 WHOLE = 2 * (256 * 256 + 256)
 """Gradients of the network of whole numbers."""
-WAIT = 120
 
 
-@pytest.fixture(scope="module")
-def plant_fault(python: str) -> Callable[[str], Any]:
-    """What becomes of a thing that is plant_fault."""
-
-    def plant(name: str) -> Any:
-        argv = [python, str(Path(__file__).with_name("training_faults.py")), program(), name]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WAIT)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return plant
-
-
-def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(plant_fault: Callable[[str], Any]) -> None:
-    found = plant_fault("flips")
+def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(planted: dict[str, Any]) -> None:
+    found = planted["flips"]
     assert found["clean"] == 0
     assert found["seen"] == found["flipped"] >= 90
 
 
-def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(plant_fault: Callable[[str], Any]) -> None:
+def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(planted: dict[str, Any]) -> None:
     """The terms of each taken as positive, so whatever their order is."""
-    assert plant_fault("sums")["most"] < 2**24 / 50
+    assert planted["sums"]["most"] < 2**24 / 50
 
 
-def test_what_limits_a_loop_is_named(plant_fault: Callable[[str], Any]) -> None:
-    assert plant_fault("limits") == {name: [name, ""] for name in ("data", "transfer", "launch", "compute")}
+def test_what_limits_a_loop_is_named(planted: dict[str, Any]) -> None:
+    assert planted["limits"] == {name: [name, ""] for name in ("data", "transfer", "launch", "compute")}
 
 
-def test_without_a_profiler_the_clock_names_it(plant_fault: Callable[[str], Any]) -> None:
+def test_without_a_profiler_the_clock_names_it(planted: dict[str, Any]) -> None:
     why = "torch.profiler: RuntimeError: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
-    assert plant_fault("blind") == {name: [name, why] for name in ("data", "transfer", "compute")}
+    assert planted["blind"] == {name: [name, why] for name in ("data", "transfer", "compute")}
 
 
-def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(plant_fault: Callable[[str], Any]) -> None:
-    found = plant_fault("outcomes")
+def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(planted: dict[str, Any]) -> None:
+    found = planted["outcomes"]
     assert {name: right for name, (right, _) in found.items()} == dict.fromkeys(found, False)
     assert "gradients by norm 2, as called: 5266 of 5266 values are wrong" in found["clipping"][1]
     assert f"of {WHOLE} values are wrong" in found["accumulation"][1]
     assert "gradients are 1 of their norm from float64's" in found["amp"][1]
 
 
-def test_ranks_that_exchange_nothing_are_found(plant_fault: Callable[[str], Any]) -> None:
-    for answer in plant_fault("no exchange")["answers"]:
+def test_ranks_that_exchange_nothing_are_found(planted: dict[str, Any]) -> None:
+    for answer in planted["no exchange"]["answers"]:
         assert answer["ddp_differ"] > WHOLE * 0.99
 
 
-def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(plant_fault: Callable[[str], Any]) -> None:
-    first, second = plant_fault("a death")["faults"]
+def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: dict[str, Any]) -> None:
+    first, second = planted["a death"]["faults"]
     assert first == 'rank 1 was killed by SIGKILL at "init_process_group"'
     assert second.startswith("rank 0 ")
 

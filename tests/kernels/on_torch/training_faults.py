@@ -1,6 +1,7 @@
-"""What tests plant in a training step; run by an interpreter that has torch: ``training_faults.py PROGRAM NAME``.
+"""What tests plant in a training step, in loading and in memory; run by an interpreter that has torch with PROGRAM.
 
-PROGRAM is the kernels' own, whose lines make the folder a package. Prints one JSON object.
+PROGRAM is the kernels' own, whose lines make the folder a package. Prints a line of JSON for each: its name, and what
+was found.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import runpy
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,23 @@ if __name__ == "__main__":
 import torch  # type: ignore[import-not-found,unused-ignore]
 from gpudoctor_kernels import _ranks  # type: ignore[import-not-found]
 from gpudoctor_kernels.eager import Context  # type: ignore[import-not-found]
-from gpudoctor_kernels.training import _model, accumulation, amp, clipping, parallel, utilization  # type: ignore[import-not-found]
+from gpudoctor_kernels.training import (  # type: ignore[import-not-found]
+    _dataset,
+    _model,
+    accumulation,
+    amp,
+    clipping,
+    headroom,
+    memory,
+    no_grad,
+    parallel,
+    pinned,
+    transfers,
+    utilization,
+)
 
 CONTEXT = Context(torch, "cpu", 1)
+TRIALS = 300
 
 
 def _limits(blind: bool = False) -> dict[str, Any]:
@@ -144,6 +160,98 @@ class _NoExchange(torch.nn.Module):  # type: ignore[misc,unused-ignore]
         return contextlib.nullcontext()
 
 
+def _copied_bits() -> dict[str, Any]:
+    """Of one flipped bit in the copy of a tensor of each dtype, and in a loaded picture, how many were seen."""
+    generator, seen, pictures = CONTEXT.generator(9), 0, _dataset.Pictures(16)
+    for trial in range(TRIALS):
+        name = transfers.DTYPES[trial % len(transfers.DTYPES)]
+        sent = torch.randint(0, 2, (8, 64), generator=generator, dtype=torch.uint8).view(getattr(torch, name))
+        got = sent.clone()
+        memory_of = got.view(torch.uint8).view(-1)
+        memory_of[int(torch.randint(0, memory_of.numel(), (1,), generator=generator))] ^= (
+            1 if name == "bool" else 1 << trial % 8
+        )
+        seen += transfers.same_bits(torch, got, sent).differ == 1 and not transfers.same_bits(torch, sent, sent).differ
+    loaded = 0
+    for trial in range(TRIALS):
+        batch = torch.stack([pictures[trial], pictures[trial + 1]])
+        assert _dataset.wrong_sums(torch, pictures, trial, batch) == 0
+        at = int(torch.randint(0, batch.numel(), (1,), generator=generator))
+        batch.view(-1)[at] ^= 1 << trial % 8
+        loaded += _dataset.wrong_sums(torch, pictures, trial, batch)
+    return {"copied": seen, "loaded": loaded, "trials": TRIALS}
+
+
+def _copies() -> dict[str, Any]:
+    """A device that loses the last bit of what it is sent."""
+    usual = torch.Tensor.to
+
+    def to(tensor: Any, *args: Any, **options: Any) -> Any:
+        sent = usual(tensor, *args, **options)
+        if options.get("copy") and sent.dtype == torch.int16 and sent.is_contiguous() and sent.numel():
+            sent.view(-1)[-1] ^= 1
+        return sent
+
+    torch.Tensor.to = to
+    return _brief(transfers.run(CONTEXT, transfers.KERNELS[0]))
+
+
+def _overlap() -> dict[str, Any]:
+    """Compute that began before its batch was there."""
+    usual = pinned._Batches._compute
+
+    def compute(batches: Any, at: int, steps: int) -> None:
+        usual(batches, at, steps)
+        if at == 2:
+            batches.there[at][17] -= 1
+
+    pinned._Batches._compute = compute
+    return _brief(pinned.run(CONTEXT, pinned.KERNELS[0]))
+
+
+def _block() -> dict[str, Any]:
+    """Two blocks of memory that are the same."""
+    usual, blocks = torch.full, []
+
+    def full(*args: Any, **options: Any) -> Any:
+        blocks.append(usual(*args, **options))
+        if len(blocks) == 7:
+            blocks[3].view(-1)[-1] = 99.0
+        return blocks[-1]
+
+    torch.full = full
+    return _brief(memory.run(CONTEXT, memory.KERNELS[0]))
+
+
+def _layer() -> dict[str, Any]:
+    """A layer that is wrong in one value without gradients alone."""
+    usual = torch.nn.functional.linear
+
+    def linear(*args: Any) -> Any:
+        out = usual(*args)
+        if not torch.is_grad_enabled() and out.dtype == torch.float32:
+            out[3, 5] += 1
+        return out
+
+    torch.nn.functional.linear = linear
+    return _brief(no_grad.run(CONTEXT, no_grad.KERNELS[0]))
+
+
+def _loss() -> dict[str, Any]:
+    """A loss that is not finite."""
+    usual = torch.nn.functional.cross_entropy
+
+    def cross_entropy(said: Any, goals: Any) -> Any:
+        return usual(said, goals) * float("nan")
+
+    torch.nn.functional.cross_entropy = cross_entropy
+    return _brief(headroom.run(CONTEXT, headroom.KERNELS[0]))
+
+
+def _brief(outcome: Any) -> dict[str, Any]:
+    return {"right": outcome.right, "differ": outcome.differ, "words": outcome.words}
+
+
 PLANTED: dict[str, Callable[[], dict[str, Any]]] = {
     "limits": _limits,
     "blind": lambda: _limits(blind=True),
@@ -152,7 +260,27 @@ PLANTED: dict[str, Callable[[], dict[str, Any]]] = {
     "outcomes": _outcomes,
     "no exchange": lambda: _replicas_with("no exchange"),
     "a death": lambda: _replicas_with("a death"),
+    "copied bits": _copied_bits,
+    "copies": _copies,
+    "overlap": _overlap,
+    "block": _block,
+    "layer": _layer,
+    "loss": _loss,
 }
 
+
+def _each_alone() -> None:
+    """Each in a process of its own, which need not import torch again."""
+    for name, find in PLANTED.items():
+        if child := os.fork():
+            os.waitpid(child, 0)
+            continue
+        try:
+            print(json.dumps([name, find()]), flush=True)  # noqa: T201
+        except BaseException:  # what ends here would go on with the others
+            traceback.print_exc()
+        os._exit(0)
+
+
 if __name__ == "__main__":
-    print(json.dumps(PLANTED[sys.argv[2]]()))  # noqa: T201
+    _each_alone()
