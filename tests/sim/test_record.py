@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,20 +25,15 @@ _MACHINES += [scenario.SICK / f"{name}.json" for name in _SICK]
 
 
 @pytest.mark.parametrize("path", sampled(_MACHINES))
-def test_a_record_read_elsewhere_says_the_same(path: Path, documents: Documents, tmp_path: Path) -> None:
+def test_a_record_read_elsewhere_says_the_same(
+    path: Path, documents: Documents, called: Program, tmp_path: Path
+) -> None:
     record, at_home = documents.of(path)
     root = tmp_path / "root"
     root.mkdir()
     made = Machine(record, root).gpudoctor("record", "-o", "/record.json")
     assert made.code == 0, made.err
-    read = subprocess.run(
-        [sys.executable, "-m", "gpudoctor", "read", "--json", str(root / "record.json")],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    elsewhere = json.loads(read.stdout)
+    elsewhere = called("read", "--json", str(root / "record.json")).document
     assert [one["id"] for one in elsewhere["findings"]] == [one["id"] for one in at_home.document["findings"]]
     assert elsewhere["verdict"] == at_home.document["verdict"]
     assert _changed(elsewhere["facts"], at_home.document["facts"]) == set()
