@@ -32,6 +32,7 @@ from tests.cluster.fleet_documents import document as host_document
 from tests.cluster.fleet_documents import folded
 from tests.sim import scenario
 from tests.views.test_view_html import Document
+from tests.views.test_view_junit import metrics, misfits
 from tests.views.tui.test_hostile import KEPT, with_words
 
 BOOK = rulebook.load()
@@ -127,18 +128,21 @@ def test_no_view_holds_what_drives_a_terminal_forges_a_line_of_ours_or_is_markup
         elif name == "markdown":
             plain = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
             assert not re.search(r"(?<!\\)(?:<script|<img|<a |!\[|\]\(|<http)", plain)
+            assert "@forged" not in plain
         elif name == "html":
             page = Document(text)
             assert not {*page.tags} & {"script", "img", "a", "iframe", "link", "form", "object", "embed"}
             assert not [attribute for attribute, _ in page.attributes if attribute.startswith("on")]
         elif name == "junit":
-            root = ElementTree.fromstring(text)
-            assert "forged" not in {case.get("name") for case in root.iter("testcase")}
+            assert misfits(text) == []
+            assert "forged" not in {case.get("name") for case in ElementTree.fromstring(text).iter("testcase")}
             assert "[[ATTACHMENT" not in text
         elif name == "prometheus":
             for line in text.splitlines():
                 assert line.startswith(("# HELP gpudoctor_", "# TYPE gpudoctor_", "gpudoctor_"))
                 assert not line.startswith('gpudoctor_verdict{verdict="forged"}')
+            labels = [sample.labels for family in metrics(text).values() for sample in family.samples]
+            assert all(len(value) <= 120 for label in labels for value in label.values())
 
 
 @pytest.mark.parametrize("word", WORDS[:17])

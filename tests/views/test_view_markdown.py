@@ -118,15 +118,6 @@ def test_nobody_is_called_and_nothing_is_linked(said: str) -> None:
     assert JOINER in markdown.text(said)
 
 
-def test_nobody_is_called_from_a_whole_report() -> None:
-    whole = diagnosis_of("too-old-b200")
-    finding = replace(whole.findings[0], title="@octocat", why="@octocat", evidence=(), fixes=())
-    notes, unjudged = (Note((), "@octocat"),), (Unjudged("x.y", "@octocat"),)
-    said = markdown.render(replace(whole, findings=(finding,), notes=notes, unjudged=unjudged))
-    assert "@octocat" not in said
-    assert said.count(f"@{JOINER}octocat") >= 4
-
-
 def test_a_pci_address_can_be_copied_and_shows_no_flag() -> None:
     assert markdown.text("GPU 5 at 0000:de:00.0: hot") == "GPU 5 at `0000:de:00.0`: hot"
     assert markdown.text("gpu: 3, 12:34:56, driver: 580") == "gpu: 3, 12:34:56, driver: 580"

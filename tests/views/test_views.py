@@ -8,15 +8,12 @@ import subprocess
 import time
 from dataclasses import replace
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.core.fact import Absent, Fact, Known
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Event, Snapshot, Target
 from gpudoctor.views import text
-from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
+from gpudoctor.views._terminal import Style, command, style_of
 from gpudoctor.views.progress import progress_on
 from tests.processes import until
 
@@ -101,13 +98,6 @@ def test_colour_is_only_decoration() -> None:
 
 def test_a_pipe_gets_no_colour() -> None:
     assert not style_of(io.StringIO()).colour
-
-
-@settings(max_examples=50)
-@given(st.text())
-def test_no_text_drives_the_terminal(words: str) -> None:
-    for line in [safe(words), *wrapped(words, 2, 4)]:
-        assert not [char for char in line if (ord(char) < 32 and char not in "\t\n") or 127 <= ord(char) < 160]
 
 
 def test_a_command_with_what_is_no_text_is_one_line_that_bash_takes() -> None:
