@@ -120,6 +120,10 @@ def test_what_says_nothing_against_the_links() -> None:
     assert outcome.words == "one GPU: NCCL starts and reduces, and no link was tested"
     assert outcome.details
     assert outcome.details["nccl"] == "2.29.7"
+    wrong = [{**_end(rank).notes["all_reduce"][0], "differ": 2 * rank, "first": 7} for rank in range(2)]
+    outcome = exchange.outcome("all_reduce", [[one] for one in wrong], {})
+    assert (outcome.right, outcome.differ) == (False, 2)
+    assert outcome.words == "rank 1: 2 of 1024 values are wrong, the first at 7"
     idle = 'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'
     assert _nccl.warning(f"{LINE}{idle}\n{LINE}no room\n") == "no room"
 

@@ -9,11 +9,14 @@ from xml.etree import ElementTree
 
 import junitparser
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from junitparser.xunit2 import JUnitXml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpudoctor.core.diagnosis import Diagnosis, Unjudged
+from gpudoctor.core.fact import Known
 from gpudoctor.core.fleet import Check, Fleet, Host, Result
 from gpudoctor.views import document, junit, prometheus
 from tests.conftest import Program
@@ -277,6 +280,31 @@ def test_a_fleet_counts_its_hosts() -> None:
         "sound": 1,
         "to_drain": 0,
     }
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=300))
+@example('"} 1\nup 0\n#')
+@example("\\")
+@example('\\"')
+@example("\x1b[31m\u2028")
+@example("é\udc80")
+def test_foreign_text_stays_within_its_label(evil: str) -> None:
+    whole = diagnosis_of("too-old-b200")
+    row = {"uuid": Known(evil, "nvml")}
+    facts = {**whole.snapshot.facts, "torch.version": Known(evil, "x")}
+    odd = replace(
+        whole,
+        tool_version=evil,
+        findings=(replace(whole.findings[0], id=evil, subjects=({"gpu": 0},)),),
+        snapshot=replace(whole.snapshot, facts=facts, groups={"gpu": (row,)}),
+    )
+    said, plain = prometheus.render(odd), prometheus.render(replace(whole, findings=whole.findings[:1]))
+    assert said.isascii()
+    assert said.count("\n") == plain.count("\n")
+    assert metrics(said).keys() == metrics(plain).keys()
+    labels = metrics(said)["gpudoctor_finding"].samples[0].labels
+    assert all(len(word) <= 120 for word in labels.values())
 
 
 def test_the_program_replaces_the_file_in_one_step(gpudoctor: Program, tmp_path: Path) -> None:

@@ -149,16 +149,6 @@ def test_512_ranks_are_all_looked_at() -> None:
         ranks.end()
 
 
-def test_py_spy_is_missing(sleeper: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = Unread("py-spy is not installed: pip install 'gpudoctor[job]'", reason=Reason.MISSING)
-    monkeypatch.setattr(looking, "find_program", lambda _: missing)
-    (row,) = looking.look(job_of(sleeper.pid), 0.2).rows
-    assert row["unseen"] == Known(missing.why, "py-spy")
-    assert row["stack"] == missing
-    assert value_of(row["state"]) == "sleeps"
-    assert value_of(row["kernel_state"]) == "S"
-
-
 def test_py_spy_hangs(sleeper: Ranks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hung = tmp_path / "py-spy"
     hung.write_text("#!/bin/sh\nexec sleep 600\n")

@@ -132,21 +132,6 @@ def test_the_health_check_puts_a_mended_node_back_where_a_site_says_so(slurm: Sl
     assert slurm.states()["node1"] == "drained"
 
 
-def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(slurm: Slurm) -> None:
-    for node, how in zip(NODES, ("missing", "undecided", "traceback"), strict=False):
-        slurm.program(node, "gpudoctor", f"touch /var/spool/asked; {_BROKEN[how] or 'exit 127'}")
-    slurm.becomes("node4", "lost-gpu-h100")
-    slurm.run(HEAD, ["scontrol", "update", "nodename=node4", "state=drain", "reason=new power supply"])
-    _health_check(slurm, f"{RECIPES}/slurm-health-check.sh")
-    asked = ["test", "-e", "/var/spool/asked"]
-    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the health checks")
-    for node in NODES[:3]:
-        slurm.run(node, ["rm", "/var/spool/asked"])
-    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the next round")
-    assert slurm.states() == {"node1": "idle", "node2": "idle", "node3": "idle", "node4": "drained"}
-    assert slurm.reason("node4") == "new power supply"
-
-
 @pytest.fixture
 def unscripted(_cluster: Slurm) -> Iterator[Slurm]:
     """A cluster without the scripts, which would refuse the job before it could refuse itself."""

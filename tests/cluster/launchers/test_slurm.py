@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from gpudoctor.core.shipped import own_command
 from tests import needs
 from tests.cluster.launchers.hosts import HEAD
 from tests.cluster.launchers.slurm import NODES, Slurm
-from tests.processes import Ran, free_port
+from tests.processes import free_port
 
 pytestmark = pytest.mark.full
 
@@ -119,24 +118,6 @@ def test_scancel_in_the_middle_leaves_no_process(slurm: Slurm) -> None:
     slurm.wait_for(lambda: not _running(slurm), "the processes' end")
 
 
-def test_a_rank_that_hangs_is_named(slurm: Slurm) -> None:
-    """It is stopped, as a rank is that waits for a device which does not answer."""
-    slurm.program("node3", "gpudoctor", "kill -STOP $$")
-    ran = slurm.srun("--kill-on-bad-exit=0", "--wait=5", "gpudoctor", "preflight", "--json")
-    assert ran.code != 0
-    document = _document(ran)
-    assert document["fleet"]["verdict"] == "no-go"
-    assert document["findings"][0]["id"] == "nccl.rank-missing"
-    assert _suspects(document) == ["node3"]
-
-
-def test_a_rank_that_dies_in_the_middle_is_named(slurm: Slurm) -> None:
-    slurm.program("node2", "gpudoctor", f"kill -{signal.SIGKILL} $$")
-    ran = slurm.srun("--kill-on-bad-exit=0", "gpudoctor", "preflight", "--json")
-    assert ran.code != 0
-    assert _suspects(_document(ran)) == ["node2"]
-
-
 def test_a_batch_script_alone_is_not_a_job_of_many(slurm: Slurm) -> None:
     """Its environment says rank 0 of four tasks, and none of them but itself exists."""
     script = "#!/bin/sh\\ngpudoctor preflight --json\\n"
@@ -146,11 +127,6 @@ def test_a_batch_script_alone_is_not_a_job_of_many(slurm: Slurm) -> None:
     document = json.loads((slurm.folder / "batch.json").read_text())
     assert document["verdict"] == "sound"
     assert document["target"]["kind"] != "fleet" or len(document["fleet"]["hosts"]) == 1
-
-
-def _document(ran: Ran) -> Any:
-    """The one document among what srun passed on."""
-    return json.loads(ran.out.strip().splitlines()[0])
 
 
 RANKS = needs.REPOSITORY / "tests/cluster/hang/ranks.py"

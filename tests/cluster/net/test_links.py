@@ -194,26 +194,6 @@ def taken(host: Host, **environ: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("environ", "interface"),
-    [
-        ({}, "eth0"),
-        ({"NCCL_SOCKET_IFNAME": "mgmt"}, "mgmt0"),
-        ({"NCCL_SOCKET_IFNAME": "^eth,mgmt,docker"}, "lo"),
-        ({"NCCL_SOCKET_IFNAME": "=docker0"}, "docker0"),
-        ({"NCCL_SOCKET_IFNAME": "ens1"}, ""),
-        ({"NCCL_SOCKET_IFNAME": "wlan"}, ""),
-        ({"NCCL_SOCKET_FAMILY": "AF_INET6"}, "eth0"),
-        ({"NCCL_COMM_ID": "172.17.0.9:29500"}, "docker0"),
-        ({"NCCL_COMM_ID": "node0:29500"}, "eth0"),
-        ({"NCCL_COMM_ID": "[fd77::1]:29500"}, "eth0"),
-        ({"NCCL_COMM_ID": "203.0.113.1:29500"}, ""),
-    ],
-)
-def test_nccl(host: Host, environ: dict[str, str], interface: str) -> None:
-    assert taken(host, **environ)["nccl"][0] == interface
-
-
 def test_a_file_of_nccls_counts_where_the_environment_says_nothing(host: Host, tmp_path: Path) -> None:
     (tmp_path / ".nccl.conf").write_text("NCCL_SOCKET_IFNAME=mgmt\n")
     assert taken(host, HOME=str(tmp_path))["nccl"] == ("mgmt0", "10.88.1.1")

@@ -16,7 +16,7 @@ import pytest
 
 from tests import needs
 from tests.cluster.net.holder import others
-from tests.cluster.net.hosts import PORT, PREFLIGHT, Host, Hosts, Job
+from tests.cluster.net.hosts import PORT, Host, Hosts, Job
 from tests.processes import Ran
 
 pytestmark = pytest.mark.full
@@ -110,17 +110,6 @@ def test_rank_0_that_is_told_to_end_tells_what_it_knows_and_lets_the_others_go(t
     assert left(two) == {}
 
 
-def test_when_all_are_told_to_end_rank_0_tells_what_is_known(two: Hosts) -> None:
-    job = waiting(two)
-    for process in job.ranks.values():
-        process.send_signal(signal.SIGTERM)
-    ended = job.ended()
-    assert codes(ended) == dict.fromkeys(ended, 128 + signal.SIGTERM)
-    assert cut(ended[0]) == "told to end"
-    assert ended[1].out == ""
-    assert left(two) == {}
-
-
 def test_when_rank_0_is_killed_the_others_end_and_say_so(two: Hosts) -> None:
     job = waiting(two)
     job.ranks[0].kill()
@@ -144,16 +133,6 @@ def test_a_rank_that_hangs_is_named_with_what_it_did_last() -> None:
         assert "on node2 hangs: nothing heard for" in said[0]
         assert re.search(r", last: (check of this machine|waiting for the others)", said[0])
         hung.kill()
-
-
-def test_a_rank_that_hangs_before_it_comes_is_missing(two: Hosts) -> None:
-    job = Job(two, missing=[1])
-    stopped = ["sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *PREFLIGHT]
-    hung = two[1].start(stopped, two.environ(1))
-    ended = job.ended()
-    hung.kill()
-    assert codes(ended) == {0: 1}
-    assert ended[0].titles("nccl.rank-missing") == ["Rank 1: never came to node0 in 12 s"]
 
 
 def test_without_rank_0_every_other_rank_says_so(two: Hosts) -> None:
@@ -181,12 +160,6 @@ print(json.dumps({{
     "blocked": [line for line in open("/proc/self/status") if line.startswith("SigBlk")],
 }}), flush=True)
 sys.exit(7)
-"""
-WAIT = """
-import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(33))
-print("waiting", flush=True)
-time.sleep(60)
 """
 
 
@@ -223,15 +196,6 @@ def test_it_ignores_no_more_signals_than_without_us(two: Hosts) -> None:
     look = ["grep", "SigIgn", "/proc/self/status"]
     without = two[0].run(look).stdout
     assert [one.out for one in Job(two, ["--", *look]).ended().values()] == [without, without]
-
-
-def test_sigterm_reaches_it(two: Hosts) -> None:
-    job = Job(two, follows("-c", WAIT))
-    for process in job.ranks.values():
-        assert process.stdout
-        assert process.stdout.readline() == "waiting\n"
-        process.send_signal(signal.SIGTERM)
-    assert [one.code for one in job.ended().values()] == [33, 33]
 
 
 def test_on_no_go_it_does_not_run(two: Hosts, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What we say NCCL and Gloo would choose, beside what they choose themselves, in networks of our own making.
 
-Needs `unshare` and `ip`; NCCL an interpreter with a wheel nvidia-nccl-cu12 or -cu13 (GPUDOCTOR_NCCL_PYTHON), Gloo one
-with torch; no GPU.
+Needs `unshare` and `ip`; NCCL an interpreter with its wheel (GPUDOCTOR_NCCL_PYTHON, or torch for CUDA in
+.venv-torch-cuda), Gloo one with torch; no GPU.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pytest
 
 from tests import needs
 from tests.processes import finished
+
+pytestmark = pytest.mark.full
 
 _NETWORK = """
 mount -t sysfs none /sys
@@ -51,10 +53,8 @@ print(json.dumps({name: fact.value for name, fact in facts.items() if isinstance
 @pytest.fixture(scope="module")
 def python() -> str:
     """An interpreter that has NCCL."""
-    found = os.environ.get("GPUDOCTOR_NCCL_PYTHON", "")
-    if not os.access(found, os.X_OK):
-        pytest.skip("needs an interpreter with nvidia-nccl (GPUDOCTOR_NCCL_PYTHON)")
-    return found
+    found = os.environ.get("GPUDOCTOR_NCCL_PYTHON") or str(needs.REPOSITORY / ".venv-torch-cuda/bin/python")
+    return found if os.access(found, os.X_OK) else needs.missing(f"an interpreter with nvidia-nccl ({found})")
 
 
 def printed(network: str, argv: list[str], **environ: str) -> Any:
@@ -176,7 +176,6 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("environ", [{}, {"GLOO_SOCKET_IFNAME": "eth0"}], ids=["by name", "by interface"])
 def test_gloo_announces_what_we_say(tmp_path: Path, environ: dict[str, str]) -> None:
     hosts = tmp_path / "hosts"
