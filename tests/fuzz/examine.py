@@ -94,6 +94,9 @@ def wrong_with(diagnosis: Diagnosis, kind: str) -> Iterator[str]:
         return
     if raw["verdict"] not in VERDICTS:
         yield f"verdict: {raw['verdict']!r}"
+    if kind == "report":
+        values = (value.replace("\t", " ") for value in _values(diagnosis.snapshot))
+        yield from (f"fact: {value[:200]!r}" for value in values if _CONTROL.search(value))
     if kind != "snapshot":
         yield from _stumbled(diagnosis)
 

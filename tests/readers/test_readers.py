@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import random
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, listed
-from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.readers import WHOLE_FILE_BYTES, decode, read_file, read_text
 from gpudoctor.readers._merge import better_fact, merged_rows
@@ -132,84 +126,6 @@ def test_sources_and_placed_lines_count_the_lines_of_the_paste() -> None:
         Known(2, "the paste"),
         Known(1, "the paste"),
     )
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _texts(item)
-
-
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-
-
-def _facts(snapshot: Snapshot) -> Iterator[Fact]:
-    yield from snapshot.facts.values()
-    for rows in snapshot.groups.values():
-        if isinstance(rows, tuple):
-            for row in rows:
-                yield from row.values()
-        else:
-            yield rows
-
-
-def _read_safely(text: str) -> None:
-    try:
-        snapshot = read_text(text)
-    except DocumentError:
-        assert '"schema"' in text, "only what looks like a saved document can be refused"
-        return
-    assert "report.trouble" not in snapshot.facts, snapshot.facts["report.trouble"]
-    for fact in _facts(snapshot):
-        for shown in (fact.source, *_texts(fact.value)) if isinstance(fact, Known) else (fact.why,):
-            assert not _CONTROL.search(shown), repr(shown)
-
-
-@settings(max_examples=50)
-@given(st.text())
-def test_any_text(text: str) -> None:
-    _read_safely(text)
-
-
-_STRANGE = [
-    "\x1b[31m",
-    "\x00",
-    "\u202e",
-    "9" * 30,
-    "²",
-    "٣",
-    "N/A",
-    ": ",
-    "==",
-    "\r",
-    "İ",
-    "\ud800",
-    "%s",
-    "{",
-    "|",
-    "'",
-]
-
-
-@settings(max_examples=50)
-@given(st.randoms(use_true_random=False), st.integers(1, 15))
-def test_mutilated_reports(dice: random.Random, strokes: int) -> None:
-    text = REPORT
-    for _ in range(strokes):
-        start = dice.randrange(len(text) + 1)
-        end = min(len(text), start + dice.randrange(60))
-        text = dice.choice(
-            [
-                text[:start] + text[end:],
-                text[:start] + dice.choice(_STRANGE) + text[start:],
-                text[:start] + text[start:end] * 9 + text[end:],
-                text[:start] + text[start:end].upper() + text[end:],
-                "\n".join(dice.sample(lines, len(lines))) if (lines := text.split("\n")) else text,
-            ]
-        )
-    _read_safely(text)
 
 
 def _log(size: int) -> str:
