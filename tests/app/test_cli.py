@@ -310,12 +310,6 @@ def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> None
     assert ran.code in {0, 1, 2, 3}, ran.err
 
 
-@pytest.mark.full
-def test_every_command_ends_without_home_and_temporary_files(tmp_path: Path) -> None:
-    for command in COMMANDS:
-        ended((*PROGRAM, *command), {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}, tmp_path)
-
-
 BARE_DEV = """
 mount --rbind /dev /mnt
 mount -t tmpfs none /dev
