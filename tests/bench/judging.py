@@ -1,6 +1,6 @@
 """How long do reading and judging take? Each document beside `json.loads` of the same document, in one run.
 
-python -m tests.bench.judging [--snapshots N] [--runs N] [--every N] [--pages N]
+python -m tests.bench.judging [--snapshots N] [--runs N] [--every N]
 
 Processor time of one core, of each document the best of the runs. The documents: generated environments, sound and
 changed, the simulated machines, the cases on the pages, the messages. Ends with 1 where a limit is passed.
@@ -13,7 +13,6 @@ import json
 import statistics
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -25,17 +24,13 @@ from gpudoctor.app.reading import snapshot_of
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.judge import judge_rule
-from gpudoctor.diagnosis.judge.signs import Text
-from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.target.record import to_json
 from gpudoctor.views import document
-from tests import rates, readme
-from tests.corpus import blocks
+from tests import rates
+from tests.fuzz.seeds import seeds
 from tests.generated.changes import broken
 from tests.generated.sound import sound
-from tests.needs import REPOSITORY
 from tests.sim import scenario
 
 SNAPSHOT_MS, REPORT_MS, MANY_S, MANY = 15.0, 40.0, 90.0, 10_000
@@ -90,21 +85,6 @@ def case_facts() -> Iterator[Document]:
             yield Document(f"{case.rule}: {case.name}", document.facts(rules.snapshot_of(case), __version__))
 
 
-def reports() -> Iterator[Document]:
-    """The cases on the pages that are pastes, the messages, and what the simulated machines' programs print."""
-    for case in rulebook.cases():
-        if case.report:
-            yield Document(f"{case.rule}: {case.name}", case.report)
-    for file in sorted((REPOSITORY / "tests/readers/messages").glob("*.txt")):
-        yield from (Document(f"{file.name} {cause}", text) for cause, text in blocks(file.stem))
-    yield Document("the README's report", readme.REPORT)
-    for name in scenario.names(scenario.PROFILES):
-        record = scenario.load(scenario.PROFILES / f"{name}.json")
-        said = [f"$ {' '.join(one.argv)}\n{one.out}{one.err}" for one in record.commands]
-        if said:
-            yield Document(f"commands of {name}", "\n".join(said))
-
-
 def milliseconds(act: Callable[[], object], times: int = 1) -> float:
     """Processor time of one call."""
     started = time.process_time()
@@ -113,19 +93,19 @@ def milliseconds(act: Callable[[], object], times: int = 1) -> float:
     return 1e3 * (time.process_time() - started) / times
 
 
+def read_and_judge(text: str, book: Rulebook) -> Diagnosis:
+    return diagnose(snapshot_of(text), book)
+
+
 def timed(documents: Sequence[Document], book: Rulebook, runs: int, reading: bool) -> list[Timed]:
     """Each document's times, the best of `runs`; with `reading`, ours includes reading the text."""
     out = []
     for one in documents:
         raw = json.dumps(one.text) if reading else one.text
-        ours = partial(_read_and_judge, one, book) if reading else partial(diagnose, snapshot_of(one.text), book)
+        ours = partial(read_and_judge, one.text, book) if reading else partial(diagnose, snapshot_of(one.text), book)
         pairs = [(milliseconds(ours), milliseconds(partial(json.loads, raw), _REPEATED)) for _ in range(runs)]
         out.append(Timed(one.name, min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)))
     return out
-
-
-def _read_and_judge(report: Document, book: Rulebook) -> Diagnosis:
-    return diagnose(snapshot_of(report.text), book)
 
 
 def told(what: str, times: Sequence[Timed], limit: float) -> bool:
@@ -136,41 +116,19 @@ def told(what: str, times: Sequence[Timed], limit: float) -> bool:
     print(
         f"{what}: {len(order)} documents, median {statistics.median(one.ours for one in order):.1f} ms,"
         f" p99 {order[len(order) * 99 // 100].ours:.1f} ms, max {worst.ours:.1f} ms (limit {limit:.0f});"
-        f" median {ratio:.0f} times json.loads, in all {_share(order):.0f} times"
+        f" median {ratio:.0f} times json.loads"
     )
     for one in order[:-4:-1]:
         print(f"  {one.ours:.1f} ms ({one.ours / one.theirs:.0f} times json.loads)  {one.name[:110]}")
     return worst.ours <= limit
 
 
-def _share(times: Sequence[Timed]) -> float:
-    return sum(one.ours for one in times) / sum(one.theirs for one in times)
-
-
-def slowest_pages(documents: Sequence[Document], book: Rulebook, most: int) -> Iterator[str]:
-    """The pages on which most time goes, with what one judgement costs at most, and on which document."""
-    total: defaultdict[str, float] = defaultdict(float)
-    worst: dict[str, tuple[float, str]] = {}
-    for one in documents:
-        snapshot = complete(snapshot_of(one.text))
-        text = Text(snapshot, book.word_index(snapshot))
-        for rule in book.rules:
-            took = min(milliseconds(partial(judge_rule, rule, snapshot, text)) for _ in range(2))
-            total[rule.id] += took
-            worst[rule.id] = max(worst.get(rule.id, (0.0, "")), (took, one.name))
-    whole = sum(total.values())
-    for rule_id in sorted(total, key=lambda rule_id: -total[rule_id])[:most]:
-        most_ms, where = worst[rule_id]
-        yield f"  {rule_id}: {total[rule_id] / whole:.1%} of the time, at most {most_ms:.1f} ms ({where[:70]})"
-
-
 def main() -> int:
-    """Print the figures and the pages that cost most."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--snapshots", type=int, default=1000, help="generated snapshots (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="runs of each document (default: %(default)s)")
     parser.add_argument("--every", type=int, default=1, help="of each kind only every so many-th document")
-    parser.add_argument("--pages", type=int, default=8, help="pages named as slowest (default: %(default)s)")
     options = parser.parse_args()
     book = rulebook.load()
     snapshots = [
@@ -179,7 +137,7 @@ def main() -> int:
         *list(case_facts())[:: options.every],
         *generated(options.snapshots),
     ]
-    pasted = list(reports())[:: options.every]
+    pasted = [Document(text[:60], text) for text in seeds().reports[:: options.every]]
     for one in snapshots[::20]:  # patterns and expressions are compiled once
         diagnose(snapshot_of(one.text), book)
     judged = timed(snapshots, book, options.runs, reading=False)
@@ -187,8 +145,6 @@ def main() -> int:
     fine &= told("reading and judging a report", timed(pasted, book, options.runs, reading=True), REPORT_MS)
     many = MANY * statistics.mean(one.ours for one in judged) / 1e3
     print(f"{MANY:,} snapshots: {many:.0f} s on one core (limit {MANY_S:.0f}), from the mean of {len(judged)}")
-    print("pages that cost most:")
-    print("\n".join(slowest_pages([*pasted[::20], *snapshots[::20]], book, options.pages)))
     return 0 if fine and many <= MANY_S else 1
 
 
