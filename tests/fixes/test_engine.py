@@ -124,13 +124,6 @@ def test_a_step_that_reads_gets_nothing_and_none_waits_for_an_answer(place: Plac
     assert run.steps[0].output.lines == ("''",)
 
 
-def test_steps_are_asked_for_one_by_one(place: Place) -> None:
-    plan = place.plan(*(python_step(number, f"print({number})") for number in (1, 2, 3, 4)))
-    answers = {"1": "run", "2": "leave out", "3": "run", "4": "stop"}
-    run = place.apply(plan, ask=lambda step: answers[step.id])  # type: ignore[arg-type,return-value]
-    assert (states(run), run.why) == (["done", "left out", "done", "waits"], "stopped by you")
-
-
 @pytest.mark.parametrize(("want", "expected"), [("after this step", ["done", "waits"]), ("now", ["stopped", "waits"])])
 def test_it_is_stopped_as_the_user_wants(place: Place, want: Stop, expected: list[str]) -> None:
     begun = place.folder / "begun"

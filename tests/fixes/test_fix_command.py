@@ -199,15 +199,6 @@ def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index,
 
 
 @pytest.mark.full
-def test_what_got_worse_stops_the_run(tmp_path: Path, index: Index, environment: Path) -> None:
-    patient = patient_at(tmp_path, index, environment, "1.1+cpu")
-    ran = patient.doctor("fix", "--yes", *SITE)  # the page explains torch.cpu-build while it is found, and no longer
-    assert ran.code == 1
-    assert "found now, and not before: torch.cpu-build" in ran.out
-    assert "gpudoctor fix --undo" in ran.out
-
-
-@pytest.mark.full
 def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: Index) -> None:
     index.pause = 0.5
     try:

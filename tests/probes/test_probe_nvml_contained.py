@@ -106,14 +106,6 @@ def test_a_gpu_that_never_wakes_is_named_and_the_others_are_read(tmp_path: Path,
     assert not (tmp_path / "asked").exists()
 
 
-def test_a_count_that_never_returns_is_unanswered_with_the_time_it_got(tmp_path: Path, monkeypatch: Patch) -> None:
-    facts = asker(tmp_path, monkeypatch, opening=4.0)(faulty("nvmlDeviceGetCount", "hang"))
-    assert re.fullmatch(
-        r"nvmlDeviceGetCount did not return within ([4-9]|\d\d+) s", str(known(facts["nvml.unanswered"]))
-    )
-    assert left(left_behind) == []
-
-
 @pytest.mark.parametrize("do", ["hang", "dstate"])
 def test_a_hang_on_one_gpu_costs_the_rest_of_that_gpu(ask: Ask, do: str) -> None:
     facts = ask(faulty("nvmlDeviceGetTemperature", do, gpu=1, gpus=3))
