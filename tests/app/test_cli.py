@@ -85,18 +85,6 @@ def test_a_path_that_is_no_file_is_one_line_and_exit_2(called: Program, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("page", "says"), [('id = "site.x"\n', "title is missing"), ("id = [", "driver.x.toml"), ("\x00", "driver.x.toml")]
-)
-def test_a_broken_page_is_one_line_and_exit_2(called: Program, tmp_path: Path, page: str, says: str) -> None:
-    (tmp_path / "driver").mkdir()
-    (tmp_path / "driver" / "driver.x.toml").write_text(page)
-    for words in (("check", "--level", "quick", "--rules", str(tmp_path)), ("rules", "test", str(tmp_path))):
-        done = called(*words)
-        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert says in done.err
-
-
-@pytest.mark.parametrize(
     "typed",
     ["--level thorough", "read", "explain no.such", "check --format morse", "rules", "diff", "diff - -", "diff ."],
 )

@@ -269,7 +269,9 @@ def test_a_port_that_is_slow_from_the_memory_of_its_gpu_is_named(sick: bool) -> 
 
 
 def test_where_memory_of_gpus_cannot_be_used_that_is_told_and_the_rest_is_measured() -> None:
-    result = measured(Coordinator(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0))
+    result = measured(
+        Coordinator(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0)
+    )
     assert {pair.there.gbps for pair in result.rails.pairs} == {385.0}
     assert set(result.rails.unmeasured.values()) == {
         f"mlx5_{at} on n1 from GPU memory: ib_write_bw says: Couldn't allocate MR" for at in (0, 1)

@@ -22,7 +22,6 @@ from gpudoctor.core.pattern import JUDGING_SECONDS, TOO_COSTLY, Budget, TooCostl
 from gpudoctor.diagnosis.judge import signs
 from gpudoctor.diagnosis.rulebook.check import has_nested_repeat
 from gpudoctor.readers import LARGEST_LOG_BYTES, WHOLE_FILE_BYTES, read_file, read_text
-from tests.conftest import Program
 from tests.corpus import BOOK
 from tests.fuzz.examine import examine
 from tests.fuzz.texts import all_shapes, texts
@@ -80,24 +79,6 @@ def test_generated_texts_end_in_time() -> None:
 )
 def test_repetitions_within_repetitions_are_refused_on_a_page(written: str, refused: bool) -> None:
     assert has_nested_repeat(written) is refused
-
-
-def test_a_page_with_one_is_refused_with_its_line(called: Program, tmp_path: Path) -> None:
-    source = Path(__file__).parents[2] / "gpudoctor/app/docs/site-rules/driver"
-    page = next(source.glob("*.toml")) if source.is_dir() else None
-    page = page or next((source.parent).rglob("*.toml"))
-    text = page.read_text()
-    sign = "[[sign]]\nmatch = '(\\w+a)*b is broken'\nweight = \"conclusive\"\n\n[[case]]"
-    folder = tmp_path / page.parent.name
-    folder.mkdir()
-    (folder / page.name).write_text(text)
-    assert called("rules", "test", str(tmp_path)).code == 0, "the page as it is"
-    (folder / page.name).write_text(text.replace("[[case]]", sign, 1))
-    ran = called("rules", "test", str(tmp_path))
-    assert ran.code != 0
-    assert "a repetition within a repetition" in ran.out + ran.err
-    line = (folder / page.name).read_text().split("(\\w+a)*b")[0].count("\n") + 1
-    assert f"{page.name}:{line}" in ran.out + ran.err
 
 
 def test_a_budget_is_this_threads_processor_time() -> None:

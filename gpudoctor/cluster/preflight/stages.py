@@ -14,7 +14,7 @@ from gpudoctor.cluster.preflight.rails import measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, RankSeen
 from gpudoctor.core.about import __version__
 from gpudoctor.core.fact import Unread
-from gpudoctor.kernels.across import nccl_remarks
+from gpudoctor.kernels.across_hosts import nccl_remarks
 from gpudoctor.kernels.canary import canary_rows
 
 Tell = Callable[[str], None]

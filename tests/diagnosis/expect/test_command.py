@@ -163,14 +163,6 @@ def test_misuse_is_said_in_a_line_and_exits_with_2(called: Program, words: tuple
     assert ran.err.count("\n") == 1
 
 
-def test_what_a_profile_says_cannot_drive_the_terminal(called: Program, tmp_path: Path) -> None:
-    path = put(tmp_path, '[expect.host.arch]\nis = "\\u001b[31mred"\nwhy = "\\u001b]0;title\\u0007"\ndo = "\\u001b[2J"')
-    ran = called("check", "--level", "quick", "--expect", str(path))
-    assert "expected" in ran.out
-    assert "\x1b" not in ran.out + ran.err
-    assert "\x07" not in ran.out + ran.err
-
-
 def test_explain_knows_the_id_of_a_line(called: Program) -> None:
     said = called("explain", "expect.driver-version")
     assert said.code == 0

@@ -220,15 +220,6 @@ async def test_a_step_that_fails_stops_it_and_enter_tries_again_from_there(opene
     assert [engine.journal("run-2").step(name).state for name in "123"] == ["left out", "done", "done"]
 
 
-async def test_a_rule_that_still_finds_something_is_no_success(opened: Opened, tmp_path: Path) -> None:
-    engine = Engine(tmp_path, found=lambda _: True)
-    async with opened(work(plan_of(step(1, ""), verify(2)), engine)) as pilot:
-        await pilot.press("f", "a", "y")
-        await run_over(pilot)
-        assert shown(pilot)[0].strip().startswith(f"✗ STILL FOUND  {RULE}")
-        assert "✗ still found" in text(pilot)
-
-
 async def test_esc_stops_after_the_step_and_the_next_does_not_begin(opened: Opened, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     plan = plan_of(step(1, f"print('on', flush=True);{lasting(tmp_path)}"), step(2, ""))
