@@ -3,8 +3,6 @@
 What stands in the package is what `gpudoctor completion` prints and what a wheel installs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 In messages a line ``== cause`` (or ``== sound``) starts a block; the lines below are the paste.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ below says of itself is left out. It takes root, torch with Gloo, py-spy, a cont
 that is lost, the simulated driver.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

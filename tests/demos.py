@@ -3,8 +3,6 @@
 What their GPUs did, a minute and a half each, is made of what their records say of one moment: invented values that
 swing as those of a training step do; a GPU that is held back slows down on the way."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

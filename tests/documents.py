@@ -1,7 +1,5 @@
 """Every JSON document that the program gives a test is held against ``gpudoctor schema``, whatever the test asks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Sequence

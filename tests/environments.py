@@ -1,7 +1,5 @@
 """Environments as pip, conda and torch leave them on disk, small enough to build in a test."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ The parser says what each command and option does; said here is what no option h
 Words of man(7), so that mandoc and groff both render it.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

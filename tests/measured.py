@@ -3,8 +3,6 @@
 The values are invented; their proportions are those of healthy H100s and of the faults that they show.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """What some tests need beside Python: missing, it skips them by name; where CI=true it fails them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What tests of processes need: what one did, which there are, whether one is gone, a port for it."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -4,8 +4,6 @@ The values of sound GPUs are those that owners of such GPUs publish, with the cl
 is sick about a machine is changed in them afterwards.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 ``python -m tests.readme --write`` brings them up to date.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

@@ -1,7 +1,5 @@
 """The pictures of README.md, of the demos: ``python -m tests.screenshots --write`` takes them anew."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Kernels that misbehave, laid out beside the real child's own program: what `runner` and `Ladder` must survive."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

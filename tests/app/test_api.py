@@ -1,7 +1,5 @@
 """What ``import gpudoctor`` offers: stable names, types that a strict checker takes, a report that shows itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

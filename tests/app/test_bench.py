@@ -1,7 +1,5 @@
 """``gpudoctor bench`` and ``soak``: the real program, its exit codes and documents, and how it ends when told to."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The program as scripts use it: exit codes, streams, files, one line for everything we cannot work with."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What gpudoctor 1.0.0 wrote is read and judged: each file was written by it on a simulated B200 with an old driver."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

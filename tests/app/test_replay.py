@@ -1,7 +1,5 @@
 """``gpudoctor replay``: kept documents, logs and runs judged again, before a site arms a profile."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It stands alone, so that it can run inside a simulated machine: the start of the machine is not in the times.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

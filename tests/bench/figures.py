@@ -1,7 +1,5 @@
 """The figures that `tests.bench.peers` measured last: kept in figures.toml, shown in comparison.md."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

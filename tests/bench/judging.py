@@ -6,8 +6,6 @@ Processor time of one core, of each document the best of the runs. The documents
 changed, the simulated machines, the cases on the pages, the messages. Ends with 1 where a limit is passed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -9,8 +9,6 @@ Versions and commands of the peers are as of November 2026; who cannot be instal
 keeps the figures in tests/bench/figures.toml, of which the table of comparison.md is made.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What a start costs, counted in modules: what is slow to import is imported by whoever needs it."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The house is in order: lint, format, types and the direction of imports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hosts below leaf switches, what pairs of them measure, and whether the right ones are blamed for random faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random

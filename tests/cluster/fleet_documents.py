@@ -1,7 +1,5 @@
 """Documents of hosts as the program writes them: a sound machine's facts, some of them changed, judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Hosts with several ports, some of them bad, and the rounds that all rails go through."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random

@@ -1,7 +1,5 @@
 """``gpudoctor fleet`` and ``gpudoctor read`` on what many hosts wrote: reports, exit codes, misuse."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import subprocess

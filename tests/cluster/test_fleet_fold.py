@@ -1,7 +1,5 @@
 """Many documents, one diagnosis: findings by count and by what hosts share, who differs, whom to take out, or go."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What came back of a host is read as far as it goes and ends nothing; and the names of hosts in one word."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

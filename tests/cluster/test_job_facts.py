@@ -1,7 +1,5 @@
 """What a meeting found becomes declared facts, and no page about many machines is theory: each of them fires."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Which rank of which job we are, by what launchers really set: the values are of real runs, with names changed."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.cluster.preflight.launcher import Place, place_from_environment

@@ -1,7 +1,5 @@
 """The meeting of a job: ranks, the same rank twice, strangers, very many; clocks, ports, and lines on a wire."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

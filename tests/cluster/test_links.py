@@ -1,7 +1,5 @@
 """Between two ends on loopback; and which of a machine's interfaces NCCL and Gloo take."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Network ports of machines, one by one: which are measured, what ib_write_bw prints, and which are to blame."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import Counter

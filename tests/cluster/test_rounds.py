@@ -1,7 +1,5 @@
 """Which hosts measure each other in which round, and who is to blame by what the pairs measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from random import Random

@@ -1,7 +1,5 @@
 """``python -m tests.contract``: which of 1.0's promises are broken; ``--write``: make this version's those of 1.0."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.contract import promises

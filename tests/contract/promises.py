@@ -1,7 +1,5 @@
 """All that is promised, as this version has it and as 1.0 had it, and what of it is broken."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -1,7 +1,5 @@
 """What 1.0 promised is kept; and whoever breaks a promise is told, by name: each kind of breakage is planted once."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

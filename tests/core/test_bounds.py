@@ -1,7 +1,5 @@
 """What keeps a hostile text or a broken file from costing more than it says, or from harming who reads our answer."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

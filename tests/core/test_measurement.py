@@ -1,7 +1,5 @@
 """Measurements: what a run is compared with, what to think of it, and their document."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

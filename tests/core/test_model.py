@@ -1,7 +1,5 @@
 """Snapshots, samples, diagnoses, fleets go to JSON and back; frozen classes behave as the standard ones."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

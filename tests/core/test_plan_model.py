@@ -1,7 +1,5 @@
 """Plans, runs, wishes and stacks as values, and the plan that is made of a diagnosis."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

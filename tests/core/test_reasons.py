@@ -1,7 +1,5 @@
 """Reasons are typed: rewording a message changes no diagnosis, and no code takes a message apart."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that we wrote after a bad disk or copy, streams that are full or closed, and commands that a shell takes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Every form in which an Xid is printed, live and pasted by one parser; and what a note denies is no sign of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two machines side by side: the cause comes first, noise does not count, and what was not read is said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """`gpudoctor explain TABLE KEY`: rows of the tables in words, found by what people type and tools print."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

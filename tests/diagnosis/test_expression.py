@@ -1,7 +1,5 @@
 """Conditions have three answers, and remember what they read."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread

@@ -1,7 +1,5 @@
 """Found, passed, unjudged; causes before consequences; guesses never sold as facts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What follows from a snapshot's own facts, links that are lost among it, and what must never be filled in."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread

@@ -1,7 +1,5 @@
 """Drivers, CUDA releases, torch releases, their builds and companions, against what is published."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.values import NOTHING, CannotJudge, Nothing

@@ -1,7 +1,5 @@
 """GPUs by the names that are printed, which compiled code runs on which, and what CUDA_VISIBLE_DEVICES leaves."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

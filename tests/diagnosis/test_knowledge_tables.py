@@ -1,7 +1,5 @@
 """Tables are whole, versions in them are text that parses; codes and symbols are those of NVIDIA; every look-up."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

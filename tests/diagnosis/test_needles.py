@@ -1,7 +1,5 @@
 """What is worked out from a pattern, so that it is tried only where it can match: words, lines, parts."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

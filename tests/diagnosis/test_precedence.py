@@ -1,7 +1,5 @@
 """Which finding stands first where several are true, and whom it is about: its subjects."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Every page's cases hold, every finding follows from its evidence alone, every number has a source and a date."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

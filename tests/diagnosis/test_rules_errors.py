@@ -1,7 +1,5 @@
 """What is said of a page that is wrong, of a new one, and of what a page names once."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

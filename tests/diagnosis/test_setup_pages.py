@@ -1,7 +1,5 @@
 """Shared cures: pages of rules/setup, what is refused on them; and no cure of any page weakens a machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

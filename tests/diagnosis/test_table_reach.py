@@ -1,7 +1,5 @@
 """Where a report goes beyond the tables it says so, once; what is newer than every row is not broken by itself."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from itertools import islice

@@ -1,7 +1,5 @@
 """On Windows no page offers what only Linux has: a package manager, a kernel log, a POSIX shell, a path of Linux."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ torch has its ``version.py``, pins of NVIDIA's wheels, and a library with fat bi
 build; NVIDIA's wheels have the files whose names clash between CUDA majors.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.environments import CUBIN, container, elf, entry

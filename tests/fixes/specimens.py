@@ -1,7 +1,5 @@
 """Causes as they are met: on simulated machines, and where none has them, as the cases of their own pages tell them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Who may run which step, what counts as a yes, and the administrator's script: POSIX sh with every word quoted."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Plans run for real, and killed at any moment: real environments, real pip, the real rules, and the record on disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

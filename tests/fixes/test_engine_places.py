@@ -1,7 +1,5 @@
 """Environments of other kinds, and the system's packages: a Python that is no venv, uv instead of pip, apt and dnf."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

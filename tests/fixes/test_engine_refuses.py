@@ -1,7 +1,5 @@
 """What the engine does not run: another environment, the distribution's own, two runs at once, a command unknown."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Each cause has a plan that is whole, and what the plan makes true clears the finding and brings about no other."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

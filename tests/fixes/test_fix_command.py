@@ -1,7 +1,5 @@
 """``gpudoctor fix`` as one types it: on a simulated machine with a real environment, by a page of the site's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

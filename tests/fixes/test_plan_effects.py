@@ -1,7 +1,5 @@
 """What steps bring about: package commands by their words, facts by name, and what is then no longer known."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

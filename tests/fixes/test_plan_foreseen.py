@@ -1,7 +1,5 @@
 """Plans over several causes: what they would come to, who stands in whose way, and what is never run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

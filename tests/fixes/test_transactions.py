@@ -4,8 +4,6 @@ The machine is simulated, with eight H100; the index serves stubs. What a run to
 distributions and the same files, by their digests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run is taken back: the same files, whatever happened since, on a disk that is full, read-only or without links."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Stub wheels that pip and uv install as they would the real ones: small, and the same bytes each time."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import zipfile

@@ -6,8 +6,6 @@ A case is named by seed and number; what went wrong, and what took longest, is k
 anything went wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """One case through the whole path: read, complete, judge, show. Whatever it is, these things hold."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -9,8 +9,6 @@ length: each pattern alone, the signs of each page together through the whole pa
 with 1 where something takes too long.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Seeded mutilation: the same number always makes the same bytes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

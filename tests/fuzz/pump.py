@@ -3,8 +3,6 @@
 A pattern whose time grows with the square of the text is harmless on a line and deadly on a log.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

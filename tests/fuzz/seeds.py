@@ -1,7 +1,5 @@
 """What is mutilated: sound pastes, snapshots and records, none of them large, so that a run takes milliseconds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

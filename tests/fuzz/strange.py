@@ -1,7 +1,5 @@
 """What strangers write where they should not: control characters, endless runs, numbers without measure."""
 
-from __future__ import annotations
-
 CONTROLS = (
     "\x00",
     "\x07",

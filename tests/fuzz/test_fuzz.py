@@ -1,7 +1,5 @@
 """The short run of what `python -m tests.fuzz` and `tests.fuzz.hostile` do at length, and what they once found."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -6,8 +6,6 @@ Each text repeats what drives some patterns of pages and readers to despair (`te
 make others try, on lines of any width. Ends with 1 where one takes more than `time_limit` allows.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """``python -m tests.generated --all``: the whole run, with its figures."""
 
-from __future__ import annotations
-
 import argparse
 from itertools import islice
 

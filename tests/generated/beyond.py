@@ -4,8 +4,6 @@ Each is made of a sound machine and says of itself what was raised. It is sound 
 the driver serves that torch.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, cycle

@@ -1,7 +1,5 @@
 """The PCI bus of a sound machine, and the NVLinks between its GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One thing changed in a sound environment: what it is, where it can be, and the cause that must then come first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Changes of the driver, the host and their services, of containers' settings, and of how fast GPUs are together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """Changes of the GPUs themselves: memory, links, heat, modes, and what the kernel logs of them."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes of the session and of where it runs: environment variables, libraries in front, containers, WSL."""
 
-from __future__ import annotations
-
 from random import Random
 
 from tests.generated.changes import anywhere, live, planted

@@ -1,7 +1,5 @@
 """Changes of the Python environment and of the toolkit that builds for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

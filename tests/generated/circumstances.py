@@ -1,7 +1,5 @@
 """Harmless things that sound machines have: each would be a false alarm if a rule took it for a fault."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random

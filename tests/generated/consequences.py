@@ -1,7 +1,5 @@
 """What follows, on a real machine, from one thing that is wrong: each layer above fails in its own words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A snapshot in the making: facts told, lacking or out of sight, as probes would put them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Judges generated environments and counts what came of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

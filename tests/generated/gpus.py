@@ -1,7 +1,5 @@
 """What NVML, libcuda and the PCI bus say of the GPUs of a sound machine."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

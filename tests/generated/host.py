@@ -1,7 +1,5 @@
 """What the host, its driver, its limits and its container say on a sound machine."""
 
-from __future__ import annotations
-
 from gpudoctor.probes.environment import ASKED
 from tests.generated import tables
 from tests.generated.bus import NO_BUS

@@ -1,7 +1,5 @@
 """Which machines there are: combinations that the tables say run, drawn by a seeded generator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache

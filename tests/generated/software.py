@@ -1,7 +1,5 @@
 """What the Python environment, the CUDA libraries and torch say on a sound machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.generated.draft import Draft

@@ -1,7 +1,5 @@
 """A sound machine as the snapshot that a run of the program on it would give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random

@@ -3,8 +3,6 @@
 The drivers are written down by hand, with the CUDA that nvidia-smi prints under each: a second source.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache

@@ -4,8 +4,6 @@ Combinations that the field knows are written by hand: the tables have no part i
 notes, NVIDIA's compatibility pages and many bug reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A page of ``--serve`` without a browser: its websocket, as large as the facts need."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Another user of this machine, for real: files that belong to it, and processes that run as it."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import sys

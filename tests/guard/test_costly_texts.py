@@ -1,7 +1,5 @@
 """No text holds up whoever reads it: what costs too much is not judged, and named."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import resource

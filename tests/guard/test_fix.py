@@ -1,7 +1,5 @@
 """Nothing that a package, a report or another user wrote becomes an option, a path or a run of ``fix``."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

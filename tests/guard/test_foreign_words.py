@@ -1,7 +1,5 @@
 """Words of others stay words: no view lets them drive a terminal, be markup or a link, or pass for a line of ours."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

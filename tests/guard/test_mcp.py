@@ -1,7 +1,5 @@
 """The server for assistants reads nothing but what it was given, and no call ends it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Root runs no code of another user, and nobody code of the working directory: each attack beside its sound twin."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

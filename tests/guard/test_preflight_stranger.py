@@ -1,7 +1,5 @@
 """A stranger on the network of a job: whatever it says or holds, the ranks' verdict and time are their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

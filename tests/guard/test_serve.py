@@ -1,7 +1,5 @@
 """The interface in a browser, against other web pages, other users of the machine and whoever saw the URL."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from asyncio.subprocess import Process

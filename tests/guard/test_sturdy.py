@@ -1,7 +1,5 @@
 """Many at once, signals at any moment, a full disk, no home, few files, little memory: an answer or a clear error."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

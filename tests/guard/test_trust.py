@@ -1,7 +1,5 @@
 """What is run or believed never comes from where another user can write: each attack beside its sound twin."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

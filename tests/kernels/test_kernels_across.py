@@ -1,7 +1,5 @@
 """What the ranks of a job do together, and what they say of it as facts: slow, wrong, failed and missing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Collectives without torch: bandwidths, what NCCL says; whichever rank fails, dies or hangs is named, none is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

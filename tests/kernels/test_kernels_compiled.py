@@ -1,7 +1,5 @@
 """Why compiling failed, from what Triton and inductor really say; what JAX and TensorFlow see, and what is told."""
 
-from __future__ import annotations
-
 import getpass
 import os
 

@@ -1,7 +1,5 @@
 """The driver's kernels: their PTX run instruction by instruction, and every planted fault found by their checks."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """torch's rung without torch: what a check is to see, what an error says, what copies need beside torch."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import sys

@@ -1,7 +1,5 @@
 """Measurements as facts, and back: what a snapshot keeps, whether siblings agree, what is known of each rung."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread

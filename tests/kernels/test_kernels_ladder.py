@@ -1,7 +1,5 @@
 """The ladder on sick children: which rung is named, what is tried above it, and that devices do not cost each other."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

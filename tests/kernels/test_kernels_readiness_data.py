@@ -1,7 +1,5 @@
 """What follows from the figures of data: loading, transfers, memory, overlap, no_grad, headroom, profilers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

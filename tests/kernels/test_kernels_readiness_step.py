@@ -1,7 +1,5 @@
 """What the figures of a training step mean, and what to do: words and advice follow from them alone."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

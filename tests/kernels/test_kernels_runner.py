@@ -1,7 +1,5 @@
 """One rung on one device: what a kernel does to its process costs itself; and what old Pythons are given to run."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """What a sound GPU is expected to reach, held against published figures; measured machines judged as saved ones are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

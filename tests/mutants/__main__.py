@@ -1,7 +1,5 @@
 """Plants the faults and prints which test noticed each; exit status 1 where too few were noticed."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The probe of NVML over the simulated library, which answers as a section ``nvml`` of a scenario says."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Probes side by side: one may die, hang or lie; sick environments; and no alarm at what looks like a fault."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The GPUs as they are now: a real child asks the simulated NVML, whatever it does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Containers from inside, as Docker, a device plugin, CDI and Apptainer leave them; and engines from the host."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies of CUDA libraries, and which one is loaded: real libraries, held against the real loader."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

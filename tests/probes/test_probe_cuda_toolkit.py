@@ -1,7 +1,5 @@
 """Toolkits found in trees on disk, compilers asked as real programs."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

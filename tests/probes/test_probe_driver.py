@@ -1,7 +1,5 @@
 """The driver: loaded, on the disk and in DKMS, its device files and daemons; settings of modprobe; in a container."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fabric manager, subnet manager and IMEX: what runs, of what version, what it logged; none of it where none is due."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The host's clocks, processors, memory and disks, and processes that hang in the driver."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

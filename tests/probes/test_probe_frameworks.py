@@ -1,7 +1,5 @@
 """TensorFlow, JAX, triton and extensions, as their wheels leave them on disk, and what real libraries need."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path

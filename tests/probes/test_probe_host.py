@@ -1,7 +1,5 @@
 """What kind of machine it is, WSL with its Windows driver among them; what a container or a refusal keeps from us."""
 
-from __future__ import annotations
-
 import os
 import platform
 import struct

@@ -1,7 +1,5 @@
 """The kernel's own log: events of every kind that still count, and those of yesterday, of others, of programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The CUDA driver library asked in a child: a library of our own that answers, fails, hangs or crashes as told."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

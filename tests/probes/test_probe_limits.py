@@ -1,7 +1,5 @@
 """Limits of the session and of its cgroups, variables that steer GPU software, and what a command shares."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """libnccl asked in a child, whatever it does; NCCL's settings: which file wins, which plugins the loader finds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

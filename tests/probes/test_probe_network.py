@@ -1,7 +1,5 @@
 """Interfaces and RDMA devices, which of them NCCL and Gloo would take, and where ranks would meet."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """NVML asked through a real library: what it answers, how it fails, and nvidia-smi as the second witness."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The child that asks NVML: what it asks; where that hangs, crashes or crawls, it costs what was asked, and no more."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

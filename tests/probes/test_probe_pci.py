@@ -1,7 +1,5 @@
 """The PCI bus: what is there, what drives it, whether it still answers; and when the bus says nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Interpreters and their packages, as pip, conda and Debian leave them on disk."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

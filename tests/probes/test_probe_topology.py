@@ -1,7 +1,5 @@
 """Where GPUs, network cards and disks hang on PCIe, ACS there, and RDMA ports, as sysfs shows them."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The torch build, from version.py, METADATA and fat binaries, sound and broken ones, without importing it."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """torch imported by a real interpreter: stub packages that succeed, fail, crash, hang and shout; and the real torch."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What the child that asks Windows answers, read into facts: recorded answers, sound ones and such as were refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone

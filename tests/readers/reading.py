@@ -1,7 +1,5 @@
 """What a text or a manifest tells, as tests of the readers compare it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What machines print, through the whole path: a sick output's cause comes first, a sound one draws nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

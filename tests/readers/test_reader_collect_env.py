@@ -1,7 +1,5 @@
 """torch's collect_env, of several ages, and what its wordings really mean."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent, Known, Unread

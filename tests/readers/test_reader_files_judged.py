@@ -1,7 +1,5 @@
 """Manifests of every kind on machines of every kind, and `gpudoctor read FILE --for MACHINE` as a person calls it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

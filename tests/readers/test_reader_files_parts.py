@@ -1,7 +1,5 @@
 """Single lines of manifests: what they ask for, where from, where they stand; manifests made to break a reader."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

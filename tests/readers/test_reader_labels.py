@@ -1,7 +1,5 @@
 """Labels of people and bug forms; rates, power, clocks, memory errors and DCGM's fields as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent, Known, Unread

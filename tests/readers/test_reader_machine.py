@@ -1,7 +1,5 @@
 """Kernel log, modules, packages, devices, limits, compilers, containers: what a shell session shows."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent, Unread

@@ -1,7 +1,5 @@
 """nvidia-smi in all its outputs: tables old and new, -q, -L, CSV, topology, links, and its errors."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.readers import read_text

@@ -1,7 +1,5 @@
 """Packages, variables, torch's and NCCL's words, tracebacks and prompts."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core.fact import Absent

@@ -1,7 +1,5 @@
 """What people and programs write of a machine in passing, a wording a row: what is told by it, and what is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.app.reading import read

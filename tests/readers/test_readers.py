@@ -1,7 +1,5 @@
 """The room of the readers: what may be handed in, how answers and pastes are merged, and that nothing breaks it."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """NVIDIA's real libraries on machines whose kernel has not loaded the module: what is found, and what is touched."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """On labelled reports of real machines the first finding is the cause; these floors only ever rise."""
 
-from __future__ import annotations
-
 import re
 import sys
 

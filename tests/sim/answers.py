@@ -1,7 +1,5 @@
 """What CUDA and torch answer on a machine whose NVML answers are known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@
 ``cuda`` sections of a scenario into the text file that both read (its format is told in native/store.h).
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The PCI bus of a simulated machine: GPUs, NVSwitches, RDMA adapters, and the bridges and switches above them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

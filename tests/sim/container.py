@@ -1,7 +1,5 @@
 """What a container does not see of its machine, and what it sees instead."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

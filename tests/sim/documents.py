@@ -1,7 +1,5 @@
 """Each simulated machine is diagnosed once a test run, whichever test or worker asks first."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import tempfile

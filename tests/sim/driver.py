@@ -1,7 +1,5 @@
 """NVIDIA's driver on a simulated machine: modules, libraries, device files, and the daemons beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

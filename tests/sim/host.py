@@ -1,7 +1,5 @@
 """The operating system of a simulated machine: release, firmware, processors, memory, processes, network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

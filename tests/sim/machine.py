@@ -5,8 +5,6 @@ at which addresses, with which links, is read from the answers of NVML, so that 
 changes one of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

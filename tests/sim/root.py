@@ -5,8 +5,6 @@ the record's; of the machine that runs the test only the interpreter, the librar
 there, so that a real GPU below can never be seen. Needs ``unshare`` and no privileges.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

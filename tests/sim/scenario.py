@@ -7,8 +7,6 @@ GPUs that the driver no longer lists are still on the bus, as the profile has th
 from NVML's answers where nobody says otherwise; a ``cuda`` without ``system`` is laid over that.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Software of a simulated machine: the driver's libraries, and an environment with torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

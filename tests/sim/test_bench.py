@@ -1,7 +1,5 @@
 """``gpudoctor bench`` and level deep on simulated machines: what is left alone or missing, what a record keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A driver that hangs, crashes, lies or goes: an answer in time, nothing left behind; what asking does to a machine."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The driver's kernels by the real program on simulated machines of two GPUs, one of them sick."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The simulated libraries are faithful, to gpustat, NVIDIA's own binding and runtime, in their words and functions."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Healthy machines that look as if they were not: false alarms of other tools, or nearly of ours."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A recorded machine gives the diagnosis it gave at home; the healthy profiles agree with the tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every simulated machine under the unmodified program: what it finds, how it ends, how it differs from a sound one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ They answer without a GPU and without being initialised. The table that it print
 (`gpudoctor.target.error_words`, from its JSON), and the simulated libraries speak from it, too.
 """
 
-from __future__ import annotations
-
 import ctypes
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Whatever a child does, its answer comes in time and nothing of it stays; how long it is waited for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

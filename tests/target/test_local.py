@@ -1,7 +1,5 @@
 """This machine, or a tree in its place: links stay inside, refusals are not absences."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

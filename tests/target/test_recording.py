@@ -1,7 +1,5 @@
 """A machine watched while it answers, and its record: it answers the same, and what is no whole record is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

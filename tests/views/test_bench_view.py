@@ -1,7 +1,5 @@
 """What ``gpudoctor bench`` prints: 80 columns for any number of GPUs, the odd ones named, what is alike said once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

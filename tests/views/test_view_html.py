@@ -1,7 +1,5 @@
 """The report as one file: nothing to load, nothing foreign in its markup, pictures that are true and said in words."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html.parser import HTMLParser

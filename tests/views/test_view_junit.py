@@ -1,7 +1,5 @@
 """What machines read of a report: JUnit XML as Jenkins has it, and metrics as Prometheus' own client reads them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report for an issue tracker: readable as it is, and nothing in it is markup that we did not write."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html import unescape

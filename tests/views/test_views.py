@@ -1,7 +1,5 @@
 """The text report, word for word; and what a terminal must never get."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How tests run a command bare, and under ``gpudoctor run``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """gpudoctor ends as the command ended, and what that printed is what arrives; behind ``--gate`` it runs on go alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

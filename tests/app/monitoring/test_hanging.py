@@ -1,7 +1,5 @@
 """What is told of a command that stands still, by itself and where SIGQUIT asks; the command never suffers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Of a job in which one rank fails and the others by its end the first is named; a sound job gives one account."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

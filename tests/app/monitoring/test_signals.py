@@ -1,7 +1,5 @@
 """Signals reach the command as they would without us, each once; what stops it stops us; it keeps its terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

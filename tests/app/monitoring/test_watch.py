@@ -1,7 +1,5 @@
 """``gpudoctor.watch()`` and the callbacks of frameworks: the same account from within a training, on by one line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

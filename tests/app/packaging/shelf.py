@@ -1,7 +1,5 @@
 """A folder of wheels, as an index would have them: ours and what it needs; the interpreters that they are for."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Help, completion, the manual and the documentation say what the program says; real shells and programs read them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

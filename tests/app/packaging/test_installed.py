@@ -1,7 +1,5 @@
 """What the README says, in an environment with nothing but Python; and what wheel, sdist and image hold."""
 
-from __future__ import annotations
-
 import compileall
 import email
 import json

@@ -1,7 +1,5 @@
 """One file runs wherever there is Python 3.10 or newer, and says what an installation says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

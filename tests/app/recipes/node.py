@@ -5,8 +5,6 @@ it is shipped, by the shell that would run it. Where it installs gpudoctor, a re
 folder: the wheel there has the pinned name and version, and its ``gpudoctor`` is that of the simulated machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

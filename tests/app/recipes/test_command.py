@@ -1,7 +1,5 @@
 """``gpudoctor recipe``: what is in the package can be found, read and written, and nothing is ever replaced."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

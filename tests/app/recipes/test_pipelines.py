@@ -1,7 +1,5 @@
 """What gates a pipeline or an image: valid by its own schema, and each step's shell does what the recipe says."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

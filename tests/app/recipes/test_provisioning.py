@@ -1,7 +1,5 @@
 """What provisions hosts: cloud-init's schema and stages, and the Ansible role under the real ansible-core."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

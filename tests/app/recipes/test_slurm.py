@@ -1,7 +1,5 @@
 """What a site changes in the Slurm scripts, on a simulated node; tests/cluster/launchers runs a real Slurm."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The systemd units: systemd takes them, they hide nothing that is to be seen, and what they run writes the figures."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import subprocess

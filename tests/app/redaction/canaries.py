@@ -1,7 +1,5 @@
 """What is planted: made-up names, numbers and secrets of every kind, in the words in which machines print them."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

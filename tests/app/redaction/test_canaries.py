@@ -1,7 +1,5 @@
 """What was planted is to be seen in no shared view, and no text holds up whoever shares it."""
 
-from __future__ import annotations
-
 import re
 from random import Random
 from types import ModuleType

@@ -1,7 +1,5 @@
 """``--share`` of every command that prints a document, in every form, through the program itself."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is hidden and what only looks so; and a shared document says the same, for what was equal stays equal."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

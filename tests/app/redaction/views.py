@@ -1,7 +1,5 @@
 """Documents with canaries, every view of them that another person may be given, and what of a canary is seen there."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -4,8 +4,6 @@ Speaks the kernel's FUSE protocol (include/uapi/linux/fuse.h, version 7.31); nee
 ends, the kernel lets go whoever waits.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

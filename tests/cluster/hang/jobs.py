@@ -1,7 +1,5 @@
 """Real jobs of four ranks that tests hang in a way, and how they ask what the ranks wait for."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What `gpudoctor job` says of processes that end, hide, are no Python or too many, and where its helpers fail."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

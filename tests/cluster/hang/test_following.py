@@ -1,7 +1,5 @@
 """Real processes that are followed: what the kernel alone tells shows at once, the rest when stacks are read."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Real jobs that hang in ten ways, looked at while they do: the rank, its host and the place are named, none else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

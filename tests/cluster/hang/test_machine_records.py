@@ -1,7 +1,5 @@
 """What befell a running job by the kernel's log and NVML: since it began, and of its own GPUs and processes alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

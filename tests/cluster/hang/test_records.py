@@ -1,7 +1,5 @@
 """NCCL's RAS by its socket, and dumps of torch's flight recorder: what they tell, and what harms nobody."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

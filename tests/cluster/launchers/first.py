@@ -4,8 +4,6 @@ Run as ``first.py HOST...`` in fresh mount, network, PID, UTS and IPC namespaces
 that holds each host's namespaces; when its standard input ends it exits, and the kernel ends all others with it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

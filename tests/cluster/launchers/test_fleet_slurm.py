@@ -1,7 +1,5 @@
 """``gpudoctor fleet --slurm`` and ``--partition`` in a real Slurm: each node's answer, or why there is none."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What ships for launchers: the language of each accepts it, and Kubernetes' manifests do what they say."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

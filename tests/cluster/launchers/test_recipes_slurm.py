@@ -1,7 +1,5 @@
 """The shipped Slurm scripts under a real Slurm: who is drained and with which words, and which job starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

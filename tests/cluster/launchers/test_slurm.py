@@ -1,7 +1,5 @@
 """Four nodes of a real Slurm: ``srun gpudoctor preflight`` and who is named; ``job --slurm`` of a step that hangs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """``torchrun`` on two hosts with two ranks each: go, no-go, and the rendezvous that the training finds afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import sysconfig

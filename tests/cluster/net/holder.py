@@ -5,8 +5,6 @@ Run as a file, by an interpreter without site packages: ``python -S -E holder.py
 files that stand for those of ``/etc``; both may be empty.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ It ends with its input. Frames keep the kernel's offload header (packet(7), PACK
 unfinished checksums pass as they would through a bridge.
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import json

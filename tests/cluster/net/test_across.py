@@ -1,7 +1,5 @@
 """Collectives between hosts by Gloo and a real torch, alone and in a preflight, with faults on the network between."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Two hosts measure the link between them, and take one interface for NCCL and Gloo, by the kernel and by files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

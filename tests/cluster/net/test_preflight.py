@@ -1,7 +1,5 @@
 """Each fault of a network gives its id, its host and its direction, on all ranks that can know, within 25 s."""
 
-from __future__ import annotations
-
 import re
 import sys
 import venv

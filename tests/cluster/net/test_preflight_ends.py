@@ -1,7 +1,5 @@
 """How ranks come to their end: none is waited for without a limit, nothing is left; on go each becomes the command."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

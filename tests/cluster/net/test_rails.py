@@ -2,8 +2,6 @@
 cables of two exchanged; machines that differ in their ports; a port that goes away while it is measured.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

@@ -1,7 +1,5 @@
 """A job on two hosts that hangs, asked over a real ssh: the rank is named with its host, and who gives no answer."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Rule pages in another language: the same finding in other words, and English where a page has changed since."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

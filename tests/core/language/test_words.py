@@ -1,7 +1,5 @@
 """The program's own words and their Chinese; how Chinese is folded; which language a run speaks."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Simulated machines as snapshots, made once, and what a profile says of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache

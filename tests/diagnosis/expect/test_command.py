@@ -1,7 +1,5 @@
 """The program as it is typed, on simulated machines; many machines held to a profile."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

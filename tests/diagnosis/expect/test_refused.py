@@ -1,7 +1,5 @@
 """What does not belong into a profile is refused, in words and by the schema."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a line takes for a fact being as it must be, over rows and by conditions; and how it joins findings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

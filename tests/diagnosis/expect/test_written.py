@@ -1,7 +1,5 @@
 """Profiles from machines that are as they should be, and those that ship: where they hold and where they do not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The logs of every package manager, as the real ones write them, and as a damaged or hostile machine has them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Which runs are kept, and what becomes of them when the disk is full, the clock is wrong, or two write at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -1,7 +1,5 @@
 """What is said to have changed, since its rule passed; the best rate of each GPU and kernel, and where it falls."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

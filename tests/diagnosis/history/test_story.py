@@ -1,7 +1,5 @@
 """A node that worked on Monday and does not on Thursday: its log names what was exchanged, when, and by whom."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

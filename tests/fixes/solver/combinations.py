@@ -1,7 +1,5 @@
 """Random machines and wants, and the solver's answer to each held against the oracle's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations

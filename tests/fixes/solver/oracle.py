@@ -4,8 +4,6 @@ Of what goes beside torch every version of every package is tried. Nothing of th
 called: an error there must not be repeated here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

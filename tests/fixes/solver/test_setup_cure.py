@@ -1,7 +1,5 @@
 """The stack as a rule's cure: by the environment's own tool, and what its steps make true comes true."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Machines in one line: what they are read as, what is refused, and the facts that they become."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.core import plan as plans

@@ -1,7 +1,5 @@
 """A candidate written down, and taken by the real tools: pip and uv against an index of stub wheels."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An index is asked whether it has the wheels: a good one, one that lacks some, and those that nobody may trust."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import threading

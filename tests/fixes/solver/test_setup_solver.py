@@ -2,8 +2,6 @@
 were worked out by hand, from the sources beside each, and those of the oracle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

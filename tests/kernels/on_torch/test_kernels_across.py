@@ -1,7 +1,5 @@
 """Collectives of a job over many hosts and its training canary, by Gloo and a real torch: who fails is named."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

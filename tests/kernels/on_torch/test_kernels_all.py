@@ -1,7 +1,5 @@
 """Every kernel there is, on the CPU, by one `gpudoctor bench --device cpu`: each runs, is right, and tells a figure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The collective rung beside a real torch, or none: values are compared in slices, and want of torch is no failure."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compiled rung on the CPU: Triton, inductor, JAX and TensorFlow; what sick machines make of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

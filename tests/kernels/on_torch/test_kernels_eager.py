@@ -1,7 +1,5 @@
 """torch's operations on the CPU, through the real child: right where they are, and told exactly where they are not."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

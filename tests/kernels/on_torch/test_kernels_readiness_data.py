@@ -1,7 +1,5 @@
 """Readiness for training, run by the real child on the CPU: what it measures, what it finds, what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

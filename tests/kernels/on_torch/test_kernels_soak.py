@@ -1,7 +1,5 @@
 """The long tests of ``gpudoctor soak`` on a real torch: faults planted in its memory are found where they are."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

@@ -4,8 +4,6 @@ Needs `unshare` and `ip`; NCCL an interpreter with its wheel (GPUDOCTOR_NCCL_PYT
 .venv-torch-cuda), Gloo one with torch; no GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """NVIDIA's own tools: `cuobjdump` lists the architectures that we read, `ptxas` takes the driver's kernels."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import shutil

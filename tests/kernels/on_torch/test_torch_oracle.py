@@ -1,7 +1,5 @@
 """A real torch, read by us without importing it and asked by importing it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

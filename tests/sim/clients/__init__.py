@@ -1,7 +1,5 @@
 """Programs that read the simulated driver, each in a process of its own, and what they are given to read."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

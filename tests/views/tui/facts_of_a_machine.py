@@ -1,7 +1,5 @@
 """A machine with every kind of fact there is, its screen of facts, and what that shows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

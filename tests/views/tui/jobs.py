@@ -3,8 +3,6 @@
 ``python -m tests.views.tui.jobs --write`` starts each of them, with torch and Gloo, and records what is seen of it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

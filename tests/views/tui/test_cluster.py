@@ -1,7 +1,5 @@
 """The cluster: checks and pairs as heat maps, suspects, hosts to take out; it grows while hosts answer."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

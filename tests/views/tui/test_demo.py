@@ -1,7 +1,5 @@
 """The recorded machines that ship: each leads to its cure in three keys; its recorded run is played and taken back."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """The first screen: verdict, causes however many, where the cursor is, the cure, its command, the page of a rule."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pictures of the first screen and of what lies over it, at both sizes; a difference is looked at, then taken over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

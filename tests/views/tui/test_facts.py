@@ -1,7 +1,5 @@
 """The third screen: facts found by what one types, however long, beside those of another machine and of findings."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The fix plan: nothing runs before a yes, what runs is on record first, and every end is told in words."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The GPUs: numbers that are live and say so, old ones that never pass for new, causes one key away."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

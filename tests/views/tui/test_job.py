@@ -1,7 +1,5 @@
 """A running job on its screen: recorded jobs of real torch, states that it may be in, and what its keys ask for."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The program on a terminal, following real jobs of four processes; and the thread that looks at them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Kernels: bars against what was expected, what is wrong with a GPU or a rung, and measuring from here."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Pictures of what lies over the screens, and of the list of recordings; a difference is looked at, then taken over."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpudoctor.app import demos

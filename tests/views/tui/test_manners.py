@@ -1,7 +1,5 @@
 """How the program behaves towards its terminal and its user: signals, keys, colours, encodings, what it remembers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

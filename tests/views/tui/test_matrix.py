@@ -1,7 +1,5 @@
 """The heat map: what it shows, where the keys and the mouse go, and how little is drawn again."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The command palette and the page of keys: everything that can be done now, from the bindings themselves."""
 
-from __future__ import annotations
-
 from textual.binding import Binding
 from textual.command import CommandPalette, DiscoveryHit, Hit
 from textual.pilot import Pilot

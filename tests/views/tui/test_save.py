@@ -1,7 +1,5 @@
 """What is shown goes to a file, in the form that is chosen, or the reason why not is said."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The documentation shows the interface as it is: every screen has its picture, and every picture is shown."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 

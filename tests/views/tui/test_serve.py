@@ -1,7 +1,5 @@
 """The interface in a browser: nobody sees it who has not the whole URL."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

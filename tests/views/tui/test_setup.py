@@ -1,7 +1,5 @@
 """Setup: choices are answered at once; nothing is installed from here but by a plan."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every theme that is shipped: states are told apart with few colours, and text is read with many."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

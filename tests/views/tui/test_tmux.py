@@ -1,7 +1,5 @@
 """The program on a real window: tmux shows it, types and reads the screen; its keys change a real environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
