@@ -38,18 +38,11 @@ _TOOLS = ("pip", "uv", "conda")
 
 def setup_torch(options: argparse.Namespace) -> int:
     """``gpudoctor setup torch``: print the torch stack that fits, or install it; 1 if none fits."""
-    if options.machine and options.apply:
-        raise UsageError("--for plans for a machine that is not here, --apply installs on this one: leave one out")
-    if options.machine and options.python:
-        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    _refuse_together(options)
     if options.json and options.emit:
         raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
     if options.apply and (options.emit or options.json):
         raise UsageError("--apply installs the stack and tells of it; --emit and --json only print it")
-    if options.share and options.apply:
-        raise UsageError("--share is for what is shown to others, --apply installs: leave one out")
-    if options.yes and not options.apply:
-        raise UsageError("--yes goes with --apply: without it nothing is installed")
     if options.apply:
         settle_unfinished(options)
     shelves = replace(index.user_indexes(options.index or BASE), ask=not options.offline)
@@ -66,6 +59,18 @@ def setup_torch(options: argparse.Namespace) -> int:
     if not stack.torch:
         return BROKEN
     return _apply(stack, environment, snapshot, options) if options.apply and snapshot else SOUND
+
+
+def _refuse_together(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that no setup command takes together."""
+    if options.machine and options.apply:
+        raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
+    if options.machine and options.python:
+        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    if options.share and options.apply:
+        raise UsageError("--share is for what is shown to others, --apply changes this machine: leave one out")
+    if options.yes and not options.apply:
+        raise UsageError("--yes goes with --apply: without it nothing is changed")
 
 
 def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
@@ -116,16 +121,9 @@ def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: 
 
 def setup_system(options: argparse.Namespace) -> int:
     """``gpudoctor setup driver`` (or cuda-toolkit, container): print or run the plan; 1 if the system has none."""
-    if options.machine and options.apply:
-        raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
-    if options.machine and options.python:
-        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    _refuse_together(options)
     if options.apply and options.dry_run:
         raise UsageError("--dry-run changes nothing, --apply does: leave one out")
-    if options.share and options.apply:
-        raise UsageError("--share is for what is shown to others, --apply changes this machine: leave one out")
-    if options.yes and not options.apply:
-        raise UsageError("--yes goes with --apply: without it nothing is changed")
     if options.cuda and not re.fullmatch(r"\d{1,2}\.\d{1,2}", options.cuda):
         raise UsageError(f"--cuda {options.cuda[:20]!r} is no CUDA release; it is written 12.8")
     if options.apply:
