@@ -31,7 +31,7 @@ def _found(sign: Sign, *lines: str) -> Match | None:
 
 
 def _sign(match: str) -> Sign:
-    return Sign(match, True, (), "", ())
+    return Sign(match, True)
 
 
 @pytest.mark.parametrize("before", [0, 850, 990, 2600])
@@ -55,7 +55,13 @@ def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
 
 def _told(*match: str, words: str) -> Sign:
     pattern = "".join(match)
-    return Sign(pattern, True, (), "", ((words,),), may_span_lines(pattern), alternative_parts(pattern))
+    return Sign(
+        pattern,
+        True,
+        required_words=((words,),),
+        goes_on=may_span_lines(pattern),
+        ways=alternative_parts(pattern),
+    )
 
 
 @pytest.mark.parametrize(("between", "there"), [(10, True), (2000, False)])
