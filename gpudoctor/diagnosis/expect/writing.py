@@ -324,6 +324,8 @@ KEPT: Mapping[str, Sequence[Kept]] = {
         Kept("host.distribution", as_observed),
         Kept("host.distribution_version", as_observed),
         Kept("host.memory_mib", at_least_nine_tenths),
+        Kept("fitness.cpus_present", at_least_lowest),
+        Kept("topology.numa_nodes", as_observed),
         Kept("limits.shm_mib", at_least_nine_tenths, '">= 64 GiB" goes as well'),
         Kept("limits.memlock_kib", only(-1)),
     ),

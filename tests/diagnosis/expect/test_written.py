@@ -98,6 +98,8 @@ def test_a_machine_that_deviates_does_not_pass(name: str, tmp_path: Path) -> Non
         ("gpu.count", 7, "gpu-count"),
         ("torch.version", "2.8.0+cu128", "torch-version"),
         ("limits.memlock_kib", 64, "limits-memlock-kib"),
+        ("fitness.cpus_present", 56, "fitness-cpus-present"),
+        ("topology.numa_nodes", 8, "topology-numa-nodes"),
     ],
 )
 def test_one_thing_changed_is_one_line_unmet(fact: str, value: Value, line: str, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_nothing_of_it_is_one_machines_own() -> None:
             state = row[column]
             assert isinstance(state, Known)
             assert str(state.value) not in text
-    assert snapshot.target.name not in text.replace("hgx-h100", "")
+    assert not re.search(rf"\b{snapshot.target.name}\b", text.replace("hgx-h100", ""))
 
 
 def test_from_several_machines_what_differs_is_loosened_or_left_out(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def of_kind(name: str) -> Snapshot:
     if name in _FORTY:
         small = {"name": Known("NVIDIA A100-SXM4-40GB", "a test"), "memory_mib": Known(40960, "a test")}
         gpus = tuple({**row, **small} for row in gpus)
-    more: dict[str, Fact] = {"limits.cpus": Known(192, "a test")}
+    more: dict[str, Fact] = dict.fromkeys(("limits.cpus", "fitness.cpus_present"), Known(192, "a test"))
     if name == "rtx-pro-6000-8x":  # of the simulated cards of that kind there is one, for a workstation
         gpus = tuple({**row, **_server_card()} for row in gpus)
         more.update({"driver.module_kind": Known("open", "a test"), "driver.version": Known("580.95.05", "a test")})
@@ -308,6 +310,15 @@ def test_a_port_that_is_missing_is_found(name: str) -> None:
     (finding,) = unmet(held(down, load(name))).values()
     assert finding.id in {"expect.efa", "expect.infiniband", "expect.rdma"}
     assert f"on {len(ports) - 1} port" in finding.title
+
+
+@pytest.mark.parametrize(("processors", "lines"), [(96, ["fitness-cpus-present"]), (192, [])])
+def test_half_of_the_processors_is_a_warning(processors: int, lines: list[str]) -> None:
+    snapshot = of_kind("aws-p5.48xlarge")
+    facts = {**snapshot.facts, "fitness.cpus_present": Known(processors, "a test")}
+    found = unmet(held(replace(snapshot, facts=facts), load("aws-p5.48xlarge")))
+    assert list(found) == lines
+    assert {one.severity for one in found.values()} <= {"warning"}
 
 
 def test_dark_links_are_a_finding_or_under_one() -> None:
