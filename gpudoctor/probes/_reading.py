@@ -117,11 +117,18 @@ def folders(cgroup_file: str, controller: str) -> list[str]:
 
     `cgroup_file`: text of /proc/self/cgroup: ``0::/user.slice`` in version 2, ``4:memory:/docker/ab12`` in version 1.
     In a container the path may be the host's, which is not mounted here: the last folder, the mount, is then its own.
+    Beside version 1, systemd mounts version 2 as ``unified``. A path that begins with ``/..`` is outside the root that
+    this cgroup namespace shows: no folder here is of it.
     """
     version1 = re.search(rf"^\d+:(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?:(/.*)$", cgroup_file, re.M)
     version2 = re.search(r"^0::(/.*)$", cgroup_file, re.M)
     out: list[str] = []
-    for match, mount in ((version1, f"{CGROUPS}/{controller}"), (version2, CGROUPS)):
+    mounts = [(version1, f"{CGROUPS}/{controller}"), (version2, CGROUPS)]
+    if re.search(r"^[1-9]", cgroup_file, re.M):
+        mounts.insert(1, (version2, f"{CGROUPS}/unified"))
+    for match, mount in mounts:
+        if match and match[1].startswith("/.."):
+            continue
         inside = match[1].rstrip("/") if match else None
         while inside:
             out.append(mount + inside)

@@ -108,11 +108,12 @@ def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fa
         return Unread(f"{path} has no Cpus_allowed_list")
     spans = re.findall(r"\b(\d{1,6})(?:-(\d{1,6}))?\b", match[1])
     allowed = sum(int(last or first) - int(first) + 1 for first, last in spans)
+    least = Known(allowed, f"{path}: Cpus_allowed_list")
     for folder in cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
         quota = _cpu_quota(target, folder)
         if quota and quota < allowed:
-            return Known(quota, f"processor quota in {folder}")
-    return Known(allowed, f"{path}: Cpus_allowed_list")
+            allowed, least = quota, Known(quota, f"processor quota in {folder}")
+    return least
 
 
 def _cpu_quota(target: Target, folder: str) -> int | None:

@@ -1,7 +1,10 @@
 """Limits of the session and of its cgroups, variables that steer GPU software, and what a command shares."""
 
+import json
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from gpudoctor.core.secrets import HIDDEN
 from gpudoctor.probes import environment, limits
 from gpudoctor.probes._job.shared_resources import SharedResources
 from gpudoctor.target.local import Local
+from tests import needs
 from tests.probes.trees import Tree, said, values
 
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
@@ -70,6 +74,22 @@ def test_version_2_takes_the_smallest_limit_on_the_way_up(tmp_path: Path) -> Non
 def test_of_two_memory_limits_the_smaller_holds(tmp_path: Path, own: int, above: int) -> None:
     files = {"a__b__memory_dot_max": f"{own << 30}\n", "a__memory_dot_max": f"{above << 30}\n"}
     assert values(limits, tree_of(tmp_path, "0::/a/b\n", **files).target())["limits.memory_mib"] == 4096
+
+
+def test_version_2_beside_version_1_and_outside_the_shown_root(tmp_path: Path) -> None:
+    """As systemd mounts both (the controller is version 2's); and a process that moved out of its namespace's root."""
+    files = {"unified__a__memory_dot_max": f"{2 << 30}\n", "unified__a__cpu_dot_max": "100000 100000\n"}
+    both = said(limits, tree_of(tmp_path / "1", "4:pids:/b\n1:name=systemd:/a\n0::/a\n", **files).target())
+    assert both["limits.memory_mib"] == Known(2048, f"{ROOT}/unified/a/memory.max")
+    assert value_of(both["limits.cpus"]) == 1
+    outside = tree_of(tmp_path / "2", "0::/../other\n", memory_dot_max=f"{1 << 30}\n").target()
+    assert values(limits, outside)["limits.memory_mib"] is Unread
+
+
+def test_the_smallest_quota_on_the_way_up_holds(tmp_path: Path) -> None:
+    quotas = {"a__b__cpu_dot_max": "400000 100000\n", "a__cpu_dot_max": "200000 100000\n"}
+    facts = said(limits, tree_of(tmp_path, "0::/a/b\n", **quotas).target())
+    assert facts["limits.cpus"] == Known(2, f"processor quota in {ROOT}/a")
 
 
 def test_version_1_in_a_container_whose_path_is_the_hosts(tmp_path: Path) -> None:
@@ -244,3 +264,31 @@ def test_this_machine_is_read_without_a_word(tmp_path: Path) -> None:
     low = value_of(around.facts()["run.machine_low_mib"])
     assert isinstance(low, int)
     assert low > 0
+
+
+@pytest.mark.full
+def test_version_2_of_a_real_kernel(tmp_path: Path) -> None:
+    """User-mode Linux: a kernel that is a program, with this file system read-only as its own."""
+    kernel = needs.program("linux.uml")
+    init = tmp_path / "init"
+    init.write_text(
+        "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1\n"
+        f"cd {needs.REPOSITORY}; exec {sys.executable} -m tests.probes.cgroup_guest\n"
+    )
+    init.chmod(0o755)
+    words = f"root=/dev/root rootfstype=hostfs rootflags=/ ro mem=800M init={init} con=null con0=null,fd:1 quiet"
+    home = {**os.environ, "HOME": str(tmp_path)}  # where it keeps its sockets
+    done = subprocess.run([kernel, *words.split()], capture_output=True, check=False, timeout=600, env=home)
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    read = dict(json.loads(line[1:]) for line in lines if line.startswith("@"))
+    limited = {"status": -9, "memory_limit_mib": 128, "memory_limit_at": f"{ROOT}/step", "forks_refused": 0}
+    assert read["root"] == ["Absent", "Absent"]
+    assert read["task"] == [128, f"{ROOT}/step/memory.max"]
+    assert read["killed"].pop("limit_reached") > 0
+    assert read["killed"] == {**limited, "oom_kills": 1}
+    assert read["sibling"] == {**limited, "oom_kills": 0, "limit_reached": 0}, "its own limit is not the job's"
+    assert read["forks"] == {**limited, "status": 0, "oom_kills": 0, "limit_reached": 0, "forks_refused": 1}
+    assert read["frozen"] == [False, True]
+    path, limit, killed = read["namespace"]
+    assert (path, limit) == ("0::/\n", [64, f"{ROOT}/memory.max"])
+    assert (killed["memory_limit_at"], killed["oom_kills"]) == (ROOT, 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.probes._job.waiting import mount_in
-from gpudoctor.probes._reading import NO_LIMIT, folders, text
+from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, folders, text
 from gpudoctor.target import Target
 
 _SOURCE = "sampled while it ran"
@@ -26,6 +26,8 @@ class Group:
     folder: str = ""
     limiting: str = ""
     limit: int = 0
+    is_root: bool = False
+    """Whether it is the root of version 2, which has neither limits nor events."""
     pids: tuple[str, ...] = ()
 
     @classmethod
@@ -42,6 +44,8 @@ class Group:
                 value = _number(target, f"{folder}/{name}")
                 if value is not None and value < NO_LIMIT and (not group.limit or value < group.limit):
                     group.limit, group.limiting = value, folder
+        own_root = re.search(r"^0::/$", listed, re.M) and not group.folder
+        group.is_root = bool(own_root) and _has(target, CGROUPS, "cgroup.controllers")
         counting = [one for one in folders(listed, "pids") if _has(target, one, "pids.events")]
         limits = {one: limit for one in counting if (limit := _number(target, f"{one}/pids.max")) is not None}
         group.pids = tuple(dict.fromkeys((*counting[:1], *sorted(limits, key=lambda one: limits[one])[:1])))
@@ -53,12 +57,14 @@ class Group:
         refused = [count for count in each if count is not None]
         found = {
             "oom_kills": _count(target, f"{self.folder}/memory.events", "oom_kill"),
-            "limit_reached": _count(target, f"{self.limiting}/memory.events", "max"),
+            "limit_reached": _count(target, f"{self.limiting}/memory.events.local", "max"),
             "forks_refused": sum(refused) if refused else None,
             "machine_kills": _count(target, "/proc/vmstat", "oom_kill"),
         }
         if self.folder and found["oom_kills"] is None:
             found["oom_kills"] = _count(target, f"{self.folder}/memory.oom_control", "oom_kill")
+        if self.limiting and found["limit_reached"] is None:  # before Linux 5.2, where limits below it count, too
+            found["limit_reached"] = _count(target, f"{self.limiting}/memory.events", "max")
         if self.limiting and found["limit_reached"] is None:
             found["limit_reached"] = _number(target, f"{self.limiting}/memory.failcnt")
         return {name: count for name, count in found.items() if count is not None}
@@ -154,7 +160,8 @@ class SharedResources:
         if isinstance(self.disk, Absent):
             facts["run.disk_low_mib"] = self.disk
         group = self.group
-        unlimited = Absent("its control group has no limit") if group.folder else Unread("no control group is shown")
+        has_none = group.folder or group.is_root
+        unlimited = Absent("its control group has no limit") if has_none else Unread("no control group is shown")
         facts["run.memory_limit_mib"] = Known(group.limit >> 20, group.limiting) if group.limit else unlimited
         facts["run.memory_limit_at"] = Known(group.limiting, group.limiting) if group.limit else unlimited
         facts["run.cgroup_peak_mib"] = Known(self._most, group.limiting) if self._most else unlimited

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpudoctor.core import system
 from gpudoctor.probes._job.processes import stat_fields
-from gpudoctor.probes._reading import CGROUPS, first_bytes, folders
+from gpudoctor.probes._reading import first_bytes, folders
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
@@ -80,13 +80,9 @@ class Wait:
 def is_frozen(pid: int) -> bool:
     """True if the process's cgroup or a parent of it is frozen, which its own state does not show."""
     listed = _line(f"/proc/{pid}/cgroup", 1 << 14)
-    places = folders(listed, "freezer")
-    places += [
-        f"{CGROUPS}/unified{place.removeprefix(CGROUPS)}" for place in places if f"{CGROUPS}/freezer" not in place
-    ]
     return any(
         _line(f"{place}/freezer.state") in ("FROZEN", "FREEZING") or "frozen 1" in _line(f"{place}/cgroup.events")
-        for place in places
+        for place in folders(listed, "freezer")
     )
 
 
