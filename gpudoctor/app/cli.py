@@ -53,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
     for number in system.ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _exit_on_signal)
+    sys.unraisablehook = _send_swallowed_signal_again
     try:
         code = _action_of(options, words, bare)(options)
         sys.stdout.flush()
@@ -158,3 +159,16 @@ def act_of(name: str) -> Callable[[argparse.Namespace], int]:
 def _exit_on_signal(number: int, _frame: object) -> None:
     """Signal handler: exit with 128 + `number`; child processes are killed when the interpreter exits."""
     raise SystemExit(128 + number)
+
+
+def _send_swallowed_signal_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Hook for exceptions that Python drops (in ``__del__`` or a weak reference's callback): where the signal handler's
+    was dropped so, the signal is sent once more, a moment later.
+    """
+    error = unraisable.exc_value
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+        import threading
+
+        threading.Timer(0.01, signal.raise_signal, [error.code - 128]).start()
+    else:
+        sys.__unraisablehook__(unraisable)

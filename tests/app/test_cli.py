@@ -114,6 +114,24 @@ def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: 
     assert until(lambda: not marked(mark)), "no child is left"
 
 
+def test_a_signal_where_python_drops_exceptions_ends_it_all_the_same() -> None:
+    dropped = """
+import signal, sys
+from gpudoctor.__main__ import main
+class Doomed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+class Search:
+    def find_spec(self, name, *_):
+        if name == "gpudoctor.app.commands.rules":
+            Doomed()
+sys.meta_path.insert(0, Search())
+sys.argv = ["gpudoctor", "rules", "test"]
+sys.exit(main())
+"""
+    assert finished([sys.executable, "-c", dropped]) == (128 + signal.SIGTERM, "", "")
+
+
 def test_control_c_while_it_is_still_imported_shows_no_traceback() -> None:
     typed = """
 import signal, sys
