@@ -39,7 +39,10 @@ FACTS = (
     column("rdma.receive_errors", "int", "packets that arrived damaged"),
     column("rdma.integrity_errors", "int", "times that errors on the link passed its threshold"),
     column("rdma.timeouts", "int", "times that a peer's acknowledgement did not come in time"),
-    column("rdma.errors_gained", "int", "what symbol, receive and integrity errors rose by while they were watched"),
+    column("rdma.retransmit_timeouts", "int", "times that an EFA device gave up a path and sent again by another one"),
+    column("rdma.unresponsive_peers", "int", "times that a peer of an EFA device did not answer"),
+    column("rdma.impaired_peers", "int", "times that a connection of an EFA device was held to a lower rate"),
+    column("rdma.errors_gained", "int", "what symbol, receive, integrity and EFA's errors rose by while watched"),
     column("rdma.downs_gained", "int", "times that the link recovered or went down meanwhile"),
     column("rdma.watched_s", "float", "time between two looks at these; absent where nothing was counted before", "s"),
 )
@@ -58,10 +61,17 @@ _COUNTERS = {
     "receive_errors": "counters/port_rcv_errors",
     "integrity_errors": "counters/local_link_integrity_errors",
     "timeouts": "hw_counters/local_ack_timeout_err",
+    "retransmit_timeouts": "hw_counters/retrans_timeout_events",
+    "unresponsive_peers": "hw_counters/unresponsive_remote_events",
+    "impaired_peers": "hw_counters/impaired_remote_conn_events",
 }
+"""EFA has no other ones (drivers/infiniband/hw/efa/efa_verbs.c; AWS's monitoring guide for what they mean, 2026-11)."""
 
 
-_ERRORS = ("symbol_errors", "receive_errors", "integrity_errors")
+_ERRORS = (
+    *("symbol_errors", "receive_errors", "integrity_errors"),
+    *("retransmit_timeouts", "unresponsive_peers", "impaired_peers"),
+)
 _DOWNS = ("link_recoveries", "link_downed")
 _RECHECK_SECONDS = 1.0
 """Seconds between two looks at counters that are not zero: a standing count says nothing of the link as it is now."""

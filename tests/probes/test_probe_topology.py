@@ -249,6 +249,25 @@ def test_the_right_to_lock_memory(tmp_path: Path, line: str, found: bool) -> Non
     assert values(rdma, Tree(tmp_path / "silent").linux().target())["rdma.may_lock"] is Unread
 
 
+@pytest.mark.parametrize(("later", "gained"), [(51, 9), (42, 0)])
+def test_what_an_efa_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int, gained: int) -> None:
+    """It has hw_counters alone, by the names of drivers/infiniband/hw/efa/efa.h."""
+    folder = f"/sys/devices/{PATH}/infiniband/rdmap22s0/ports/1"
+    tree = card(Tree(tmp_path).linux(), PATH, "rdmap22s0")
+    tree.file(f"{folder}/state", "4: ACTIVE\n").file(f"{folder}/phys_state", "5: LinkUp\n")
+    for name, count in (("retrans_timeout_events", 42), ("unresponsive_remote_events", 0)):
+        tree.file(f"{folder}/hw_counters/{name}", f"{count}\n")
+    target = tree.target()
+
+    def rise(_: float) -> None:
+        tree.file(f"{folder}/hw_counters/retrans_timeout_events", f"{later}\n")
+
+    monkeypatch.setattr("gpudoctor.probes.rdma.time.sleep", rise)
+    (found,) = shown(said(rdma, target)["rdma"])
+    assert (found["retransmit_timeouts"], found["unresponsive_peers"], found["symbol_errors"]) == (42, 0, Absent)
+    assert found["errors_gained"] == gained
+
+
 def test_counters_that_rise_are_told_apart_from_those_that_stand(tmp_path: Path) -> None:
     """A real second look: one port's counter rises all the time, one has counted before, one is reset."""
     tree = with_port(tmp_path)

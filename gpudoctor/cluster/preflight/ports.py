@@ -126,13 +126,20 @@ def _interface_rate(target: Target, name: str) -> float | None:
 
 _COUNTERS: Mapping[bool, Mapping[str, Sequence[str]]] = {
     True: {
-        "errors": ("symbol_error", "port_rcv_errors", "local_link_integrity_errors"),
-        "discards": ("port_xmit_discards",),
+        "errors": (
+            *("counters/symbol_error", "counters/port_rcv_errors", "counters/local_link_integrity_errors"),
+            *("hw_counters/retrans_timeout_events", "hw_counters/unresponsive_remote_events"),
+        ),
+        "discards": ("counters/port_xmit_discards", "hw_counters/rx_drops"),
     },
-    False: {"errors": ("rx_errors", "tx_errors"), "discards": ("rx_missed_errors", "tx_aborted_errors")},
+    False: {
+        "errors": ("statistics/rx_errors", "statistics/tx_errors"),
+        "discards": ("statistics/rx_missed_errors", "statistics/tx_aborted_errors"),
+    },
 }
 """Files of what goes wrong at a port, of RDMA devices and of other interfaces, whose driver counts less.
-Linux, Documentation/ABI/stable/sysfs-class-infiniband and testing/sysfs-class-net-statistics (read 2026-11).
+Linux, Documentation/ABI/stable/sysfs-class-infiniband, testing/sysfs-class-net-statistics; of Amazon's EFA, which has
+hw_counters alone, drivers/infiniband/hw/efa/efa.h (read 2026-11).
 """
 
 
@@ -143,7 +150,7 @@ def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message
     counts: dict[str, dict[str, int]] = {}
     for port in ports:
         device, number = str(port["rail"]).partition(":")[0], port["number"]
-        folder = f"{DEVICES}/{device}/ports/{number}/counters" if number else f"/sys/class/net/{device}/statistics"
+        folder = f"{DEVICES}/{device}/ports/{number}" if number else f"/sys/class/net/{device}"
         for kind, files in _COUNTERS[bool(number)].items():
             read = [value_of(number_in(target, f"{folder}/{file}")) for file in files]
             if known := [value for value in read if isinstance(value, int)]:
