@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.probes._job.around import Around
+
 from gpudoctor.core.fact import Known, value_of
 from gpudoctor.probes import limits
-from gpudoctor.probes._job.around import Around
 from gpudoctor.probes._job.waiting import is_frozen
 from gpudoctor.target.local import Local
 
