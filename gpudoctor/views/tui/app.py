@@ -84,9 +84,9 @@ class Commands(Provider):
     def commands(self) -> Iterator[Command]:
         """Every command that is possible now."""
         app = cast(DoctorApp, self.app)
-        for number, door in enumerate(SCREEN_ENTRIES, 1):
-            if door.name != app.current_mode:
-                yield Command("go", door.title, partial(app.action_open, door.name), str(number))
+        for number, entry in enumerate(SCREEN_ENTRIES, 1):
+            if entry.name != app.current_mode:
+                yield Command("go", entry.title, partial(app.action_open, entry.name), str(number))
         if app.diagnosis and app.diagnosis.unjudged:
             count = str(len(app.diagnosis.unjudged))
             yield Command("go", "not judged", partial(app.visit, "diagnosis", app.diagnosis.unjudged[0].id), count)
@@ -132,7 +132,7 @@ def _finding_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]
 
 def _gpu_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
     """Commands that open each GPU."""
-    if "gpus" not in {door.name for door in SCREEN_ENTRIES}:
+    if "gpus" not in {entry.name for entry in SCREEN_ENTRIES}:
         return
     for number, row in enumerate(listed(diagnosis.snapshot.rows("gpu"))):
         about = summary.short_name(text_of(row.get("name")))
@@ -160,13 +160,13 @@ class DoctorApp(BaseApp):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
     COMMAND_PALETTE_DISPLAY = "^p"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        door.name: door.open for door in (*SCREEN_ENTRIES, FIX_SCREEN)
+        entry.name: entry.open for entry in (*SCREEN_ENTRIES, FIX_SCREEN)
     }
     DEFAULT_MODE = SCREEN_ENTRIES[0].name
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(str(number), f"open('{door.name}')", door.title, show=False)
-            for number, door in enumerate(SCREEN_ENTRIES, 1)
+            Binding(str(number), f"open('{entry.name}')", entry.title, show=False)
+            for number, entry in enumerate(SCREEN_ENTRIES, 1)
         ),
         Binding("r", "read", "read again", show=False),
         Binding("question_mark", "keys", "this page", show=False),
@@ -260,7 +260,7 @@ class DoctorApp(BaseApp):
 
     def action_keys(self) -> None:
         """Open the page of keys and marks."""
-        here = next((door.title for door in (*SCREEN_ENTRIES, FIX_SCREEN) if door.name == self.current_mode), "")
+        here = next((entry.title for entry in (*SCREEN_ENTRIES, FIX_SCREEN) if entry.name == self.current_mode), "")
         self.push_screen(KeysScreen(self.screen, here))
 
     def action_themes(self) -> None:

@@ -53,9 +53,9 @@ class RecordingsApp(DoctorApp):
         self.work = self._list.choices.choice.work()
         self.diagnosis, self.reading, self.message = None, Reading(), ""
         self.repair = None
-        for door in (*SCREEN_ENTRIES, FIX_SCREEN):
-            await self.remove_mode(door.name)
-            self.add_mode(door.name, door.open)
+        for entry in (*SCREEN_ENTRIES, FIX_SCREEN):
+            await self.remove_mode(entry.name)
+            self.add_mode(entry.name, entry.open)
         await self.switch_mode(SCREEN_ENTRIES[0].name)
         self.action_read()
 

@@ -58,7 +58,7 @@ def test_a_terminal_that_is_lost_ends_it_and_its_children(tmp_path: Path) -> Non
         assert all(map(gone, started))
 
 
-_PARTS = ["app.live", "cluster", "fixes.plan", "fixes.solver", "kernels", "probes._nvml", "readers"]
+_PARTS = ["app.live_gpus", "cluster", "fixes.plan", "fixes.solver", "kernels", "probes._nvml", "readers"]
 _JUDGING = ["expression", "judge", "knowledge"]
 _SCREENS = ["gpus", "facts", "fix", "dialogs"]
 LAZY = {

@@ -94,11 +94,11 @@ class Tabs(Widget):
         """Numbers and titles of the screens, the open one in brackets."""
         short = self.app.size.width < NARROW
         parts: list[Content] = []
-        for number, door in enumerate(SCREEN_ENTRIES, 1):
-            title = f"{number} {door.short if short else door.title}"
-            here = door.name == self.here
+        for number, entry in enumerate(SCREEN_ENTRIES, 1):
+            title = f"{number} {entry.short if short else entry.title}"
+            here = entry.name == self.here
             look = Style.parse("bold $primary" if here else "$foreground 70%")
-            open_it = Style.from_meta({"@click": f"app.open('{door.name}')"})
+            open_it = Style.from_meta({"@click": f"app.open('{entry.name}')"})
             parts.append(Content.styled(f"[{title}]" if here else f" {title} ", look + open_it))
         return Content("").join(parts)
 
