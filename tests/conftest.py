@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ _STEERING = ("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "LD_LIBRARY_PATH", "VIRTUAL_E
 
 
 Program = Callable[..., Ran]
+Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 def pytest_collection_finish() -> None:
@@ -103,6 +105,28 @@ def _documents_fit_the_schema() -> Iterator[None]:
     """No test gets a JSON document that ``gpudoctor schema`` does not describe."""
     with watching():
         yield
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Makes a file or folder of that name in the folder of this test run: under xdist all workers share it."""
+    import fcntl  # Windows' Python reads this file, too
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "once"
+    folder.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        place = folder / name
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / f"{name}.made").exists():
+                shutil.rmtree(place, ignore_errors=True)
+                make(place)
+                os.close(os.open(folder / f"{name}.made", os.O_CREAT, 0o600))
+        return place
+
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Once
 from tests.fixes import place as places
 from tests.fixes.index import Index
 from tests.fixes.place import Place
@@ -27,20 +29,19 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return places.template(tmp_path_factory.mktemp("venvs"))
+def bare(once: Once) -> Path:
+    """An environment with pip alone, to be copied."""
+    return once("bare", lambda folder: venv.create(folder, with_pip=True, symlinks=True))
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> str:
+def python(tmp_path: Path, bare: Path) -> str:
     """That of a new environment with pip."""
-    venv.create(tmp_path / "env", with_pip=True)
+    shutil.copytree(bare, tmp_path / "env", symlinks=True)
     return str(tmp_path / "env/bin/python")
 
 
 @pytest.fixture
-def place(tmp_path: Path, template: Path, index: Index) -> Place:
+def place(tmp_path: Path, once: Once, bare: Path, index: Index) -> Place:
     """An environment with torch for processors alone."""
-    place = Place.made(tmp_path, template, index)
-    place.install(f"torch=={places.OLD}")
-    return place
+    return Place.made(tmp_path, once("stocked", lambda folder: places.stocked(folder, bare, index)) / "venv", index)

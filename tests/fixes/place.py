@@ -153,11 +153,9 @@ def difference(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
     return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
-def template(folder: Path) -> Path:
-    """A virtual environment with pip, made once and copied."""
-    place = folder / "template"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=600)
-    return place
+def stocked(folder: Path, bare: Path, index: Index) -> None:
+    """Make a place in that folder, with torch for processors alone in a copy of the environment `bare`."""
+    Place.made(folder, bare, index).install(f"torch=={OLD}")
 
 
 def own_python(folder: Path) -> str:

@@ -19,6 +19,7 @@ from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.fixes.steps import system_packages
 from gpudoctor.fixes.undo import plan_of, undo
 from tests import needs
+from tests.conftest import Once
 from tests.fixes import place as places
 from tests.fixes.index import Index
 from tests.fixes.place import NEW, OLD, Place, difference
@@ -27,10 +28,9 @@ pytestmark = pytest.mark.full
 
 
 @pytest.fixture
-def whole(tmp_path: Path, index: Index) -> Place:
+def whole(tmp_path: Path, once: Once, index: Index) -> Place:
     """A Python that is no venv, with torch for processors."""
-    whole = Place(tmp_path, index)
-    places.own_python(whole.venv)
+    whole = Place.made(tmp_path, once("own", places.own_python), index)
     whole.install(f"torch=={OLD}")
     return whole
 

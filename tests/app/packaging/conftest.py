@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,28 +9,7 @@ import pytest
 
 from gpudoctor.app import pyz
 from tests.app.packaging.shelf import PYTHONS, install, stock
-
-Once = Callable[[str, Callable[[Path], object]], Path]
-
-
-@pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """Makes a file or folder of that name in the folder of this test run: under xdist all workers share it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if base.name.startswith("popen-") else base) / "reach"
-    folder.mkdir(exist_ok=True)
-
-    def made(name: str, make: Callable[[Path], object]) -> Path:
-        place = folder / name
-        with (folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / f"{name}.made").exists():
-                shutil.rmtree(place, ignore_errors=True)
-                make(place)
-                os.close(os.open(folder / f"{name}.made", os.O_CREAT, 0o600))
-        return place
-
-    return made
+from tests.conftest import Once
 
 
 @pytest.fixture(scope="session")
