@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+import pytest
+
+from gpudoctor.kernels import runner
 from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.specs import FAMILIES, KernelEntry, program
 from tests.processes import until
@@ -153,3 +156,10 @@ class Sick:
     def openings(self) -> list[list[str]]:
         """Of each child: its device, OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES."""
         return [line.split() for line in self.notes.with_name("notes.opened").read_text().splitlines()]
+
+
+@pytest.fixture
+def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
+    made = Sick(tmp_path)
+    monkeypatch.setattr(runner, "program", lambda: made.program)
+    return made

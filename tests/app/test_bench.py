@@ -19,7 +19,6 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.core.measurement import Meanwhile, Measurements, from_json
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.snapshot import Target as Subject
-from gpudoctor.kernels import runner
 from gpudoctor.kernels.ladder import Meter
 from gpudoctor.target.local import Local
 from gpudoctor.views import schema
@@ -27,6 +26,7 @@ from tests import rates
 from tests.conftest import Program
 from tests.processes import gone
 from tests.sick_kernels import Sick
+from tests.sick_kernels import sick as sick
 
 DRIVER = ("bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction")
 
@@ -99,13 +99,6 @@ def test_a_signal_that_ends_it_ends_all_that_it_started(at_work: tuple[subproces
 
 
 EMPTY = Snapshot(Subject("local", "node"), {})
-
-
-@pytest.fixture
-def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
-    made = Sick(tmp_path)
-    monkeypatch.setattr(runner, "program", lambda: made.program)
-    return made
 
 
 def target(sick: Sick) -> Local:

@@ -4,27 +4,18 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
-
-import pytest
 
 from gpudoctor.core.fact import Unread
 from gpudoctor.core.measurement import Device, Measurements, Run, Step
-from gpudoctor.kernels import facts, runner
+from gpudoctor.kernels import facts
 from gpudoctor.kernels.ladder import NODE, Ladder
 from gpudoctor.kernels.specs import KernelEntry
 from gpudoctor.target.local import Local
 from tests.sick_kernels import Sick
+from tests.sick_kernels import sick as sick
 
 ONE = (Device(0, "H100", uuid="GPU-0"),)
 THREE = (*ONE, Device(1, "H100", uuid="GPU-1"), Device(2, "H100", uuid="GPU-2"))
-
-
-@pytest.fixture
-def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
-    made = Sick(tmp_path)
-    monkeypatch.setattr(runner, "program", lambda: made.program)
-    return made
 
 
 _OURS = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}

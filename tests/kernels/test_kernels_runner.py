@@ -22,13 +22,7 @@ from gpudoctor.target.child import MARK, run_child
 from gpudoctor.target.local import Local
 from tests.processes import gone, until
 from tests.sick_kernels import Sick
-
-
-@pytest.fixture
-def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
-    made = Sick(tmp_path)
-    monkeypatch.setattr(runner, "program", lambda: made.program)
-    return made
+from tests.sick_kernels import sick as sick
 
 
 class Ears:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ class Ranks:
         """The first one's process."""
         return self.ranks[0].pid
 
-    def end(self) -> None:
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Kill and collect them."""
         for rank in self.ranks:
             rank.kill()
@@ -50,14 +54,20 @@ class Ranks:
                 rank.stdout.close()
 
 
+@contextmanager
+def sleeping(count: int) -> Iterator[Ranks]:
+    """So many ranks, each a Python that sleeps."""
+    with Ranks([[sys.executable, "-c", SLEEP]] * count) as started:
+        for rank in started.ranks:
+            assert rank.stdout
+            rank.stdout.readline()
+        yield started
+
+
 @pytest.fixture
 def sleeper() -> Iterator[Ranks]:
-    """One rank, a Python that sleeps."""
-    ranks = Ranks([[sys.executable, "-c", SLEEP]])
-    assert ranks.ranks[0].stdout
-    ranks.ranks[0].stdout.readline()
-    yield ranks
-    ranks.end()
+    with sleeping(1) as started:
+        yield started
 
 
 def job_of(pid: int) -> Job:
@@ -88,11 +98,10 @@ def test_misuse(words: Sequence[str], says: str, called: Program) -> None:
     assert says in ran.err
 
 
-def test_it_ends_while_it_is_looked_at(sleeper: Ranks) -> None:
-    job = job_of(sleeper.pid)
-    stop = threading.Event()
-    sleeper.end()
-    looked = looking.look(job, 0.2, stop=stop)
+def test_it_ends_while_it_is_looked_at() -> None:
+    with sleeping(1) as sleeper:
+        job = job_of(sleeper.pid)
+    looked = looking.look(job, 0.2, stop=threading.Event())
     (row,) = looked.rows
     assert value_of(row["state"]) == "gone"
     assert value_of(row["pid"]) == sleeper.pid
@@ -125,26 +134,20 @@ def test_another_users_process_is_not_seen_and_that_is_said(sleeper: Ranks) -> N
 
 def test_a_program_that_is_no_python() -> None:
     needs.program("py-spy")
-    ranks = Ranks([["sleep", "600"]])
-    try:
+    with Ranks([["sleep", "600"]]) as ranks:
         document = asked(str(ranks.pid), "--look", "0.2")
         (row,) = rows(document)
         assert row["unseen"]["value"] == "no Python interpreter is in it"
         assert row["state"]["value"] == "sleeps"
         assert document["verdict"] == "unknown"
-    finally:
-        ranks.end()
 
 
 @pytest.mark.full
 def test_512_ranks_are_all_looked_at() -> None:
-    ranks = Ranks([["sleep", "600"]] * 512)
-    try:
+    with Ranks([["sleep", "600"]] * 512) as ranks:
         found = rows(asked(str(ranks.pid)))
         assert [row["rank"]["value"] for row in found] == list(range(512))
         assert {row["state"]["value"] for row in found} == {"sleeps"}
-    finally:
-        ranks.end()
 
 
 def test_py_spy_hangs(sleeper: Ranks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

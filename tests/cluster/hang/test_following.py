@@ -17,18 +17,13 @@ from gpudoctor.core.fact import Row, Unread, listed, text_of, value_of
 from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, read_job
 from tests import needs
-from tests.cluster.hang.test_bad_input import SLEEP, Ranks
+from tests.cluster.hang.test_bad_input import SLEEP, Ranks, sleeping
 
 
 @pytest.fixture
 def ranks() -> Iterator[Ranks]:
-    """Three ranks, each a Python that sleeps."""
-    started = Ranks([[sys.executable, "-c", SLEEP]] * 3)
-    for rank in started.ranks:
-        assert rank.stdout
-        rank.stdout.readline()
-    yield started
-    started.end()
+    with sleeping(3) as started:
+        yield started
 
 
 def following(ranks: Ranks) -> Following:
@@ -97,16 +92,12 @@ def test_how_a_rank_ended_is_read_before_its_parent_takes_it(ranks: Ranks, numbe
 
 
 def test_a_job_whose_processes_have_all_gone_has_ended() -> None:
-    started = Ranks([[sys.executable, "-c", SLEEP]])
-    (process,) = started.ranks
-    assert process.stdout
-    process.stdout.readline()
-    follow = following(started)
-    until(follow, lambda look: bool(look.read_at))
-    process.kill()
-    look = until(follow, lambda look: look.ended)
-    assert (look.exit, states(look)) == ("SIGKILL", ["gone"])
-    started.end()
+    with sleeping(1) as started:
+        follow = following(started)
+        until(follow, lambda look: bool(look.read_at))
+        started.ranks[0].kill()
+        look = until(follow, lambda look: look.ended)
+        assert (look.exit, states(look)) == ("SIGKILL", ["gone"])
     assert until(follow, lambda look: look.ended).exit == "SIGKILL"
 
 

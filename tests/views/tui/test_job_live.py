@@ -22,7 +22,7 @@ from gpudoctor.probes._job.members import read_job
 from gpudoctor.views.tui.work import JobLook
 from tests import needs
 from tests.cluster.hang.jobs import running
-from tests.cluster.hang.test_bad_input import SLEEP, Ranks
+from tests.cluster.hang.test_bad_input import Ranks, sleeping
 from tests.conftest import Program
 from tests.views.tui.conftest import WIDE
 from tests.views.tui.jobs import recorded
@@ -35,13 +35,8 @@ PROGRAM = f"{sys.executable} -m gpudoctor"
 
 @pytest.fixture
 def sleepers() -> Iterator[Ranks]:
-    """Four ranks, each a Python that sleeps."""
-    started = Ranks([[sys.executable, "-c", SLEEP]] * 4)
-    for rank in started.ranks:
-        assert rank.stdout
-        rank.stdout.readline()
-    yield started
-    started.end()
+    with sleeping(4) as started:
+        yield started
 
 
 def follower(ranks: Ranks) -> Follower:
