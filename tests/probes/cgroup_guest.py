@@ -13,10 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.probes._job.around import Around
-
 from gpudoctor.core.fact import Known, value_of
 from gpudoctor.probes import limits
+from gpudoctor.probes._job.shared_resources import SharedResources
 from gpudoctor.probes._job.waiting import is_frozen
 from gpudoctor.target.local import Local
 
@@ -48,10 +47,10 @@ def within(group: Path, code: str) -> int:
 
 def watched(code: str, of: Path = TASK) -> dict[str, Any]:
     """The facts ``run.*`` of code that runs in that group; this process, which looks, is in the task's."""
-    around = Around.here(Local("quick"), "/")
+    shared = SharedResources.here(Local("quick"), "/")
     status = within(of, code)
-    around.look()
-    facts = {name.removeprefix("run."): value_of(fact) for name, fact in around.facts().items()}
+    shared.look()
+    facts = {name.removeprefix("run."): value_of(fact) for name, fact in shared.facts().items()}
     wanted = ("memory_limit_mib", "memory_limit_at", "oom_kills", "limit_reached", "forks_refused")
     return {"status": status, **{name: facts.get(name) for name in wanted}}
 
@@ -70,7 +69,7 @@ def say(case: str, what: Any) -> None:
 def main() -> None:
     """All cases, one after the other."""
     mount()
-    say("root", [limit(), type(Around.here(Local("quick"), "/").facts()["run.memory_limit_mib"]).__name__])
+    say("root", [limit(), type(SharedResources.here(Local("quick"), "/").facts()["run.memory_limit_mib"]).__name__])
     (TASK / "cgroup.procs").write_text("0")
     say("task", limit())
     say("killed", watched(EAT))
