@@ -42,7 +42,7 @@ class Ranks:
         """The first one's process."""
         return self.ranks[0].pid
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> "Ranks":
         return self
 
     def __exit__(self, *_: object) -> None:
