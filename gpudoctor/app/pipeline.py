@@ -225,7 +225,10 @@ def judging(rules: Sequence[Path] = ()) -> Callable[[Snapshot], Diagnosis]:
 
 
 def _with_manifest_fixes(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis of a manifest with fixes that edit its file; any other is unchanged."""
+    """For a manifest: package cures replaced by lines to change in its file, and notes on what was not judged.
+
+    Any other diagnosis is unchanged.
+    """
     if not diagnosis.snapshot.known("manifest.kind"):
         return diagnosis
     from gpudoctor.fixes.manifests import adapt_to_manifest  # with the solver

@@ -322,7 +322,10 @@ def smi_state(message: str) -> str:
 
 
 def ask_smi(target: Target, program: str, seconds: float) -> SmiAnswer:
-    """Run nvidia-smi for its table, then with ``--query-gpu``, within `seconds` in all; a failure is in `trouble`."""
+    """Run nvidia-smi for its table, parsed; again with ``--query-gpu`` if that named a driver and no error of NVML.
+
+    `seconds` is for both. Raises nothing: `trouble` says why there is no usable answer.
+    """
     try:
         answer = target.run([program], timeout=seconds)
     except OSError as error:

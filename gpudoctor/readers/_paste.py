@@ -374,7 +374,10 @@ class Label:
 
 
 def label_of(index: int, line: str) -> Label | None:
-    """The ``label: value`` in the line with that index; None without one, or for a label over 64 characters."""
+    """The line's label, normalized, and its value; None without a label, or for one over 64 characters.
+
+    Taken, too: ``- **label**: value``, ``| label | value |``, ``label ... value``, ``label = value``, ``a -> value``.
+    """
     text = line.strip(_BULLET)
     if line[:1] == "|" and line.count("|") == 3 and not _FRAME.search(text):
         text = text.replace("|", ":", 1)

@@ -309,7 +309,7 @@ class _JsonObject:
             yield _checked_path(path, file.where), Sparse(size, tuple(read_parts))
 
     def commands(self) -> Iterator[Command]:
-        """The recorded commands, in order."""
+        """The commands of the record's JSON, in order; raises `DocumentError` for one that is malformed."""
         for entry in self.items("commands"):
             part = _JsonObject(entry, f"{self.where}.commands")
             argv, status = part.items("argv"), part.raw.get("status", 0)

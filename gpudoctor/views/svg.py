@@ -191,7 +191,7 @@ class Cell:
 
 
 def share_cell(ratio: float, text: str, hint: str, wrong: bool = False) -> Cell:
-    """Cell of a measured value, `ratio` being its share of the expected one: lower is stronger; `wrong`: bad data."""
+    """Cell of a measured value, the lower its share `ratio` of the expected, the redder; `wrong`: ✗ for `text`."""
     if wrong:
         return Cell("✗", f"{hint}, and what arrived is wrong", "error", 0.75)
     if ratio >= _GOOD:

@@ -167,7 +167,7 @@ def _show(plan: Plan, json: bool) -> None:
 
 
 def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:
-    """The message that no plan is known: the facts that matter, and documents to read."""
+    """That no way is known here; what the GPUs need (driver, modules, CUDA), where known; and the page's sources."""
     facts = with_setup_facts(snapshot)
 
     def shown(name: str) -> str:

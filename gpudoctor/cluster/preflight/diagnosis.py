@@ -90,8 +90,9 @@ def _why_no_document(results: MeetingResults, host: str) -> str:
 
 
 def _with_network(fleet: Fleet, findings: Sequence[Finding], found: MeetingResults) -> Fleet:
-    """The fleet with a column for the network, the measured pairs, and drains for hosts that the network findings
-    blame.
+    """The fleet with the measured pairs and a column for the network: who is blamed; unjudged if none was asked.
+
+    If the meeting was not cut short, whom an error blames alone is drained, too, unless that is so already.
     """
     blamed = dict(_blamed_hosts(findings))
     results = {

@@ -107,7 +107,10 @@ def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
 
 
 def condition_line(key: str, entry: Any, origin: str) -> Line:
-    """A line for ``[line.NAME]``: conditions, or a fact under another name; raises `UsageError`."""
+    """A profile's line from ``[line.NAME]``: conditions, or a fact under another name; raises `UsageError`.
+
+    `origin`, the profile's file, is kept for findings.
+    """
     if not _LINE.match(key) or len(key) > 60:
         raise UsageError("a line's name has lower-case letters, digits and dashes: [line.all-rails]")
     if not isinstance(entry, Mapping):

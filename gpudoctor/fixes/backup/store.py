@@ -136,7 +136,10 @@ class StoreWriter:
     def _keep_entry(
         self, path: str, entry: Entry, blob: BinaryIO, small: dict[str, Small], large: dict[str, Large]
     ) -> Entry:
-        """Store one entry; the entry as it is afterwards, since a link changes the inode's ctime."""
+        """Store a file's content, in `blob`, or as clone, link or copy if large or unreadable; nothing of other kinds.
+
+        Returns the entry as it is afterwards, since a hard link changes its inode's ctime.
+        """
         if entry.kind != "file":
             return entry
         place = f"{self.root}/{path}"

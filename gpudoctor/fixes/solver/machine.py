@@ -143,7 +143,7 @@ def ships(distribution: str, name: str) -> bool:
 
 
 def _shipped_rows(distribution: str) -> Iterator[TableRow]:
-    """Table rows for a distribution such as ``ubuntu 24.04``, derivatives included."""
+    """Rows of the driver branches that a distribution such as ``ubuntu 24.04`` ships; a rebuild of RHEL has RHEL's."""
     name, _, release = distribution.lower().partition(" ")
     for row in table("drivers")["shipped"]:
         if row["distribution"] == _LIKE.get(name, name) and (

@@ -111,7 +111,7 @@ def _columns(name: str, value: str, source: str) -> dict[str, Fact]:
 
 
 def _with_card_ports(ports: _Ports) -> Rows:
-    """The rows, each with the number of ports of its card where the listing names cards."""
+    """The rows, with the number of ports of the card in place of its name, where the listing names cards."""
     of_card = Counter(card for _, _, card in ports if card)
     rows: list[dict[str, Fact]] = []
     for (_, _, card), row in ports.items():

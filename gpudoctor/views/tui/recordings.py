@@ -94,7 +94,7 @@ class RecordingsTable(Rows):
         self.styles.height = len(self.choices) + 2
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Verdict, name and title; the hardware, too, where there is room."""
+        """The recorded machine's verdict, name and title; its hardware, too, where there is room."""
         choice = self.choices[index]
         wide = self.scrollable_content_region.width >= self._name_width + self._title_width + 16
         glyph, _ = marks.VERDICT[choice.verdict]

@@ -167,7 +167,10 @@ class Store:
         return limit
 
     def _missing_ranks(self, name: str, seconds: float) -> List[int]:
-        """On rank 0 the ranks that did not reach the point `name` within `seconds`; on other ranks []."""
+        """On rank 0 the ranks that did not reach the point `name` within `seconds`; at once [] on other ranks.
+
+        Once a rank failed, for `_AFTER_FAILURE_SECONDS` at most. Their number is kept: `leave` does not wait for them.
+        """
         if self.rank or self._wait_for_count(name, self.world, seconds, self._failure_deadline(name)):
             return []
         missing = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]

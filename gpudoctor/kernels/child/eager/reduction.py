@@ -73,7 +73,7 @@ def _mean_case(context: Context, size: int) -> Case:
 
 
 def _sort_cases(context: Context, size: int) -> Iterator[Case]:
-    """Sort in four types, topk and its places, and a stable argsort, over `size` values."""
+    """Sort in four types, topk and its places, over `size` values; a stable argsort, over `_TIED` at most."""
     torch = context.torch
     for salt, dtype in enumerate(("float32", "float16", "int32", "int64")):
         ordered = _ascending(context, size, dtype)

@@ -79,7 +79,7 @@ class Form(Rows):
         self.cursor = self._line_of_option(self._cursor_option)
 
     def _line_of_option(self, place: int) -> int:
-        """The line that shows the option of that number."""
+        """The index of the line on which that option (`place`: its index) stands among others; 0 if none shows it."""
         return next((index for index, line in enumerate(self._options_by_line) if place in line), 0)
 
     def row(self, index: int) -> Iterable[Cell]:

@@ -138,9 +138,10 @@ Axis = tuple[float, float]
 
 
 def axis(lowest: float, highest: float, limit: float) -> Axis:
-    """The scale of a curve up to `limit`: from 0, or from a round number below what never falls to half of it.
+    """Bottom and top of a curve's scale; the top is the greater of `limit` and `highest`.
 
-    93 and 95 % look alike on a scale from 0, and differ by a quarter of one from 90.
+    The bottom is 0, or, if `lowest` is half the top or more, a round number not above it: 93 and 95 % look alike on a
+    scale from 0, and differ by a quarter of one from 90.
     """
     top = max(limit, highest)
     if lowest < top / 2:
