@@ -63,10 +63,10 @@ def run(argv: Sequence[str]) -> int:
         return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = None  # the reader has gone: nothing is left to say
-        return BROKEN_PIPE
     except Exception as error:
+        if system.is_reader_gone(error):
+            sys.stdout = None  # nothing is left to say
+            return BROKEN_PIPE
         if isinstance(error, OSError) and system.is_disk_full(error):
             sys.stdout = None
             reason = f"{error.strerror}; make room, or write it elsewhere"

@@ -441,6 +441,23 @@ def _open_null_device(number: int, name: str) -> None:
     setattr(sys, name, open(place, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
 
 
+_UNINTERRUPTED = 0.2
+"""Seconds that one wait for a thread may take on Windows, where no signal ends it early."""
+
+
+def join_until(thread: threading.Thread, deadline: float) -> None:
+    """Wait for the thread to end, at most until that time of `time.monotonic`; Ctrl-C ends it on each system."""
+    while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        thread.join(min(left, _UNINTERRUPTED) if ENCODES_BY_CODE_PAGE else left)
+
+
+def is_reader_gone(error: Exception) -> bool:
+    """Whether writing output failed because nobody reads it any more: Windows' C library calls that EINVAL."""
+    if not ENCODES_BY_CODE_PAGE or not isinstance(error, OSError):
+        return isinstance(error, BrokenPipeError)
+    return error.errno in (errno.EPIPE, errno.EINVAL) and error.filename is None
+
+
 def is_disk_full(error: OSError) -> bool:
     """Whether writing output failed for lack of space (or an I/O error) on the output stream itself."""
     return error.errno in _NO_ROOM and error.filename is None

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TypeVar, cast, get_args
 
+from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread
 from gpudoctor.core.frozen import field, mutable
 from gpudoctor.core.secrets import secret_values
@@ -186,7 +187,7 @@ def _await(run: _ProbeRun, target: Target, progress: Progress, moot: str) -> Non
     """Wait for the probe until its deadline, or not at all if it is `moot` (the reason); then give it up."""
     deadline = 0.0 if moot else _deadline(run.module, target)
     assert run.thread
-    run.thread.join(max(0.0, run.started + deadline - time.monotonic()))
+    system.join_until(run.thread, run.started + deadline)
     with run.ending:
         if run.ended:
             return
