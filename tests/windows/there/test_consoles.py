@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app.output import INTERRUPTED, UNHEARD
+from gpudoctor.app.output import BROKEN_PIPE, INTERRUPTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "win32", reason="Windows' Python runs these")
 
@@ -67,7 +67,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word() -> None:
         assert child.stderr
         child.stdout.close()
         assert child.stderr.read() == b""
-        assert child.wait(LONG) == UNHEARD
+        assert child.wait(LONG) == BROKEN_PIPE
 
 
 def test_a_document_is_utf_8_whatever_the_code_page(tmp_path: Path) -> None:
