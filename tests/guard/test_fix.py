@@ -364,14 +364,14 @@ import json, sys
 from gpudoctor.app import pipeline
 from gpudoctor.core import plan
 from gpudoctor.fixes.apply import apply
-from gpudoctor.fixes.permissions import Site
+from gpudoctor.fixes.permissions import RunContext
 from gpudoctor.target import rights
 from pathlib import Path
 rights.consent = "trust"  # as --trust-python: everybody can write to this environment
 folder, python, text = sys.argv[1:]
-site = Site(Path(folder), python, lambda: pipeline.check(level="quick", python=python))
+context = RunContext(Path(folder), python, lambda: pipeline.check(level="quick", python=python))
 try:
-    run = apply(plan.from_json(json.loads(text)), site, lambda _: None, lambda: "go on")
+    run = apply(plan.from_json(json.loads(text)), context, lambda _: None, lambda: "go on")
     print(run.outcome)
 except Exception as error:
     print(type(error).__name__, error)
