@@ -81,8 +81,8 @@ def planted(folder: Path, rank: int, what: str, when: str) -> Iterator[None]:
     """
     child = folder / "child"
     shutil.copytree(Path(across_hosts.program()).parent, child)
-    with (child / "collective" / "_across.py").open("a") as file:
-        file.write(_PLANTED.format(rank=rank, what=what, when=when))
+    module = child / "collective" / "_across_hosts.py"
+    module.write_text(module.read_text() + _PLANTED.format(rank=rank, what=what, when=when))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(across_hosts, "program", lambda: str(child / "__main__.py"))
         yield
