@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -72,7 +73,8 @@ def profile(chromium: Browser) -> Iterator[Callable[[], BrowserContext]]:
 def served(limits: str = "pass") -> Iterator[str]:
     """The URL of a demo, served by a process of its own."""
     start = f"from gpudoctor.app import serving; {limits}; serving.serve(['demo', 'torch-cu130'], '127.0.0.1:0')"
-    server = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.PIPE, text=True)
+    colourful = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    server = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.PIPE, text=True, env=colourful)
     try:
         assert server.stderr
         url = re.search(r"http://\S+", server.stderr.readline())

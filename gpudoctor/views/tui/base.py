@@ -43,14 +43,12 @@ class BaseApp(App[None]):
         self.work = work
         self.repair: Repair | None = None
         """The plan that is open, and its run, once there was one."""
-        self._browser_blurred = False
         self._reading_number = 0
         """Which reading is the current one: what an older one still says is not heard."""
 
     def on_app_blur(self, event: AppBlur) -> None:
-        """Ignore the first one in a browser: Textual's driver begins with it, after the page has told of the focus."""
-        if self.is_web and not self._browser_blurred:
-            self._browser_blurred = True
+        """Ignore it in a browser: Textual's driver begins with one, before or after the page has told of the focus."""
+        if self.is_web:
             event.prevent_default()
 
     def say(self, message: str) -> None:
