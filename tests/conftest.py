@@ -72,10 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for each processor, for many tests wait: for a deadline, a child, a port, a screen. Of those that are
-    slow by nature most do: three.
-    """
-    return min(8, (3 if config.option.markexpr == "full" else 2) * (os.cpu_count() or 1))
+    """Two workers for each processor, for many tests wait: for a deadline, a child, a port, a screen."""
+    return min(8, 2 * (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="session", autouse=True)
