@@ -24,7 +24,7 @@ LINUX_PAGES = re.compile(
     r"driver\.(?:fabric-\w+|imex|init-failed|module-\S+|open-module-required|uvm|version-mismatch|vgpu-license)"
     r"|driver\.(?:device-nodes|nouveau|secure-boot)"
     r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full|space)"
-    r"|host\.(?:clock-\w+|cpu-clock|cpus-offline|memory-errors|memory-short|numa-balancing)"
+    r"|host\.(?:clock-\w+|cpu-clock|cpus-offline|huge-pages|memory-errors|memory-short|numa-balancing)"
     r"|gpu\.(?:fabric-split|xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
     r"|workload\.(?:crashed|host-memory|killed|oom-killed|open-files|processes-limit|rank-\w+|shm-full|slurm-ended)"
 )

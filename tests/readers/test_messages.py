@@ -24,7 +24,7 @@ ALL = [block for file in sorted((REPOSITORY / "tests/readers/messages").glob("*.
 @pytest.mark.parametrize("block", sampled([block for block in ALL if block[0] != "sound"], lambda block: block[0], 3))
 def test_a_message_names_its_cause(block: tuple[str, str]) -> None:
     cause, text = block
-    assert [finding.id for finding in findings(text)][:1] == [cause]
+    assert [finding.id for finding in diagnose(read_text(text), BOOK).findings][:1] == [cause]
 
 
 @pytest.mark.parametrize("text", [text for head, text in ALL if head == "sound"])
@@ -50,7 +50,7 @@ def test_what_a_logger_puts_before_each_line_hides_no_message() -> None:
     heard = {}
     for number, (_, body) in enumerate(plain):
         stamped = "".join(STAMPS[number % len(STAMPS)] + line for line in body.splitlines(keepends=True))
-        heard[body] = [finding.id for finding in findings(stamped)][:1]
+        heard[body] = [finding.id for finding in diagnose(read_text(stamped), BOOK).findings][:1]
     assert {body: heard[body] for head, body in plain if heard[body] != [head]} == {}
     assert len(plain) > 200
 
