@@ -142,8 +142,8 @@ def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False
         done = "; ".join(run.changed)
         yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
         reason = _telling_line([*map(uncoloured, lines)])
-        told = Content.assemble(plain(message, "bold"), f" {safe(reason)}" if reason else "")
-        yield Block(told, Content.styled("✗", "bold $error"), 2)
+        failure = Content.assemble(plain(message, "bold"), f" {safe(reason)}" if reason else "")
+        yield Block(failure, Content.styled("✗", "bold $error"), 2)
         keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
         yield Block(Content(keys), hang=2)
     if run.over and step == run.current:
@@ -156,8 +156,8 @@ def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False
 
 def _telling_line(lines: Sequence[str]) -> str:
     """The last line of the output that speaks of an error, else the last one: a small screen shows no more of it."""
-    said = [line.strip() for line in lines if line.strip()]
-    return next((line for line in reversed(said) if "error" in line.lower()), said[-1] if said else "")
+    written = [line.strip() for line in lines if line.strip()]
+    return next((line for line in reversed(written) if "error" in line.lower()), written[-1] if written else "")
 
 
 def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
