@@ -35,7 +35,7 @@ from gpudoctor.readers._paste import Paste, clean, worth_reading
 from gpudoctor.readers._pattern import LONGEST_LINE
 from gpudoctor.readers.files import manifest
 
-__all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_report", "read_text", "together"]
+__all__ = ["EXACT", "decode", "merge_snapshots", "read_file", "read_report", "read_text"]
 
 WHOLE_FILE_BYTES = 32 << 20
 """Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""

@@ -177,7 +177,7 @@ def _shape(schema: Schema) -> str:
     return "{" + ", ".join(schema["properties"]) + "}" if "properties" in schema else _listed(_type(schema))
 
 
-CODES = ("SOUND", "BROKEN", "MISUSE", "UNKNOWN", "DIFFERENT", "INTERRUPTED", "UNHEARD")
+CODES = ("SOUND", "BROKEN", "MISUSE", "UNKNOWN", "DIFFERENT", "INTERRUPTED")
 _MORE = {"1": ("+", "*", "?"), "+": ("*",), "?": ("*",)}
 """How many values may be taken now where so many were."""
 
@@ -209,8 +209,8 @@ def _typed(action: argparse.Action) -> dict[str, Any]:
 
 
 def codes() -> dict[str, int]:
-    """The exit codes by name."""
-    return {name.lower(): int(getattr(output, name)) for name in CODES}
+    """The exit codes by the names that 1.0 gave them."""
+    return {**{name.lower(): int(getattr(output, name)) for name in CODES}, "unheard": output.BROKEN_PIPE}
 
 
 def functions() -> dict[str, Any]:

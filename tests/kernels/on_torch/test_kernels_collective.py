@@ -25,9 +25,9 @@ import sys
 sys.path.insert(0, {str(CHILD.parent)!r})
 import torch
 from child.collective import _operations
-expected = torch.zeros(2 * _operations._SLICE + 1)
+expected = torch.zeros(2 * _operations._SLICE_VALUES + 1)
 got = expected.clone()
-got[[7, _operations._SLICE, 2 * _operations._SLICE]] = 1.0
+got[[7, _operations._SLICE_VALUES, 2 * _operations._SLICE_VALUES]] = 1.0
 print(*_operations._compare(torch, got, expected), *_operations._compare(torch, expected, expected))
 """
 
