@@ -121,7 +121,7 @@ def test_a_flood_is_stopped_at_the_limit() -> None:
 
 
 def test_a_grandchild_that_holds_the_pipe_is_not_waited_for() -> None:
-    answer = shell("sleep 600 & echo $!")
+    answer = shell("sleep 6000 & echo $!")
     assert answer.status == 0
     assert answer.seconds < SOON
     assert gone(int(answer.out))
@@ -130,7 +130,7 @@ def test_a_grandchild_that_holds_the_pipe_is_not_waited_for() -> None:
 def test_a_grandchild_of_a_session_of_its_own_is_not_waited_for_either() -> None:
     answer = python(
         "import subprocess, sys\n"
-        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, stderr=sys.stderr).pid)"
+        "print(subprocess.Popen(['sleep', '6000'], start_new_session=True, stderr=sys.stderr).pid)"
     )
     assert (answer.status, answer.err) == (0, "")
     assert answer.seconds < SOON
