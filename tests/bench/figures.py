@@ -1,7 +1,7 @@
 """The figures that `tests.bench.peers` measured last: kept in figures.toml, shown in comparison.md."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ LIMITS = {"collect_env": 0.10, "fastest": 1.2, "pyz": 1.5, "core": 20.0, "whole"
 
 
 def stored() -> str:
-    """The table of the figures that are kept."""
-    return table(toml(FILE))
+    """The tables of the figures that are kept."""
+    kept = toml(FILE)
+    return f"{table(kept)}\n\n{own_table(kept['own'])}"
 
 
 def table(told: Mapping[str, Any]) -> str:
@@ -34,6 +35,15 @@ def table(told: Mapping[str, Any]) -> str:
         lines.append(f"| `{row['name']}` | {' | '.join(cells)} | {row['modules']} | {row['says']} |")
     where = f"{told['date']}, {told['machine']}; medians of {told['runs']} runs taken in turn"
     return f"{where}.\n\n" + "\n".join(lines)
+
+
+def own_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What our own commands cost beside what they may, in Markdown; where it is more, where the time goes."""
+    lines = ["| what it costs | figure | limit | |", "|---|---|---|---|"]
+    for row in rows:
+        over = row["why"] if row["figure"] > row["limit"] else ""
+        lines.append(f"| {row['name']} | {row['figure']:g} {row['unit']} | {row['limit']:g} | {over} |")
+    return "\n".join(lines)
 
 
 def ratios(told: Mapping[str, Any]) -> list[tuple[str, float, float]]:
@@ -55,10 +65,19 @@ def ratios(told: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def write(told: Mapping[str, Any]) -> None:
-    """Keep them."""
-    head = [f"{name} = {json.dumps(value)}" for name, value in told.items() if name != "program"]
-    rows = [
-        "\n[[program]]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in row.items())
-        for row in told["program"]
-    ]
-    FILE.write_text("# Made by: python -m tests.bench.peers --write\n" + "\n".join([*head, *rows]) + "\n", "utf-8")
+    """Keep the figures of the programs, beside those of our own commands."""
+    _write({**told, "own": toml(FILE)["own"]})
+
+
+def write_own(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the figures of our own commands, beside those of the programs."""
+    _write({**toml(FILE), "own": rows})
+
+
+def _write(figures: Mapping[str, Any]) -> None:
+    lines = ["# Made by: python -m tests.bench.peers --write, and python -m tests.bench.own --write"]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in figures.items() if name not in ("program", "own")]
+    for name in ("program", "own"):
+        for row in figures[name]:
+            lines += [f"\n[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
+    FILE.write_text("\n".join(lines) + "\n", "utf-8")
