@@ -23,8 +23,8 @@ from gpudoctor.views import job, text
 if sys.platform != "win32":
     import resource
 
-    from gpudoctor.app.monitoring.judging import Seen, conclude, word_of_end
     from gpudoctor.app.monitoring.ranks import Ranks
+    from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, word_of_end
     from gpudoctor.app.monitoring.watching import Watch
     from gpudoctor.target.passthrough.command import Ended
 

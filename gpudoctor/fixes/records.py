@@ -29,7 +29,7 @@ from gpudoctor.core.files import HISTORY
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.backup import tree
 from gpudoctor.fixes.backup.environment import Environment
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 
 MOST_RUNS = 200
 """Journals that are kept; the oldest go, save those by which a run can still be taken back."""
@@ -331,5 +331,5 @@ def undo_state(run: Run, entries: Sequence[Entry]) -> str:
 
 def python_of(run: Run) -> str | None:
     """Interpreter of the environment that the run changed; None if it changed none."""
-    found = list(places.interpreters(run.plan.environment)) if run.plan.environment else [None]
+    found = list(system_paths.interpreters(run.plan.environment)) if run.plan.environment else [None]
     return next((python for python in found if python and os.path.isfile(python)), found[0])  # noqa: PTH113

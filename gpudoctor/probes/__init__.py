@@ -24,7 +24,7 @@ from gpudoctor.core.secrets import secret_values
 from gpudoctor.core.snapshot import Event, Level, Progress, Snapshot
 from gpudoctor.core.snapshot import Target as Subject
 from gpudoctor.core.texts import screened
-from gpudoctor.target import Target, places
+from gpudoctor.target import Target, system_paths
 
 T = TypeVar("T")
 DEADLINE = 8.0
@@ -132,7 +132,7 @@ class Collection:
 
 def _displayed(entry: T, target: Target) -> T:
     """A fact, rows or text with its paths as people of the target's system write them."""
-    return places.with_native_paths(entry) if target.system == "windows" else entry
+    return system_paths.with_native_paths(entry) if target.system == "windows" else entry
 
 
 def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[_ProbeRun]) -> None:

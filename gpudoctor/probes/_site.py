@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from gpudoctor.core.fact import Absent, Unread
 from gpudoctor.core.frozen import frozen
-from gpudoctor.target import Target, places
+from gpudoctor.target import Target, system_paths
 
 Answer = TypeVar("Answer")
 
@@ -81,7 +81,7 @@ def _find_site(target: Target) -> Site | Absent | Unread:
     python = target.python
     if not python:
         return Absent("there is no Python interpreter")
-    prefix = places.prefix_of(python)
+    prefix = system_paths.prefix_of(python)
     try:
         settings = pyvenv(target, prefix)
         if settings is not None and settings.get("include-system-site-packages", "false").lower() != "true":
@@ -161,7 +161,7 @@ def _user_site(target: Target, minor: str) -> str:
 
 def _pythonpath_folders(target: Target) -> list[str]:
     """The absolute folders of PYTHONPATH."""
-    return places.search_list(target.environ.get("PYTHONPATH", ""), target.system)
+    return system_paths.search_list(target.environ.get("PYTHONPATH", ""), target.system)
 
 
 def _folders_with_pth(target: Target, front: list[str], sites: list[str]) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _pth_folders(target: Target, folder: str) -> list[str]:
         for line in lines:
             entry = line.strip()
             if entry and not entry.startswith(("#", "import ", "import\t")):
-                path = places.spelled(entry) if places.is_absolute(entry) else f"{folder}/{entry}"
+                path = system_paths.spelled(entry) if system_paths.is_absolute(entry) else f"{folder}/{entry}"
                 if target.exists(path):
                     paths.append(path)
     return paths
@@ -206,8 +206,8 @@ def _real_interpreter(target: Target, python: str) -> str:
         answer = target.run([python, "-c", "import sys; print(sys.executable)"], 6.0)
     except OSError:
         return python
-    path = places.spelled(answer.out.strip().rpartition("\n")[2])
-    return path if places.is_absolute(path) else python
+    path = system_paths.spelled(answer.out.strip().rpartition("\n")[2])
+    return path if system_paths.is_absolute(path) else python
 
 
 def _ask_interpreter(target: Target, python: str) -> Site | Unread:
@@ -216,10 +216,10 @@ def _ask_interpreter(target: Target, python: str) -> Site | Unread:
         answer = target.run([python, "-c", _CHILD], 6.0)
         reply = json.loads(answer.out.strip().rpartition("\n")[2])
         version = str(reply["version"])
-        prefix, base, user = (places.spelled(str(reply[name] or "")) for name in ("prefix", "base", "user"))
-        own = {*(places.spelled(str(site)) for site in reply["sites"]), user}
+        prefix, base, user = (system_paths.spelled(str(reply[name] or "")) for name in ("prefix", "base", "user"))
+        own = {*(system_paths.spelled(str(site)) for site in reply["sites"]), user}
         library = f"/python{version.rpartition('.')[0]}"
-        paths = [places.spelled(str(path)) for path in reply["path"]]
+        paths = [system_paths.spelled(str(path)) for path in reply["path"]]
         folders = [path for path in paths if not path.endswith((".zip", library, "/lib-dynload"))]
     except OSError as error:
         return Unread(f"{python} could not be started: {error.strerror or error}")

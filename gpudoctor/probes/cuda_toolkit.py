@@ -12,7 +12,7 @@ from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread, known, text_of, value_of
 from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._reading import names_in
-from gpudoctor.target import Target, places
+from gpudoctor.target import Target, system_paths
 from gpudoctor.target.protocol import printable
 
 FACTS = (
@@ -57,7 +57,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     )
     home = _cuda_home(target)
     yield "cuda.home", home
-    yield "cuda.home_has_nvcc", (_has_nvcc(target, places.spelled(text_of(home))) if known(home) else home)
+    yield "cuda.home_has_nvcc", (_has_nvcc(target, system_paths.spelled(text_of(home))) if known(home) else home)
     nvcc, release = _program(target, "nvcc", 3.0)
     yield "cuda.nvcc", nvcc
     yield "cuda.nvcc_version", release
@@ -74,7 +74,7 @@ def _toolkits(target: Target) -> dict[str, Fact]:
     named = [target.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
     found: dict[str, Fact] = {}
     for place in (*usual, *named, *_wheel_folders(target)):
-        folder = target.link(place) if places.is_absolute(place) else ""
+        folder = target.link(place) if system_paths.is_absolute(place) else ""
         try:
             if folder and folder not in found and _is_toolkit(target, folder):
                 found[folder] = _release_of(target, folder)
@@ -94,11 +94,11 @@ def _usual_places(target: Target) -> Iterator[str]:
 
 def _usual_places_of_windows(target: Target) -> Iterator[str]:
     """Yields the folders in which NVIDIA's installer for Windows, and conda, put toolkits."""
-    programs = places.spelled(target.environ.get("PROGRAMFILES", "C:/Program Files"))
+    programs = system_paths.spelled(target.environ.get("PROGRAMFILES", "C:/Program Files"))
     folder = f"{programs}/NVIDIA GPU Computing Toolkit/CUDA"
     yield from (f"{folder}/{name}" for name in names_in(target, folder))
     if conda := target.environ.get("CONDA_PREFIX"):
-        yield f"{places.spelled(conda)}/Library"
+        yield f"{system_paths.spelled(conda)}/Library"
 
 
 def _wheel_folders(target: Target) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _is_toolkit(target: Target, folder: str) -> bool:
     if any(
         target.exists(path)
         for name in ("nvcc", "ptxas")
-        for path in places.programs(f"{folder}/bin", name, target.system)
+        for path in system_paths.programs(f"{folder}/bin", name, target.system)
     ):
         return True
     return any(target.exists(f"{folder}/{name}") for name in ("version.json", "version.txt", "include/cuda.h"))
@@ -124,7 +124,7 @@ def _is_toolkit(target: Target, folder: str) -> bool:
 
 def _has_nvcc(target: Target, folder: str) -> Fact:
     """Whether a toolkit has nvcc; unread if a folder on the way cannot be entered."""
-    path = next(places.programs(f"{folder}/bin", "nvcc", target.system), f"{folder}/bin/nvcc")
+    path = next(system_paths.programs(f"{folder}/bin", "nvcc", target.system), f"{folder}/bin/nvcc")
     return _exists_fact(target, path)
 
 
@@ -186,7 +186,7 @@ def _cuda_home(target: Target) -> Fact:
 def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
     """The release that torch's extension builder would use: CUDA_HOME's, else nvcc's, else /usr/local/cuda's."""
     if setting := known(home):
-        folder = places.spelled(str(setting.value)).rstrip("/")
+        folder = system_paths.spelled(str(setting.value)).rstrip("/")
         there = _exists_fact(target, folder)
         if value_of(there):
             return _release_of(target, target.link(folder))
@@ -285,7 +285,7 @@ def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
 
     vswhere.exe, part of every installer since Visual Studio 2017, has a fixed place (github.com/microsoft/vswhere).
     """
-    programs = places.spelled(target.environ.get("PROGRAMFILES(X86)", "C:/Program Files (x86)"))
+    programs = system_paths.spelled(target.environ.get("PROGRAMFILES(X86)", "C:/Program Files (x86)"))
     vswhere = f"{programs}/Microsoft Visual Studio/Installer/vswhere.exe"
     if not target.exists(vswhere):
         return Absent("no cl.exe on PATH, and no Visual Studio Installer")
@@ -297,7 +297,7 @@ def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
         return Unread(f"{vswhere} could not be started: {error.strerror or error}")
     if not answer.ok:
         return Unread(f"{vswhere}: {answer.how}")
-    folder = places.spelled((answer.out.strip().splitlines() or [""])[0].strip())
+    folder = system_paths.spelled((answer.out.strip().splitlines() or [""])[0].strip())
     if not folder:
         return Absent("no cl.exe on PATH, and no Visual Studio that has the C++ tools")
     toolset = (_read_or_none(target, f"{folder}/VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt") or "").strip()

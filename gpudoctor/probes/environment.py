@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.core.secrets import variable_shown, without_secrets
-from gpudoctor.target import Target, places
+from gpudoctor.target import Target, system_paths
 
 FACTS = (
     fact(
@@ -97,7 +97,7 @@ def _tool_folders(target: Target) -> Fact:
     path = target.environ.get("PATH")
     if not path:
         return Absent("PATH is not set")
-    folders = dict.fromkeys(places.search_list(path, target.system))
+    folders = dict.fromkeys(system_paths.search_list(path, target.system))
     return Known(tuple(folder for folder in folders if _has_tool(target, folder)), "PATH")
 
 
@@ -105,7 +105,7 @@ def _has_tool(target: Target, folder: str) -> bool:
     """True if the folder holds one of the tools; False if it cannot be read."""
     for tool in _TOOLS:
         try:
-            if any(map(target.exists, places.programs(folder, tool, target.system))):
+            if any(map(target.exists, system_paths.programs(folder, tool, target.system))):
                 return True
         except OSError:
             return False

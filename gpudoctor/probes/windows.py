@@ -17,7 +17,7 @@ from typing import Any
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value, known_facts
 from gpudoctor.probes.children import script
-from gpudoctor.target import Target, places
+from gpudoctor.target import Target, system_paths
 from gpudoctor.target.protocol import answers, printable
 
 ONLY = "windows"
@@ -254,12 +254,12 @@ def _gpu_preference(preferences: Answers, target: Target) -> Fact:
 
 def _store_python(target: Target) -> Fact:
     """Whether the first ``python`` of PATH is the Store's alias, without a Python that the Store has installed."""
-    for folder in places.search_list(target.environ.get("PATH", ""), target.system):
+    for folder in system_paths.search_list(target.environ.get("PATH", ""), target.system):
         alias = f"{folder}/python.exe"
-        names = target.listing(folder) if places.is_store_alias(alias) else []
+        names = target.listing(folder) if system_paths.is_store_alias(alias) else []
         if "python.exe" in names:
             return Known(not any(name.startswith("PythonSoftwareFoundation.") for name in names), alias)
-        if any(map(target.exists, places.programs(folder, "python", target.system))):
+        if any(map(target.exists, system_paths.programs(folder, "python", target.system))):
             return Known(False, folder)
     return Absent("PATH has no python")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
-from gpudoctor.target import Answer, System, Watch, places, rights
+from gpudoctor.target import Answer, System, Watch, rights, system_paths
 from gpudoctor.target.child import Stream, run_child
 
 _CHUNK_BYTES = 1 << 16
@@ -47,7 +47,7 @@ class Local:
         self.listener: Callable[[str, str], None] = lambda _source, _detail: None
         self._root = Path(root)
         self._is_system_root = root == "/"
-        self.system: System = places.SYSTEM if self._is_system_root else "linux"
+        self.system: System = system_paths.SYSTEM if self._is_system_root else "linux"
         self._paths_are_native = self._is_system_root and type(self).path is Local.path
         self._environ = dict(os.environ if environ is None else environ)
         self._requested_python = None if python is None else self._interpreter(python)
@@ -64,13 +64,14 @@ class Local:
             return self._requested_python
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             prefix = self._environ.get(variable)
-            if prefix and places.is_absolute(prefix):
-                python = next(filter(places.is_program, places.interpreters(places.spelled(prefix))), None)
+            if prefix and system_paths.is_absolute(prefix):
+                candidates = system_paths.interpreters(system_paths.spelled(prefix))
+                python = next(filter(system_paths.is_program, candidates), None)
                 if python:
                     return _absolute(python)
-        on_path = list(filter(None, map(self.which, places.PYTHONS)))
-        program = next((path for path in on_path if not places.is_store_alias(path)), None)
-        return self._behind_launcher(_absolute(program)) if program else places.spelled(sys.executable)
+        on_path = list(filter(None, map(self.which, system_paths.PYTHONS)))
+        program = next((path for path in on_path if not system_paths.is_store_alias(path)), None)
+        return self._behind_launcher(_absolute(program)) if program else system_paths.spelled(sys.executable)
 
     def _interpreter(self, requested: str) -> str:
         """Absolute path of the program that ``--python`` names: a path, a name on PATH, or an environment's folder.
@@ -79,16 +80,16 @@ class Local:
         for no program, or one that root must not run.
         """
         candidate = os.path.expanduser(requested)  # noqa: PTH111 - the shell leaves ~ in --python=~/x
-        if not places.is_path(candidate):
+        if not system_paths.is_path(candidate):
             candidate = self.which(candidate) or candidate
-        candidate = places.spelled(candidate)
-        for path in (candidate, *places.interpreters(candidate)):
-            if places.is_program(path):
+        candidate = system_paths.spelled(candidate)
+        for path in (candidate, *system_paths.interpreters(candidate)):
+            if system_paths.is_program(path):
                 python = _absolute(path)
                 if self._is_system_root and (why := rights.refusal(python)):
                     raise UsageError(f"--python {requested}: {why}")
                 return self._behind_launcher(python)
-        what = f"a folder without {places.IN_ENVIRONMENT[0]}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
+        what = f"a folder without {system_paths.IN_ENVIRONMENT[0]}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
         raise UsageError(f"--python {requested}: {what}; give the path of an interpreter, such as .venv/bin/python")
 
     def _behind_launcher(self, python: str) -> str:
@@ -96,13 +97,13 @@ class Local:
 
         A launcher lies in no environment, so that its place tells nothing. Raises `UsageError` where it starts none.
         """
-        if not places.is_launcher(python):
+        if not system_paths.is_launcher(python):
             return python
         answer = run_child([python, "-I", "-c", _EXECUTABLE], START_SECONDS, self._environ)
         found = answer.out.strip()
-        if not answer.ok or not places.is_program(found):
+        if not answer.ok or not system_paths.is_program(found):
             raise UsageError(f"{python} starts no Python: {answer.complaint or answer.how}; name one with --python")
-        return places.spelled(found)
+        return system_paths.spelled(found)
 
     def path(self, path: str) -> Path:
         """The path to open; under another root a link to ``/usr/src/x`` leads to ``root/usr/src/x``, as in a chroot.
@@ -154,7 +155,7 @@ class Local:
     def link(self, path: str) -> str:
         """The path with all symbolic links resolved, inside the root."""
         if self._is_system_root:
-            return places.spelled(os.path.realpath(path))
+            return system_paths.spelled(os.path.realpath(path))
         return "/" + os.path.relpath(self._inside(path), self._root)
 
     def space(self, path: str) -> tuple[int, int]:
@@ -171,7 +172,7 @@ class Local:
 
     def which(self, program: str) -> str | None:
         """Full path of the program on PATH, looked for only in trusted folders; None where there is none."""
-        return places.find_program(program, self._search_folders)
+        return system_paths.find_program(program, self._search_folders)
 
     def run(
         self,
@@ -198,7 +199,7 @@ class Local:
         Raises `FileNotFoundError` for a program that is not on PATH and `PermissionError` for one that root must not
         run.
         """
-        program = argv[0] if places.is_path(argv[0]) else Local.which(self, argv[0])
+        program = argv[0] if system_paths.is_path(argv[0]) else Local.which(self, argv[0])
         if program is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
         owner = rights.owner(program)
@@ -209,7 +210,7 @@ class Local:
             )  # which of its own Pythons pyenv's script starts may depend on it
         return variables, {
             "executable": program,
-            "cwd": places.working_folder(),
+            "cwd": system_paths.working_folder(),
             **(owner.popen_options() if owner else {}),
         }
 
@@ -217,7 +218,7 @@ class Local:
     def _search_folders(self) -> list[str]:
         """The folders of PATH that programs are looked for in, without those that root must not trust."""
         return [
-            places.spelled(folder)
+            system_paths.spelled(folder)
             for folder in rights.trusted_search_path(self._environ.get("PATH", os.defpath)).split(os.pathsep)
             if folder
         ]
@@ -291,12 +292,12 @@ def _absolute(path: str) -> str:
     try:
         absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
     except FileNotFoundError:
-        if not places.is_absolute(path):
+        if not system_paths.is_absolute(path):
             raise UsageError(f"{path}: the working folder is gone; give a path that begins with /") from None
         return path
-    absolute = places.spelled(absolute)
+    absolute = system_paths.spelled(absolute)
     return (
-        absolute if ".." in absolute.split("/") else places.spelled(os.path.normpath(absolute))
+        absolute if ".." in absolute.split("/") else system_paths.spelled(os.path.normpath(absolute))
     )  # behind a link .. leads elsewhere
 
 

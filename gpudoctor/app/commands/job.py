@@ -11,7 +11,7 @@ from gpudoctor.app import live_gpus, output
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import exit_code
 from gpudoctor.cluster.fleet import remote
-from gpudoctor.cluster.running_job import hosts, judging
+from gpudoctor.cluster.running_job import hosts, job_diagnosis
 from gpudoctor.cluster.running_job.looking import look
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
@@ -88,7 +88,7 @@ def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diag
     finally:
         end()
     name = f"job of process {found.root}" if found.root else "job"
-    return judging.diagnose(
+    return job_diagnosis.diagnose(
         name, looked.rows, looked.seconds, looked.records, [looked.host], options.rules, events=looked.groups
     )
 
@@ -120,6 +120,6 @@ def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
         asked = hosts.ask_by_ssh(remote.ssh_hosts(options.hosts), question, options.ssh_options)
         name = f"job on {options.hosts}"
     rows = asked.with_missing()
-    return judging.diagnose(
+    return job_diagnosis.diagnose(
         name, rows, asked.seconds, asked.records, asked.hosts, options.rules, asked.silent, found=asked.found
     )

@@ -14,8 +14,8 @@ from typing import Any
 
 from gpudoctor.app import output, pipeline
 from gpudoctor.app.output import SOUND, exit_code
+from gpudoctor.app.redaction.name_patterns import ACCOUNTS, Ledger
 from gpudoctor.app.redaction.numbers import Addresses, Numbers
-from gpudoctor.app.redaction.places import ACCOUNTS, Ledger
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.document import object_to_json
 from gpudoctor.core.fact import listed, text_of

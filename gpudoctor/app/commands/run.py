@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     hanging.stop()
     own = None
     try:
-        from gpudoctor.app.monitoring.judging import Seen, conclude, word_of_end
+        from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, word_of_end
 
         own = word_of_end(ended, ranks)
         watch.stop()
@@ -111,10 +111,10 @@ def _gate(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
     """Store the diagnosis in the history and with -o, and print it."""
     from gpudoctor.app.commands.reports import shared
-    from gpudoctor.app.monitoring import judging  # all that judges comes after the command, which shall start at once
+    from gpudoctor.app.monitoring import run_diagnosis  # only now: the command shall start at once
     from gpudoctor.views import _terminal, document, job
 
-    judging.keep(judged)
+    run_diagnosis.keep(judged)
     found: Diagnosis = shared(judged, options)
     if options.out:
         output.put(document.render(found), options.out)

@@ -2,5 +2,5 @@
 
 - `watching`: resources while it runs, and whether it hangs; `gpus`: the GPUs' part of that
 - `ranks`: the job's ranks on this host agree who failed first and who prints
-- `judging`: the diagnosis at the end
+- `run_diagnosis`: the diagnosis at the end
 """

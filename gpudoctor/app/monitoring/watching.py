@@ -302,7 +302,7 @@ class HangWatch:
 
     def _look(self, asked: bool) -> None:
         """Look at the ranks and print the diagnosis; unless `asked`, only if something is found."""
-        from gpudoctor.cluster.running_job import judging
+        from gpudoctor.cluster.running_job import job_diagnosis
         from gpudoctor.cluster.running_job.looking import look
         from gpudoctor.probes._job.members import read_job
 
@@ -314,7 +314,7 @@ class HangWatch:
         if self._stop.is_set():
             return
         name = f"job of process {self._pid}"
-        diagnosis = judging.diagnose(
+        diagnosis = job_diagnosis.diagnose(
             name, looked.rows, looked.seconds, looked.records, [looked.host], self._rules, events=looked.groups
         )
         if diagnosis.findings:

@@ -5,16 +5,16 @@ diagnosis, a snapshot, a fleet, measurements, a plan, a difference, a stack), be
 may show has passed `core.texts.map_texts`, which leaves out no text of it. What passes through the same `Redactor` has
 the same words for the same things.
 
-What is hidden stands in `places.NAMES`. What stays: versions, product names, PCI addresses, libraries and packages,
-folders below a home, accounts of every system (root, ubuntu, runner), the addresses that every machine has, and the
-sites that all the world uses.
+What is hidden stands in `name_patterns.NAMES`. What stays: versions, product names, PCI addresses, libraries and
+packages, folders below a home, accounts of every system (root, ubuntu, runner), the addresses that every machine has,
+and the sites that all the world uses.
 
-Its limits. A name is found where a name must stand (`places`) or where a fact gives it; then it is hidden wherever it
-stands, unless it is shorter than four letters or a word of our own pages: such a one is hidden only where it must be a
-name. A public address that could be a version (8.9.2.26) is hidden only where something beside it says what it is.
-Names are found through terminal colours, invisible and wide letters, ``%2F``, and the escapes of JSON; not through
-letters of other scripts that look alike, base64, or a name cut in two. A secret is known by its shape or by what it is
-given to; one that looks like a word, and stands alone, is not.
+Its limits. A name is found where a name must stand (`name_patterns`) or where a fact gives it; then it is hidden
+wherever it stands, unless it is shorter than four letters or a word of our own pages: such a one is hidden only where
+it must be a name. A public address that could be a version (8.9.2.26) is hidden only where something beside it says
+what it is. Names are found through terminal colours, invisible and wide letters, ``%2F``, and the escapes of JSON; not
+through letters of other scripts that look alike, base64, or a name cut in two. A secret is known by its shape or by
+what it is given to; one that looks like a word, and stands alone, is not.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
+from gpudoctor.app.redaction.name_patterns import Ledger, Span, spans
 from gpudoctor.app.redaction.names import Files, Names, hosts_in_lists, is_word, learnable
 from gpudoctor.app.redaction.numbers import Addresses, Numbers
-from gpudoctor.app.redaction.places import Ledger, Span, spans
 from gpudoctor.core.secrets import HIDDEN, visible_ascii, without_long, without_secrets
 from gpudoctor.core.texts import map_texts, texts
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from gpudoctor.app.redaction.places import (
+from gpudoctor.app.redaction.name_patterns import (
     ACCOUNTS,
     PLAIN_FILE_WORDS,
     SUFFIXES,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from ipaddress import AddressValueError, IPv6Address
 
-from gpudoctor.app.redaction.places import Ledger
+from gpudoctor.app.redaction.name_patterns import Ledger
 
 _UUID = re.compile(
     r"(?:(?<=pod)|(?<![0-9a-f]))[0-9a-f]{8}(?P<s>[-_])[0-9a-f]{4}(?P=s)[0-9a-f]{4}(?P=s)[0-9a-f]{4}(?P=s)[0-9a-f]{12}(?![0-9a-f])",

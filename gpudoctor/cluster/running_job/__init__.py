@@ -6,7 +6,7 @@
 
 - `looking`: the ranks of this machine, as rows
 - `hosts`: the rows of many machines
-- `judging`: rows to a diagnosis: which rank the others wait for
+- `job_diagnosis`: rows to a diagnosis: which rank the others wait for
 - `following`: a job looked at again and again, for the interface
 - `recorded`: what NCCL, torch and the kernel recorded of a job
 """

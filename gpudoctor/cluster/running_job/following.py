@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpudoctor.cluster.running_job import judging
+from gpudoctor.cluster.running_job import job_diagnosis
 from gpudoctor.cluster.running_job.looking import Seen, all_go_on, host_row, look_at_workers, look_once, rows_of
 from gpudoctor.cluster.running_job.recorded import Records
 from gpudoctor.core.about import __version__
@@ -202,11 +202,11 @@ class Following:
         hosts = [reading.host] if reading.host else []
         parts = (self._name, rows, reading.seconds, reading.facts, hosts)
         if self._last is None:
-            return Diagnosis(judging.snapshot_of(*parts), "unknown", (), (), (), __version__)
+            return Diagnosis(job_diagnosis.snapshot_of(*parts), "unknown", (), (), (), __version__)
         if self._diagnosis is None or (basis != self._judged and not ended):
-            self._diagnosis, self._judged = judging.diagnose(*parts, self._rules), basis
+            self._diagnosis, self._judged = job_diagnosis.diagnose(*parts, self._rules), basis
             return self._diagnosis
-        return replace(self._diagnosis, snapshot=judging.snapshot_of(*parts))
+        return replace(self._diagnosis, snapshot=job_diagnosis.snapshot_of(*parts))
 
 
 def _replaced(rank: RankProcess, numbers: set[int | None], pids: set[int], world: int | None) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gpudoctor.cluster.fleet import remote
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.fleet.remote import Nodes, Question
-from gpudoctor.cluster.running_job.judging import found_there, numbers_of
+from gpudoctor.cluster.running_job.job_diagnosis import found_there, numbers_of
 from gpudoctor.cluster.running_job.recorded import dumps_in
 from gpudoctor.core import diagnosis
 from gpudoctor.core.diagnosis import Diagnosis, Finding

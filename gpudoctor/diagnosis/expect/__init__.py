@@ -1,6 +1,6 @@
 """What a machine must be: a profile of lines, each a fact with what it is to be; a line that is unmet is a finding.
 
-    text -> Profile (reading) -> outcomes on a Snapshot (judging) -> Diagnosis held to it (`held_to`)
+    text -> Profile (reading) -> outcomes on a Snapshot (line_judgements) -> Diagnosis held to it (`held_to`)
 
 A profile is TOML, by hand or from a golden machine (`writing`); those that ship are under ``rules/profiles``. `profile`
 has its values, `bounds` limits the time that a foreign profile may take.
@@ -15,7 +15,7 @@ from dataclasses import replace
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, verdict_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.expect.bounds import Bounded
-from gpudoctor.diagnosis.expect.judging import ConditionJudgement, FactJudgement, Outcome, UnjudgedLine
+from gpudoctor.diagnosis.expect.line_judgements import ConditionJudgement, FactJudgement, Outcome, UnjudgedLine
 from gpudoctor.diagnosis.expect.profile import FactLine, Line, Profile, finding_id
 from gpudoctor.diagnosis.expect.reading import load
 from gpudoctor.diagnosis.expression import Facts

@@ -25,7 +25,7 @@ from gpudoctor.fixes.backup.environment import Environment, Lock
 from gpudoctor.fixes.backup.store import Manifest, Store, StoreWriter, digest_of, load_manifest, set_owner_and_mode
 from gpudoctor.fixes.backup.tree import STORES, Entries, Entry, entry_of, is_below
 from gpudoctor.fixes.records import Journal
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 
 _LOOSE = "-loose"
 _RUN = re.compile(r"\d{8}-\d{6}(-\d\d)?")
@@ -164,7 +164,7 @@ def check(copy: Backup) -> None:
                 raise DocumentError(f"what was kept before run {copy.run} is not put back: {why}")
         for path in load_manifest(Path(part.store, "manifest"), part.digest).entries:
             inside = not part.loose or is_below(f"{part.root}{path}", allowed)
-            odd = any(word in ("", ".", "..") for word in places.spelled(path).split("/"))
+            odd = any(word in ("", ".", "..") for word in system_paths.spelled(path).split("/"))
             if not inside or odd or os.path.splitdrive(path)[0]:
                 raise DocumentError(f"the record of run {copy.run} names {path[:80]!r}, outside {target.prefix}")
 

@@ -15,7 +15,7 @@ from gpudoctor.core import shipped, system
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.versions import normal
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 from gpudoctor.target.child import run_child
 
 _MARK = "@gpudoctor "
@@ -73,7 +73,7 @@ class Environment:
         if self.managed is not None:
             return (
                 f"{self.prefix} belongs to the distribution (EXTERNALLY-MANAGED): "
-                f"make an environment of its own ({places.PYTHONS[0]} -m venv) and name its Python with --python"
+                f"make an environment of its own ({system_paths.PYTHONS[0]} -m venv) and name its Python with --python"
             )
         owner = _owner(self.prefix)
         if root and owner:

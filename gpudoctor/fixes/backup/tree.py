@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from gpudoctor.core import files, system
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 
 Kind = Literal["file", "link", "folder"]
 STORES = ".gpudoctor-kept"
@@ -124,7 +124,7 @@ def walk(root: str) -> Entries:
 def entries_of(paths: Iterable[str], root: str) -> Entries:
     """Entries of files and links by their path below `root`; missing ones and those elsewhere are left out."""
     below = (path for path in sorted(set(paths)) if is_below(path, [root]))
-    found = ((places.spelled(path[len(root) :]), entry_of(path)) for path in below)
+    found = ((system_paths.spelled(path[len(root) :]), entry_of(path)) for path in below)
     return {path: entry for path, entry in found if entry and entry.kind != "folder"}
 
 

@@ -24,7 +24,7 @@ from gpudoctor.core.language import say
 from gpudoctor.core.stack import Remedy
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import builds
-from gpudoctor.fixes.solver.judging import compiles_first, fits, unserved_devices
+from gpudoctor.fixes.solver.fitting_builds import compiles_first, fits, unserved_devices
 from gpudoctor.fixes.solver.machine import (
     Machine,
     branches,

@@ -15,7 +15,7 @@ from gpudoctor.core.stack import Need, Reason, Wishes
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import Build, builds
 from gpudoctor.fixes.solver.companions import Refused
-from gpudoctor.fixes.solver.judging import (
+from gpudoctor.fixes.solver.fitting_builds import (
     Fit,
     Rejected,
     conflicting_modules,

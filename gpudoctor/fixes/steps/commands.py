@@ -28,7 +28,7 @@ from gpudoctor.fixes.records import Journals
 from gpudoctor.fixes.steps import guard, system_packages
 from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
 from gpudoctor.target import child as children
-from gpudoctor.target import crash, places
+from gpudoctor.target import crash, system_paths
 from gpudoctor.target.child import Process
 
 COMMAND_SECONDS = 4 * 3600.0
@@ -74,7 +74,7 @@ def run_command(
     more harm.
     """
     began = time.monotonic()
-    program = places.locate(argv[0], environ)
+    program = system_paths.locate(argv[0], environ)
     if program is None:
         raise FileNotFoundError(errno.ENOENT, "no such program", argv[0])
     command = [program, *argv[1:]]

@@ -11,7 +11,7 @@ from gpudoctor.core.plan import Plan, PlanStep, Requirement
 from gpudoctor.core.system import program_name
 from gpudoctor.fixes.backup.environment import OWN_SETTINGS, Environment, Lock
 from gpudoctor.fixes.backup.tree import nearest_existing
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 
 DIVERTS = (
     *OWN_SETTINGS,
@@ -116,10 +116,10 @@ def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
     """True if the program is the interpreter of the target or of a folder in `made`, by its path (links not
     followed).
     """
-    if not places.is_path(program):
+    if not system_paths.is_path(program):
         return False
     environments = [*([target.prefix] if target.own else []), *made]
-    known = [target.python, *(path for folder in environments for path in places.interpreters(folder))]
+    known = [target.python, *(path for folder in environments for path in system_paths.interpreters(folder))]
     folders = {os.path.dirname(_comparable(path)) for path in known}  # noqa: PTH120
     place = os.path.dirname(os.path.normcase(os.path.abspath(program)))  # noqa: PTH100, PTH120
     return place in folders and bool(re.fullmatch(r"python[\d.]*", program_name(program)))
@@ -196,7 +196,7 @@ def unmet(step: PlanStep, environ: Mapping[str, str], root: bool) -> str:
 
 def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """Reason why the command cannot be started; ``""`` if it can."""
-    program = places.locate(argv[0], environ)
+    program = system_paths.locate(argv[0], environ)
     if not program:
         return f"{argv[0]}: no such program"
     spoilt = next((word for word in argv[1:] if _CMD.search(word)), "") if _BATCH.search(program) else ""

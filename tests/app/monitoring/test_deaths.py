@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app.monitoring import judging
+from gpudoctor.app.monitoring import run_diagnosis
 from gpudoctor.app.monitoring.gpus import GPUUse
 from gpudoctor.core.fact import value_of
 from gpudoctor.core.sample import GPU, Process, Sample
@@ -305,7 +305,7 @@ def advice(use: GPUUse) -> dict[str, str]:
     own = range(4200, 4208)
     ended = Ended(4200, 0, None, False, 0.0, 600.0, 600.0, 100, ())
     groups = {"run_gpu": use.rows(own)}
-    judged = judging.judge(ended, ["python", "train.py"], use.facts(own), groups, None, alarming=False)
+    judged = run_diagnosis.judge(ended, ["python", "train.py"], use.facts(own), groups, None, alarming=False)
     return {finding.id: finding.title for finding in judged.findings}
 
 

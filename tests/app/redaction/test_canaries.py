@@ -8,7 +8,7 @@ import pytest
 
 from gpudoctor.app import redaction
 from gpudoctor.app.arguments.options import FORMS
-from gpudoctor.app.redaction import Redactor, names, numbers, places
+from gpudoctor.app.redaction import Redactor, name_patterns, names, numbers
 from gpudoctor.core import secrets
 from gpudoctor.core.pattern import LazyPattern
 from tests.app.redaction.canaries import KINDS
@@ -41,8 +41,8 @@ def _patterns(module: ModuleType) -> list[str]:
 
 
 _ALL = [
-    *(pattern for module in (redaction, names, numbers, secrets, places) for pattern in _patterns(module)),
-    *(place.pattern.pattern for place in places._PLACES),
+    *(pattern for module in (redaction, names, numbers, secrets, name_patterns) for pattern in _patterns(module)),
+    *(place.pattern.pattern for place in name_patterns._PLACES),
 ]
 
 

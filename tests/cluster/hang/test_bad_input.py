@@ -13,7 +13,7 @@ import pytest
 
 from gpudoctor.app import live_gpus
 from gpudoctor.cluster.running_job import looking
-from gpudoctor.cluster.running_job.judging import compared, diagnose, ranges
+from gpudoctor.cluster.running_job.job_diagnosis import compared, diagnose, ranges
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, texts_of, value_of
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job import stacks

@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.running_job.hosts import Asked
-from gpudoctor.cluster.running_job.judging import diagnose
+from gpudoctor.cluster.running_job.job_diagnosis import diagnose
 from gpudoctor.cluster.running_job.recorded import dump_columns
 from gpudoctor.core.fact import Absent, Known, Reason, Unread
 from gpudoctor.probes._job.nccl_records import flight_record, plain_document, ras_address, ras_report

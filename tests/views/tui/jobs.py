@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor.app.interactive import work_on
-from gpudoctor.cluster.running_job import judging
+from gpudoctor.cluster.running_job import job_diagnosis
 from gpudoctor.cluster.running_job.following import Following, Look
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row
@@ -59,7 +59,7 @@ class Watched:
 def recorded(kind: str) -> Diagnosis:
     """What is known of a recorded job, judged now."""
     raw = json.loads(gzip.decompress((HOME / f"{kind}.json.gz").read_bytes()))
-    return judging.judge(from_json(raw))
+    return job_diagnosis.judge(from_json(raw))
 
 
 def look_at(kind: str) -> JobLook:

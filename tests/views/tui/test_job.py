@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.app.live_job import NO_JOB
-from gpudoctor.cluster.running_job import judging
+from gpudoctor.cluster.running_job import job_diagnosis
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, listed
 from gpudoctor.core.sample import Process, Sample
@@ -57,7 +57,7 @@ async def tell(pilot: Pilot[None], watched: Watched, look: JobLook) -> None:
 def changed(diagnosis: Diagnosis, change: Callable[[Row], Row]) -> Diagnosis:
     """That recorded job with each rank's row changed, compared and judged anew."""
     rows = [change(row) for row in listed(diagnosis.snapshot.rows("rank"))]
-    return judging.diagnose(NAME, rows, 4.0, {}, [])
+    return job_diagnosis.diagnose(NAME, rows, 4.0, {}, [])
 
 
 # ---- What it looks like ----
@@ -171,7 +171,7 @@ def many(count: int) -> Diagnosis:
         }
         for number in range(count)
     ]
-    return judging.diagnose("Slurm job 88", rows, 4.0, {}, [])
+    return job_diagnosis.diagnose("Slurm job 88", rows, 4.0, {}, [])
 
 
 @BOTH

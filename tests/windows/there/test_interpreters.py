@@ -13,7 +13,7 @@ import pytest
 from gpudoctor.app import pipeline
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import text_of
-from gpudoctor.target import places
+from gpudoctor.target import system_paths
 from gpudoctor.target.local import Local
 
 pytestmark = pytest.mark.skipif(sys.platform != "win32", reason="Windows' Python runs these")
@@ -67,7 +67,7 @@ def test_a_program_is_found_once_it_is_there(tmp_path: Path) -> None:
     for seconds, (file, found) in enumerate(added, 1):
         (tmp_path / file).touch()
         os.utime(tmp_path, (seconds, seconds))  # as files leave it that are not made in one instant
-        assert places.find_program("tool", [folder]) == found
+        assert system_paths.find_program("tool", [folder]) == found
 
 
 def test_a_launcher_stands_for_the_interpreter_that_it_starts(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """How long do reading and judging take? Each document beside `json.loads` of the same document, in one run.
 
-python -m tests.bench.judging [--snapshots N] [--runs N] [--every N]
+python -m tests.bench.diagnosis_time [--snapshots N] [--runs N] [--every N]
 
 Processor time of one core, of each document the best of the runs. The documents: generated environments, sound and
 changed, the simulated machines, the cases on the pages, the messages. Ends with 1 where a limit is passed.
