@@ -133,13 +133,14 @@ def _item_match_count(argument: Any) -> float:
     """Upper bound of the ways in which one parsed item (group, repeat, alternatives) can match."""
     if hasattr(argument, "data"):
         return _match_count(argument)
-    if isinstance(argument, tuple) and len(argument) == 3 and hasattr(argument[2], "data"):  # a repeat: min, max, what
+    if not isinstance(argument, tuple):
+        return 1.0
+    parts = [item for item in argument if hasattr(item, "data")]
+    if len(argument) == 3 and parts == [argument[2]]:  # a repeat: min, max, what
         return _repeat_match_count(int(argument[0]), int(argument[1]), _match_count(argument[2]))
-    if isinstance(argument, tuple) and isinstance(argument[-1], list):  # alternatives
-        return sum(_item_match_count(item) for item in argument[-1] if hasattr(item, "data")) or 1.0
-    if isinstance(argument, tuple):
-        return math.prod(_item_match_count(item) for item in argument if hasattr(item, "data"))
-    return 1.0
+    if isinstance(argument[-1], list):  # alternatives
+        return sum(map(_item_match_count, argument[-1]))
+    return math.prod(map(_match_count, parts))
 
 
 def _repeat_match_count(minimum: int, maximum: int, inner: float) -> float:

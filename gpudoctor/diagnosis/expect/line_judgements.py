@@ -243,7 +243,10 @@ class FactJudgement(Judgement[FactLine]):
         return bool(evaluate(self.line.where, self.evaluator))
 
     def _outcome_of_facts(self, places: Sequence[Place]) -> Outcome:
-        """The outcome over these facts: with `at_least` so many must hold, otherwise all of them."""
+        """The outcome over these facts: with `at_least` so many must hold, otherwise all of them.
+
+        Where there are none, a line that absence meets holds, and any other is unmet.
+        """
         held, unmet, unread = self._by_outcome(places)
         line, fact = self.line, self.line.kernel or self.line.fact
         if line.at_least and len(held) >= line.at_least:
@@ -256,7 +259,7 @@ class FactJudgement(Judgement[FactLine]):
             return self.open(fact, "; ".join({state.why: None for _, state in unread if isinstance(state, Unread)}))
         if line.kernel and not places:
             return self.open(fact, "no measurement of it")
-        return None if places else self._unmet((), 0)
+        return None if places or line.wanted.absent else self._unmet((), 0)
 
     def _by_outcome(self, places: Sequence[Place]) -> tuple[list[Place], list[Place], list[Place]]:
         """The facts that are as expected, those that are not, and those that are unread or cannot be compared."""

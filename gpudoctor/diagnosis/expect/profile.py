@@ -80,7 +80,7 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_NUMBER = r"(-?\d{1,15}(?:\.\d{1,15})?(?:e-?\d{1,2})?)\s*([^\d\s,<>=!+±-][^\d,<>=!+±]*)?"
+_NUMBER = r"(-?\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,2})?)\s*([^\d\s,<>=!+±-][^\d,<>=!+±]*)?"
 _BOUND = re.compile(rf"(>=|<=|==|!=|>|<|)\s*{_NUMBER}\Z")
 _AROUND = re.compile(rf"{_NUMBER}\s*(?:\+-|\+/-|±)\s*{_NUMBER}\Z")
 _VERSIONED = re.compile(r"(>=|<=|==|!=|~=|>|<|)\s*(\S+)\Z")

@@ -161,13 +161,18 @@ def _measure_table(snapshots: Sequence[Snapshot]) -> list[str]:
     for kernel in sorted(kernels):
         rate = min(rates[kernel][0] for rates in rates_by_machine)
         unit = rates_by_machine[0][kernel][1]
-        lines.append(f"{toml_key(kernel)} = {toml_string(f'>= {_RATE_SHARE * rate:.3g} {unit}')}")
+        lines.append(f"{toml_key(kernel)} = {toml_string(f'>= {_rounded(_RATE_SHARE * rate)} {unit}')}")
     share = f"{100 * _RATE_SHARE:g} %"
     return (
         [f"# What kernels reach at least, measured at level deep: {share} of the slowest", "[measure]", *lines]
         if lines
         else []
     )
+
+
+def _rounded(rate: float) -> str:
+    """The rate with three digits that count, as people write it: ``2710``, ``0.452``."""
+    return f"{float(f'{rate:.3g}'):g}"
 
 
 def _slowest_rates(snapshot: Snapshot) -> Iterator[tuple[str, tuple[float, str]]]:

@@ -39,6 +39,8 @@ _HOLDS: list[tuple[str, str, object]] = [
     ('torch.archs = { lacks = ["sm_50"] }', "torch.archs", Absent("not installed")),
     ('host.container = { not = "docker" }', "host.container", Absent("not in a container")),
     ('torch.archs = ["sm_90", "sm_80"]', "torch.archs", ("sm_80", "sm_90")),
+    ('host.memory_mib = ">= 1.5e+06"', "host.memory_mib", 2_000_000),
+    ('host.cpu_vendor = { matches = "(Genuine)?(?(1)Intel|AMD)" }', "host.cpu_vendor", "GenuineIntel"),
     ("env.CUDA_VISIBLE_DEVICES = { present = false }", "env.CUDA_VISIBLE_DEVICES", Absent("not set")),
     ("env.NCCL_SOCKET_IFNAME = { present = true }", "env.NCCL_SOCKET_IFNAME", "eth0"),
     ('env.NCCL_SOCKET_IFNAME = "eth0"', "env.NCCL_SOCKET_IFNAME", "eth0"),
@@ -175,6 +177,11 @@ def test_rows_that_were_not_read_or_are_not_there(tmp_path: Path) -> None:
     assert set(unmet(held(known(gpu=[*rows, {"ecc": False}]), expected))) == {"gpu-ecc"}
     diagnosis = held(known(nvlink=[]), profile(tmp_path, "[expect]\nnvlink.active = true"))
     assert unmet(diagnosis)["nvlink-active"].title == "nvlink.active: there are no NVLinks here, expected yes (ours)"
+    quiet = profile(tmp_path, "[expect]\nxid.code = { not = 79 }\naer.kind = { present = false }\ngpu.count = 8")
+    diagnosis = held(known({"gpu.count": 8}, xid=[], aer=[]), quiet)
+    assert lines_passed(diagnosis) == ["xid-code", "aer-kind", "gpu-count"]
+    rows = [{"address": "0000:01:00.0", "code": 79, "kind": "Physical Layer"}]
+    assert set(unmet(held(known({"gpu.count": 8}, xid=rows, aer=rows), quiet))) >= {"xid-code", "aer-kind"}
 
 
 _RAILS = """

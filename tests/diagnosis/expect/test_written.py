@@ -162,6 +162,10 @@ def test_rates_that_were_measured_become_floors(tmp_path: Path) -> None:
     assert not unmet(held(snapshot, profile(tmp_path, text)))
     slow = known({"gpu.count": 2}, "deep", measured=[{**rows[0], "value": 520.0}])
     assert list(unmet(held(slow, profile(tmp_path, text)))) == ["matmul-bf16"]
+    memory = known({"gpu.count": 2}, "deep", measured=[{**rows[0], "kernel": "copy.device", "value": 3012.7}])
+    text = profile_text([memory], _TODAY)
+    assert 'copy.device = ">= 2710 GB/s"' in text
+    assert not unmet(held(memory, profile(tmp_path, text)))
 
 
 def test_names_that_are_no_toml_are_written_so_that_they_are_read_again(tmp_path: Path) -> None:
