@@ -1,7 +1,10 @@
 """What is said of a page that is wrong, of a new one, and of what a page names once."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from gpudoctor.app.commands import rules
 from gpudoctor.core.errors import RuleError
 from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.rulebook.check import BLANK
+from tests import needs
 from tests.conftest import Program
 from tests.corpus import speaking
 
@@ -202,6 +206,21 @@ def test_where_no_page_is_that_is_said(called: Program, tmp_path: Path) -> None:
     assert "no rule page is there; pages are DIR/<layer>/<id>.toml" in empty.err
     gone = called("rules", "test", str(tmp_path / "gone"))
     assert (gone.code, "no such rule page" in gone.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("read", "-", "--rules"), ("rules", "test")])
+def test_pages_that_may_not_be_looked_at_are_not_left_out_in_silence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    shut = written(tmp_path).parent
+    as_a_user = [] if os.geteuid() else [needs.program("setpriv"), "--bounding-set=-dac_override,-dac_read_search"]
+    shut.chmod(0)
+    try:
+        for place, says in ((tmp_path, f"{shut}: Permission denied"), (shut / "site.shm.toml", "no such rule page")):
+            argv = [*as_a_user, sys.executable, "-m", "gpudoctor", *words, str(place)]
+            done = subprocess.run(argv, input="nothing\n", check=False, capture_output=True, text=True, timeout=600)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+            assert says in done.stderr
+    finally:
+        shut.chmod(0o755)
 
 
 def test_facts_are_listed_by_topic_by_name_and_by_meaning(called: Program) -> None:

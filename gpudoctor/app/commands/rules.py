@@ -114,8 +114,6 @@ def run(places: Sequence[Path] = ()) -> Failures:
     page.
     """
     home = page_cache.home().resolve()
-    if gone := [place for place in places if not place.exists()]:
-        raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
     book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
     named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}

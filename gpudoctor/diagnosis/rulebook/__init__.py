@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,14 +67,15 @@ class Rulebook:
 def load(extra: Sequence[Path] = ()) -> Rulebook:
     """The shipped pages and those of `extra` folders or pages, in the language in use.
 
-    Raises `RuleError` on a broken page or an id defined twice, `UsageError` where others can write to a page.
+    Raises `RuleError` on a broken page, a folder that may not be read or an id defined twice, `UsageError` where others
+    can write to a page.
     """
     rules_by_key: dict[tuple[Scope, str], Rule] = {}
     for folder in (None, *extra):
-        if folder and not folder.exists():
+        if folder and not os.path.exists(folder):  # noqa: PTH110 - False also where it cannot be looked at
             raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
         if folder:
-            _refuse_writable_by_others(folder)
+            _refuse_untrusted(folder)
         translated = translations(folder, language.current())
         parts = PageParts(folder)
         for raw in compiled(folder, "rules"):
@@ -87,11 +89,19 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
 
 
-def _refuse_writable_by_others(folder: Path) -> None:
-    """Raises `UsageError` where anybody else can write to a page: pages say which commands are run."""
-    for path in (folder, *(folder.rglob("*") if folder.is_dir() else ())):
-        if path.suffix == ".toml" or path.is_dir():
-            files.check_named_file(path, f"--rules {folder}")
+def _refuse_untrusted(folder: Path) -> None:
+    """Raises `UsageError` where anybody else can write to a page, for pages say which commands are run; `RuleError`
+    where a folder of pages cannot be listed.
+    """
+    files.check_named_file(folder, f"--rules {folder}")
+    for place, folders, names in os.walk(folder, onerror=_refuse_unlisted) if os.path.isdir(folder) else ():  # noqa: PTH112
+        for name in (*folders, *(name for name in names if name.endswith(".toml"))):
+            files.check_named_file(f"{place}/{name}", f"--rules {folder}")
+
+
+def _refuse_unlisted(error: OSError) -> None:
+    """Raises `RuleError` that names the folder."""
+    raise RuleError(f"{error.filename}: {error.strerror}") from error
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
