@@ -246,7 +246,7 @@ def write(place: Path, data: bytes) -> None:
 
 def put(place: Path, data: bytes, mode: int = 0) -> None:
     """Writes the file atomically; with `mode` as its permissions, else by the umask; raises `OSError`."""
-    fresh = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}")
+    fresh = place.with_name(f".{place.name[:60]}.{os.urandom(4).hex()}")
     try:
         with fresh.open("xb") as file:
             file.write(data)

@@ -239,15 +239,16 @@ class Fleet:
 def from_json(raw: object) -> Fleet:
     """The inverse of `Fleet.to_json`; raises `DocumentError`."""
     document = open_document(raw, SCHEMA)
-    if len(hosts := document.get("hosts", ())) > MOST_HOSTS:
-        raise DocumentError(f"{len(hosts)} hosts; at most {MOST_HOSTS} are shown")
     pairwise = document.get("pairwise")
-    return object_from_json(
+    found = object_from_json(
         Fleet,
         {"name": "", **document},
         results=_results_from_json(document),
         pairwise=None if pairwise is None else pairwise_from_json(as_object(pairwise, "pairwise.")),
     )
+    if len(found.hosts) > MOST_HOSTS:
+        raise DocumentError(f"{len(found.hosts)} hosts; at most {MOST_HOSTS} are shown")
+    return found
 
 
 def _results_from_json(document: Mapping[str, Any]) -> dict[str, dict[str, Result]]:

@@ -153,6 +153,7 @@ PAIR = {"unit": "GB/s", "expected": 48, "names": [], "measured": []}
     [
         ({"schema": "gpudoctor/1"}, "schema 'gpudoctor/1' is not gpudoctor-fleet/1"),
         ({"verdict": "maybe"}, "verdict is not one of go, no-go, unknown"),
+        ({"hosts": 5}, "hosts is not a list"),
         ({"hosts": [{"name": 3}]}, "hosts.0.name is not a text"),
         ({"hosts": [{"name": "a"}] * 16385}, "16385 hosts"),
         ({"results": {"node01": {"driver": "fine"}}}, "results.node01.driver is not one of ok"),

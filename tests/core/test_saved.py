@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.app import pipeline, reading
+from gpudoctor.core import files
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.system import is_of_windows, program_name, shell_line, signal_name
 from gpudoctor.diagnosis import rulebook
@@ -125,6 +126,12 @@ def test_a_pipe_that_nobody_writes_into_is_empty(tmp_path: Path, monkeypatch: py
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DocumentError, match="empty"):
         read_file(str(tmp_path / "pipe"))
+
+
+def test_a_file_has_any_name_that_its_folder_takes(tmp_path: Path) -> None:
+    place = tmp_path / ("模" * 84 + ".md")  # 255 bytes
+    files.put(place, b"a report")
+    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [(place.name, b"a report")]
 
 
 _PROGRAM = (sys.executable, "-m", "gpudoctor")

@@ -55,6 +55,10 @@ def test_a_cuda_release_with_its_floor_and_a_driver_by_their_numbers() -> None:
     [
         ("RTX 5090", "GeForce RTX 5090", ""),
         ("10de:2b85", "GeForce RTX 5090", ""),
+        ("2b85", "GeForce RTX 5090", ""),
+        ("1080", "GeForce GTX 1080", ""),
+        ("2080", "GeForce RTX 2080", ""),
+        ("10de:1080", "PCI ids 10de:1080", "by its chip"),
         ("NVIDIA GeForce RTX 4070 Laptop GPU", "GeForce RTX 4070 Laptop GPU", "is looked up as"),
         ("NVIDIA A10-24Q", "A10", "a slice that a hypervisor cut from A10"),
         ("GRID A100-10C", "Names that begin like ", "a slice that a hypervisor cut from A100"),

@@ -263,7 +263,8 @@ def find_gpus(key: str) -> Matches:
     """Rows of the table gpus for a PCI device id, generation, compute capability (``sm_89``, 8.9) or product name."""
     if match := re.match(r"(?:10de[: ])([0-9a-f]{4})$|([0-9a-f]{4})$", key.removeprefix("0x"), re.IGNORECASE):
         matches = _find_pci_device((match[1] or match[2]).lower())
-        if matches.hits:
+        named = match[2] == key and gpus.rows_for(key)  # a GTX 1080, before the chip of 10de:1080
+        if matches.hits and (matches.hits[0].section == "gpu" or not named):
             return matches
     generations = matching_rows("gpus", "generation", lambda row: row["arch"].casefold() == key.casefold())
     if not generations and re.match(r"(?:sm_?|compute_?)?\d{1,2}\.?\d[af]?$", key, re.IGNORECASE):
