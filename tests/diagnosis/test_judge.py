@@ -1,13 +1,18 @@
 """Found, passed, unjudged; causes before consequences; guesses never sold as facts."""
 
 from dataclasses import replace
+from itertools import accumulate, chain, repeat
 from typing import Any
 
+import pytest
+
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Unjudged
-from gpudoctor.core.fact import Fact, Known, Row, Rows, Unread
+from gpudoctor.core.fact import Fact, Known, Reason, Row, Rows, Unread
+from gpudoctor.core.pattern import TOO_COSTLY, Budget
 from gpudoctor.core.rule import Fix, Proof, Rule, Sign, Step
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.judge import judge, judge_rule
+from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook import Rulebook
 
 PLAIN = Rule("driver.a", "driver", "A", "error", "cause", "a holds", "why", "misses", ("source",))
@@ -122,6 +127,22 @@ def test_silence_proves_nothing_and_what_cannot_be_worked_out_is_unjudged() -> N
     because = "driver.installed + 'x' > 2: true or false and text do not go together"
     assert judged([odd, HOLDS], YES).unjudged[0].because == because
     assert [finding.id for finding in judged([odd, HOLDS], YES).findings] == ["driver.a"]
+
+
+@pytest.mark.parametrize(("pauses", "ids"), [(1, ["driver.a"]), (9, [])])
+def test_a_condition_on_a_text_is_tried_again_behind_a_pause_and_then_given_up(pauses: int, ids: list[str]) -> None:
+    """The budget's clock jumps ten seconds each time that it is asked while a condition searches the text."""
+    page = rule("driver.a", when=("says(text, 'mismatch')",))
+    snapshot = Snapshot(Target("local", "case"), {}, text("x" * 3000, "a mismatch"))
+    times = accumulate(chain([0], *[[10, 0, 0]] * pauses, repeat(0)))
+    searched = Text(snapshot, {})
+    searched.budget = Budget(1.0, clock=lambda: float(next(times)))
+    (found,) = judge_rule(page, snapshot, searched)
+    assert [found.id for found in [found] if isinstance(found, Finding)] == ids
+    if not ids:
+        assert found == Unjudged("driver.a", f"text: {TOO_COSTLY}")
+        assert isinstance(found, Unjudged)
+        assert (found.reason, found.fact) == (Reason.GIVEN_UP, "text")
 
 
 def test_a_rule_for_each_gpu_names_the_gpu() -> None:

@@ -19,7 +19,7 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, IterableTooLong
 
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.pattern import pattern
+from gpudoctor.core.pattern import TooCostlyError, pattern
 from gpudoctor.core.values import CannotJudge, Nothing, Version
 from gpudoctor.diagnosis.expression.facts import (
     MATCHED_CHARACTERS,
@@ -378,12 +378,15 @@ def parse(text: str) -> ast.AST:
 
 
 def evaluate(text: str, evaluator: Evaluator) -> object:
-    """The expression's value; raises `CannotJudge` where an unread fact decides it or nothing can be worked out."""
+    """The expression's value; raises `CannotJudge` where an unread fact decides it or nothing can be worked out.
+
+    Raises `TooCostlyError` where the budget of this thread, if it has one, is used up.
+    """
     if unread := evaluator.unread((text,)):  # most pages, where a paste tells of one thing
         raise unread
     try:
         return evaluator.eval(text, previously_parsed=parse(text))
-    except CannotJudge:
+    except (CannotJudge, TooCostlyError):
         raise
     except Exception as error:  # a page's mistake, or a fact of a shape it did not expect, must not end a check
         raise CannotJudge(text, _failure_text(error)) from error

@@ -7,12 +7,13 @@ chooses and fills in a page's fixes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unjudged, is_fact_name, verdict_of
 from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.pattern import TooCostlyError, within
+from gpudoctor.core.pattern import TOO_COSTLY, TooCostlyError, within
 from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
@@ -210,19 +211,10 @@ class Judgement:
             return why
         if not searches_text(conditions):
             return all_hold(conditions, self.evaluator)
-        try:
-            with within(self.text.budget):
+        for _ in range(2):  # once more, for a pause of the machine counts as time used, too
+            with suppress(TooCostlyError), within(self.text.budget):
                 return all_hold(conditions, self.evaluator)
-        except TooCostlyError:
-            return self._holds_at_second_try(conditions)
-
-    def _holds_at_second_try(self, conditions: tuple[str, ...]) -> bool | CannotJudge:
-        """As `_holds`, where the budget ran out: once more, for a pause of the machine counts as time used, too."""
-        try:
-            with within(self.text.budget):
-                return all_hold(conditions, self.evaluator)
-        except TooCostlyError as error:
-            return CannotJudge("text", str(error), Reason.GIVEN_UP)
+        return CannotJudge("text", TOO_COSTLY, Reason.GIVEN_UP)
 
     def _weigh_signs(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
         """The confidence that the matched signs give (None: none), and the matches that count.
