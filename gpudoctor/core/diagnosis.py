@@ -88,7 +88,7 @@ class Replay:
             "profile": self.profile or None,
             "machines": len({one.machine for one in self.files}),
             "drained": cast(Json, sorted({one.machine for one in self.drained})),
-            "files": [cast(Json, one.to_json()) for one in self.files],
+            **object_to_json(self, "files"),
         }
 
 
@@ -108,10 +108,6 @@ class Since:
     by: str | None
     source: str
     worked: str | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        """The change in the documented format."""
-        return object_to_json(self)
 
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]
@@ -202,18 +198,12 @@ class Finding:
 
     def to_json(self) -> dict[str, Json]:
         """The finding in the documented format; ``subjects`` only where there are several, ``since`` where known."""
-        subjects = [dict(subject) for subject in self.subjects]
-        several = {"subjects": cast(Json, subjects)} if len(subjects) > 1 else {}
-        since = {"since": cast(Json, [change.to_json() for change in self.since])} if self.since else {}
+        several = "subjects evidence" if len(self.subjects) > 1 else "evidence"
+        since = "by_rule since" if self.since else "by_rule"
         return {
-            **object_to_json(self, "id layer severity role confidence title why"),
-            "subject": cast(Json, subjects[0]) if subjects else None,
-            **several,
-            "evidence": cast(Json, [item.to_json() for item in self.evidence]),
-            "explains": list(self.explains),
+            **object_to_json(self, f"id layer severity role confidence title why subject {several} explains"),
             "fixes": [_fix_to_json(fix, self.id) for fix in self.fixes],
-            **object_to_json(self, "references confirm by_rule"),
-            **since,
+            **object_to_json(self, f"references confirm {since}"),
         }
 
 
@@ -255,10 +245,6 @@ class Note:
     text: str
     rules: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Json]:
-        """The note's facts, text and rules."""
-        return object_to_json(self)
-
 
 @frozen
 class Diagnosis:
@@ -277,20 +263,16 @@ class Diagnosis:
     def to_json(self) -> dict[str, Json]:
         """The documented JSON document."""
         snapshot = self.snapshot.to_json()
-        fleet = {} if self.fleet is None else {"fleet": cast(Json, self.fleet.to_json())}
         return {
             "schema": SCHEMA,
             "tool": {"version": self.tool_version},
             "target": snapshot["target"],
-            "verdict": self.verdict,
-            "findings": cast(Json, [finding.to_json() for finding in self.findings]),
+            **object_to_json(self, "verdict findings"),
             "counts": {"found": len(self.findings), "unjudged": len(self.unjudged), "passed": len(self.passed)},
-            "unjudged": [cast(Json, item.to_json()) for item in self.unjudged],
-            "passed": list(self.passed),
-            "notes": [cast(Json, note.to_json()) for note in self.notes],
+            **object_to_json(self, "unjudged passed notes"),
             "facts": snapshot["facts"],
             "timings_ms": snapshot["timings_ms"],
-            **fleet,
+            **({} if self.fleet is None else object_to_json(self, "fleet")),
         }
 
 

@@ -60,12 +60,8 @@ class OneSided:
 
     def to_json(self) -> dict[str, Json]:
         """The finding as documents have it, and the facts of its proof that differ."""
-        return {
-            "side": self.side.lower(),
-            "finding": cast(Json, self.finding.to_json()),
-            "other": self.other,
-            "facts": [change.to_json() for change in self.changes],
-        }
+        facts = object_to_json(self, "changes")["changes"]
+        return {"side": self.side.lower(), **object_to_json(self, "finding other"), "facts": facts}
 
 
 @frozen

@@ -97,15 +97,15 @@ def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
     return found
 
 
-def foreign(place: str | Path, uid: int | None = None) -> Doubt | None:
-    """As `doubt`, for the last part of the path only; None also where it cannot be read."""
+def foreign(place: str | Path) -> Doubt | None:
+    """As `doubt` of ourselves, for the last part of the path only; None also where it cannot be read."""
     try:
         state = os.lstat(place)
     except OSError:
         return None
     if system.ACCESS_IS_LISTED:
         return None
-    return _doubt_about(str(place), state, system.user_id() if uid is None else uid, last=True)
+    return _doubt_about(str(place), state, system.user_id(), last=True)
 
 
 def make_private(folder: Path) -> None:

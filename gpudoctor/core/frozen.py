@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Unset:
-    """Type of the marker for "no default given"."""
-
-    def __repr__(self) -> str:
-        return "no default"
-
-
-_UNSET: Any = _Unset()
+_UNSET: Any = object()
+"""The marker for "no default given"."""
 
 
 class _Field:

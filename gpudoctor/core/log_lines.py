@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, known_facts
+from gpudoctor.core.fact import Absent, Known, Row, Value, known_facts
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 
@@ -39,16 +39,17 @@ class Xid:
 
     def row(self, line: str, source: str) -> Row:
         """The columns of the group ``xid`` that the line itself tells."""
-        silent = Absent(f"the line does not say ({source})")
         link = _LINK.search(line) if self.unit else None
-        return {
-            "code": Known(self.code, source),
-            "address": Known(self.address, source),
-            "instance": _known_or_absent(self.instance, source),
-            "unit": _known_or_absent(self.unit, source),
-            "fatal": silent if self.fatal is None else Known(self.fatal, source),
-            "link": Known(int(link[1]), source) if link else silent,
+        values: dict[str, Value] = {
+            "code": self.code,
+            "address": self.address,
+            "instance": self.instance or None,
+            "unit": self.unit or None,
+            "fatal": self.fatal,
+            "link": int(link[1]) if link else None,
         }
+        silent = Absent(f"the line does not say ({source})")
+        return {name: silent if value is None else Known(value, source) for name, value in values.items()}
 
 
 def parse_xid(matched: str) -> Xid | None:
@@ -95,11 +96,6 @@ def pci_address(printed: str) -> str:
         return printed.lower()
     device = device if "." in device else f"{device}.0"
     return f"{int(domain[0], 16) if domain else 0:04x}:{bus[-2:]}:{device}"
-
-
-def _known_or_absent(value: str, source: str) -> Fact:
-    """The value as a fact, absent where it is empty."""
-    return Known(value, source) if value else Absent(f"the line does not say ({source})")
 
 
 # ---- Notes that deny what they name ----

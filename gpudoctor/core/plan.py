@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from gpudoctor.core.document import as_object, object_from_json, object_to_json, objects, open_document
@@ -206,18 +205,13 @@ class Foreseen:
     def sentence(self) -> str:
         """``Judged on what these steps make true: cleared torch.cpu-build; nothing new.``"""
         parts = [
-            f"cleared {_comma_list(self.cleared)}" if self.cleared else "",
-            f"stays {_comma_list(self.stays)}" if self.stays else "",
-            f"to be read again {_comma_list(self.unjudged)}" if self.unjudged else "",
-            f"new {_comma_list(self.new)}" if self.new else "nothing new",
+            f"cleared {', '.join(self.cleared)}" if self.cleared else "",
+            f"stays {', '.join(self.stays)}" if self.stays else "",
+            f"to be read again {', '.join(self.unjudged)}" if self.unjudged else "",
+            f"new {', '.join(self.new)}" if self.new else "nothing new",
         ]
         return f"Judged on what these steps make true: {'; '.join(part for part in parts if part)}."
 
     def to_json(self) -> dict[str, Json]:
         """The four lists by name."""
         return object_to_json(self)
-
-
-def _comma_list(ids: Iterable[str]) -> str:
-    """The ids, separated by commas."""
-    return ", ".join(ids)

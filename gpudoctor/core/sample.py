@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fact import Fact, Json, Known, Row, Unread, listed
+from gpudoctor.core.fact import Json, Known, Row, Unread, listed, text_of, value_of
 from gpudoctor.core.snapshot import MOST_GPUS, Snapshot
 
 NOT_REPORTED = "this GPU does not report it"
@@ -191,7 +191,8 @@ def _gpu_of_row(place: int, row: Row, snapshot: Snapshot) -> GPU:
     links, down = row.get("links"), row.get("links_down")
     if isinstance(links, Known) and isinstance(down, Known):
         values["links_up"] = cast(int, links.value) - len(cast("tuple[int, ...]", down.value))
-    index = _value_or(row.get("index"), place)
+    number: Any = value_of(row.get("index"))
+    index = place if number is None else number
     processes = snapshot.rows("gpu_process")
     return GPU(
         **{**values, "index": index},
@@ -203,11 +204,9 @@ def _gpu_of_row(place: int, row: Row, snapshot: Snapshot) -> GPU:
 
 def _instances(snapshot: Snapshot, index: int) -> tuple[Instance, ...]:
     """The MIG devices of that GPU."""
-    rows = snapshot.rows("mig")
-    mine = [row for row in listed(rows) if _value_or(row.get("gpu"), None) == index]
+    mine = [row for row in listed(snapshot.rows("mig")) if value_of(row.get("gpu")) == index]
     return tuple(
-        Instance(number, _value_or(row.get("profile"), ""), _value_or(row.get("uuid"), ""))
-        for number, row in enumerate(mine)
+        Instance(number, text_of(row.get("profile")), text_of(row.get("uuid"))) for number, row in enumerate(mine)
     )
 
 
@@ -215,13 +214,8 @@ def _processes(rows: tuple[Row, ...], index: int) -> tuple[Process, ...]:
     """Processes of the GPU, each once even if NVML lists it as compute and as graphics."""
     found: dict[int, Process] = {}
     for row in rows:
-        pid = _value_or(row.get("pid"), None)
-        if _value_or(row.get("gpu"), None) == index and isinstance(pid, int):
-            memory = _value_or(row.get("memory_mib"), None)
-            found.setdefault(pid, Process(pid, _value_or(row.get("name"), ""), memory_mib=memory))
+        pid, memory = value_of(row.get("pid")), value_of(row.get("memory_mib"))
+        if value_of(row.get("gpu")) == index and isinstance(pid, int):
+            held = memory if isinstance(memory, int) else None
+            found.setdefault(pid, Process(pid, text_of(row.get("name")), memory_mib=held))
     return tuple(found.values())
-
-
-def _value_or(state: Fact | None, otherwise: Any) -> Any:
-    """The fact's value, or `otherwise` where it is not known."""
-    return state.value if isinstance(state, Known) else otherwise
