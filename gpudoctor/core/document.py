@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from math import isfinite, isinf
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, NoReturn, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 from gpudoctor.core.errors import DocumentError
 
@@ -187,7 +187,7 @@ def open_document(raw: object, schema: str) -> Mapping[str, Any]:
     return document
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is a finite number and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 

@@ -112,11 +112,6 @@ class Snapshot:
         return self.target.kind == "report" or "report.lines" in self.facts
 
     @property
-    def nobody(self) -> str:
-        """Why a fact that no probe answered is unread."""
-        return self.unanswered.why
-
-    @property
     def unanswered(self) -> Unread:
         """The `Unread` that stands for a fact no probe answered."""
         return _NOT_STATED if self.pasted else _NOT_ASKED

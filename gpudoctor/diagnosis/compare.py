@@ -51,15 +51,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """The columns by which rows of a group are matched; rows of other groups are matched by their place."""
 
 MOVING = re.compile(
-    r"gpu\.(?:temperature(?:_memory|_margin)?_c|memory_used_mib|bar1_used_mib|memory_free_mib|power_w|pstate|fan\w*"
-    r"|(?:\w+_)?clock_mhz|(?:\w+_)?utilization|throttle_reasons|link_generation|link_replays)"
+    r"gpu\.(?:temperature(?:_memory|_margin)?_c|memory_used_mib|bar1_used_mib|power_w|pstate"
+    r"|(?:\w+_)?clock_mhz|utilization|throttle_reasons|link_generation|link_replays)"
     r"|pci\.(?:link_speed|power_state)"  # an idle GPU lets its link and itself sleep
     r"|nvlink\.(?:crc|replay|recovery)_errors"
     r"|gpu\.processes|gpu_process(?:\..*)?|stuck\.(?:pid|seconds)"
     r"|host\.uptime_s|limits\.shm_free_mib|space\.(?:free_mib|inodes_percent)"
-    r"|fitness\.(?:load|memory_available_mib|hugepages_free|swap_used_mib|cpu_mhz)"
+    r"|fitness\.(?:load|memory_available_mib|hugepages_free|swap_used_mib)"
     r"|rdma\.\w+_(?:gained|errors|recoveries|s)|(?:xid|sxid|aer|mce|oom|link_loss)\.(?:line|count|pid|(?:last_)?(?:time|age_s))"
-    r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|cluster_uuid|hostname|minor|pid|boot_id)"
+    r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|minor|pid)"
     r"|interface\.(?:addresses|index)|net\.(?:\w+_address(?:es)?|gloo_why|host_foreign|master_\w+|port(?:_taken)?)"
     r"|env\.(?:RANK|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|SLURM_\w+|HOSTNAME)"
 )

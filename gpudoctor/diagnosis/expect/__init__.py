@@ -65,8 +65,6 @@ def held_to(diagnosis: Diagnosis, profile: Profile, book: Rulebook) -> Diagnosis
 def _without_profile_results(diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis without the results of any profile; the verdict is unknown where only those made it broken."""
     prefix = finding_id("")
-    if not any(rule_id.startswith(prefix) for rule_id in _all_rule_ids(diagnosis)):
-        return diagnosis
     findings = tuple(
         replace(finding, explains=tuple(child for child in finding.explains if not child.startswith(prefix)))
         for finding in diagnosis.findings
@@ -81,14 +79,6 @@ def _without_profile_results(diagnosis: Diagnosis) -> Diagnosis:
         notes=tuple(note for note in diagnosis.notes if not any(rule.startswith(prefix) for rule in note.rules)),
         verdict=diagnosis.verdict if errors or diagnosis.verdict != "broken" else "unknown",
     )
-
-
-def _all_rule_ids(diagnosis: Diagnosis) -> Iterator[str]:
-    """Ids of all passed, found, unjudged and folded rules."""
-    yield from diagnosis.passed
-    yield from (finding.id for finding in diagnosis.findings)
-    yield from (item.id for item in diagnosis.unjudged)
-    yield from (child for finding in diagnosis.findings for child in finding.explains)
 
 
 def _with_unmet_lines(findings: Sequence[Finding], unmet: Sequence[tuple[Line, Finding]]) -> list[Finding]:

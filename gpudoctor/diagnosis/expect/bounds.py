@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,11 +13,7 @@ from gpudoctor.core.errors import RuleError, UsageError
 from gpudoctor.diagnosis.expression import Evaluator, Facts, parse
 from gpudoctor.diagnosis.expression.facts import MATCHED_CHARACTERS
 from gpudoctor.diagnosis.knowledge import LOOKUPS
-
-if sys.version_info >= (3, 11):
-    from re import _parser  # type: ignore[attr-defined]
-else:
-    import sre_parse as _parser
+from gpudoctor.diagnosis.rulebook.required_words import syntax_tree
 
 _LONGEST_CONDITION = 1000
 """Characters of a condition, and of a pattern."""
@@ -111,7 +106,7 @@ def checked_pattern(pattern: object) -> str:
         raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST_CONDITION} are read")
     try:
         re.compile(pattern)
-        count = _match_count(_parser.parse(pattern))
+        count = _match_count(syntax_tree(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"not a pattern: {pattern[:60]!r} ({_short_message(error)})") from error
     if count > _MOST_MATCHES:

@@ -12,7 +12,7 @@ from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.catalog import catalog
-from gpudoctor.diagnosis.compare import KEYS
+from gpudoctor.diagnosis.compare import KEYS, group_as_fact
 from gpudoctor.diagnosis.expect.profile import ConditionLine, FactLine, Profile, finding_id, why_not_measured
 from gpudoctor.diagnosis.expression import Evaluator, Facts, evaluate, fill, show
 from gpudoctor.diagnosis.judge.cures import all_hold
@@ -203,10 +203,6 @@ class Judgement(Generic[L]):
             references=(f"profile {self.profile.name}: {annotations.origin}", *self.profile.sources),
         )
 
-    def rows(self, group: str) -> tuple[Row, ...]:
-        """The group's rows; empty where it is absent or unread."""
-        return listed(self.snapshot.rows(group))
-
 
 class FactJudgement(Judgement[FactLine]):
     """Judges a line by one fact: of the machine, or in every row that counts."""
@@ -285,14 +281,9 @@ class FactJudgement(Judgement[FactLine]):
         rows = [index for index, _ in unmet if index is not None]
         evidence = [Evidence(line.fact, state, index) for index, state in unmet if not isinstance(state, Unread)]
         if not evidence:
-            evidence = [Evidence(line.group, self._group_state())]
-        title = unmet_sentence(line, unmet, self.rows(line.group), self.profile.name, held)
+            evidence = [Evidence(line.group, group_as_fact(self.snapshot.rows(line.group)))]
+        title = unmet_sentence(line, unmet, listed(self.snapshot.rows(line.group)), self.profile.name, held)
         return self.finding(title, _reason_for(line), evidence, line.group, rows)
-
-    def _group_state(self) -> Fact:
-        """The number of rows as evidence, else why the group has none."""
-        rows = self.snapshot.rows(self.line.group)
-        return Known(len(rows), "number of rows") if isinstance(rows, tuple) else rows
 
 
 def _reason_for(line: FactLine) -> str:
@@ -315,7 +306,7 @@ class ConditionJudgement(Judgement[ConditionLine]):
         if isinstance(rows, Unread):
             return self.open(line.each, rows.why, rows.reason)
         if isinstance(rows, Absent) or not rows:
-            evidence = [Evidence(line.each, rows if isinstance(rows, Absent) else Known(0, "number of rows"))]
+            evidence = [Evidence(line.each, group_as_fact(rows))]
             title = f"There is no {line.each} here, and {line.name} is about each ({self.profile.name})"
             return self.finding(title, line.annotations.why, evidence, line.each, ())
         return self._rows_outcome(rows)

@@ -17,6 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gpudoctor import probes
 from gpudoctor.core.catalog import FactSpec, unit_factor
+from gpudoctor.core.document import is_number
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Value
 from gpudoctor.core.rule import Fix, Severity
@@ -100,13 +101,13 @@ NOT_THERE = Wanted("none", lambda _: False, absent=True)
 THERE = Wanted("some value", lambda _: True)
 
 
-def wanted(spec: FactSpec, raw: object, unit: str = "") -> Wanted:
+def wanted(spec: FactSpec, raw: object) -> Wanted:
     """What the fact must be by the short form that was typed; raises `UsageError` for what does not go with its kind.
 
-    `unit` is that of the numbers, by default the fact's.
+    A number without a unit is in the fact's own.
     """
     if spec.kind in {"int", "float"}:
-        return _number(raw, unit or spec.unit)
+        return _number(raw, spec.unit)
     if spec.kind == "version":
         return _any_of(raw, _version) if isinstance(raw, list) else _version(raw)
     if spec.kind == "text":
@@ -221,7 +222,7 @@ def _number(raw: object, unit: str) -> Wanted:
         raise UsageError(f"{raw[:60]!r} is no number and no range of numbers; {_FEW}")
     return Wanted(
         _with_unit(raw, "" if any(match and match[3] for match in parts) else unit),
-        lambda value: _is_number(value) and all(order(value, bound) for order, bound in bounds),
+        lambda value: is_number(value) and all(order(value, bound) for order, bound in bounds),
     )
 
 
@@ -236,7 +237,7 @@ def _within_tolerance(raw: str, match: re.Match[str], unit: str) -> Wanted:
     )
     return Wanted(
         _with_unit(raw, "" if match[2] else unit),
-        lambda value: _is_number(value) and abs(_as_float(value) - middle) <= tolerance,
+        lambda value: is_number(value) and abs(value - middle) <= tolerance,
     )
 
 
@@ -265,16 +266,6 @@ def _version(raw: object) -> Wanted:
         return None if version is None else value == raw or ranges.contains(version)
 
     return Wanted(raw, holds)
-
-
-def _is_number(value: Value) -> bool:
-    """Whether it is a number and no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _as_float(value: Value) -> float:
-    """The number as a float, NaN for other kinds."""
-    return float(value) if isinstance(value, (int, float)) else float("nan")
 
 
 def _with_unit(raw: object, unit: str) -> str:

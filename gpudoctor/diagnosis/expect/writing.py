@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import UsageError
-from gpudoctor.core.fact import Absent, Fact, Unread, Value, known, listed, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Value, known, listed, text_of, value_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.catalog import catalog
@@ -37,11 +37,8 @@ def profile_text(snapshots: Sequence[Snapshot], today: str, name: str = "") -> s
 
     `today` is written as 2026-11-22; the snapshots are complete (`gpudoctor.diagnosis.knowledge.complete`).
     """
-    blocks = [
-        "\n".join(block)
-        for block in (_expect_table(snapshots), *_named_lines(snapshots), _measure_table(snapshots))
-        if block
-    ]
+    tables = (_expect_table, _rdma_lines, _mig_lines, _measure_table)
+    blocks = ["\n".join(block) for table in tables if (block := table(snapshots))]
     if not blocks or not any("=" in block for block in blocks):
         raise UsageError("nothing that another machine could be held to is known of this one")
     count = "one machine" if len(snapshots) == 1 else f"{len(snapshots)} machines"
@@ -101,7 +98,7 @@ def _facts_of(fact: str, snapshot: Snapshot) -> list[Fact]:
     if spec is None or not spec.group:
         return [snapshot.get(fact)]
     group, _, column = fact.rpartition(".")
-    return [row.get(column) or Unread(snapshot.nobody) for row in listed(snapshot.rows(group))]
+    return [row.get(column) or snapshot.unanswered for row in listed(snapshot.rows(group))]
 
 
 def _distinct_values(states: Sequence[Fact]) -> list[Value]:
@@ -111,11 +108,6 @@ def _distinct_values(states: Sequence[Fact]) -> list[Value]:
         if (fact := known(state)) and fact.value not in values:
             values.append(fact.value)
     return values
-
-
-def _named_lines(snapshots: Sequence[Snapshot]) -> list[list[str]]:
-    """The blocks ``[line.NAME]``: active RDMA ports, MIG layout; only those that apply."""
-    return [block for block in (_rdma_lines(snapshots), _mig_lines(snapshots)) if block]
 
 
 def _rdma_lines(snapshots: Sequence[Snapshot]) -> list[str]:

@@ -110,6 +110,7 @@ BUILTINS: Mapping[str, Callable[..., object]] = {
 
 __all__ = [
     "BUILTINS",
+    "HOLE",
     "NOT_KNOWN",
     "Evaluator",
     "Facts",
@@ -130,7 +131,8 @@ NOT_KNOWN = "(not known)"
 _LONGEST_VALUE = 1000
 """Characters of a value in a sentence."""
 _BREAKS = pattern(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
-_HOLE = pattern(r"\{([^{}]+)\}")
+HOLE = pattern(r"\{([^{}]+)\}")
+"""An expression between braces, perhaps with what to say without its value behind a bar."""
 
 
 def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:
@@ -151,7 +153,7 @@ def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = 
             return otherwise if mark else NOT_KNOWN
         return otherwise if mark and isinstance(result, Nothing) else _one_line(show(result))
 
-    return _HOLE.sub(value, template)
+    return HOLE.sub(value, template)
 
 
 def _one_line(text: str) -> str:

@@ -119,7 +119,7 @@ class GroupRow(Holder):
         name = f"{self._group}.{column}"
         fact = self._row.get(column)
         if fact is None and name not in self._facts.snapshot.facts:
-            fact = Unread(self._facts.snapshot.nobody)
+            fact = self._facts.snapshot.unanswered
         return (name, self._index), fact
 
     def column(self, name: str) -> object:

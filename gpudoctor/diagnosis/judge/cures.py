@@ -13,7 +13,7 @@ from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import SOLVED, Fix, Step
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
-from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, UnreadAsAbsent, evaluate, fill
+from gpudoctor.diagnosis.expression import HOLE, NOT_KNOWN, Evaluator, Facts, UnreadAsAbsent, evaluate, fill
 from gpudoctor.diagnosis.rulebook.compiled import setups
 
 Offer = tuple[int, Fix]
@@ -129,7 +129,6 @@ def all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool | CannotJu
 # of a package is in its metadata, a path in a report. A page's template says where it stands in the command; what
 # does not fit there (an option, a URL, a second command) never becomes a word.
 
-_HOLE = pattern(r"\{([^{}]+)\}")
 _QUOTED = pattern(r"'([^']*)'|\"([^\"]*)\"")
 _HIDDEN = pattern(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _UPWARDS = pattern(r"(?:^|[/\\])\.\.(?:[/\\]|$)")
@@ -158,7 +157,7 @@ def command_fault(templates: Sequence[str], words: Sequence[str], fill_template:
     first = _program_index(templates)
     name = _program_name(words, first)
     for place, (template, word) in enumerate(zip(templates, words, strict=True)):
-        holes = _HOLE.findall(template)
+        holes = HOLE.findall(template)
         if all(_is_literal_of_page(hole, fill_template) for hole in holes):
             continue
         shown = repr(word[:60])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.core.diagnosis import Subject
 from gpudoctor.core.fact import Fact, Json, Row, listed, value_of, value_to_json
+from gpudoctor.core.log_lines import pci_address
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import Nothing
@@ -35,8 +36,7 @@ _CAPTURED = ("gpu", "rank", "host", "port", "interface", "process")
 """Groups of a sign's pattern that name what it is about."""
 _CUDA = frozenset(("cuda_device", "live_gpu", "measured", "memory_fault", "rate", "rung"))
 """Groups that number GPUs as CUDA does, which CUDA_VISIBLE_DEVICES changes."""
-_PCI = pattern(r"(?:0000)?([\da-f]{4}):([\da-f]{2}):([\da-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
-_SHORT_PCI = pattern(r"([\da-f]{2}):([\da-f]{2})\.([0-7])", re.IGNORECASE)
+_PCI = pattern(r"(?:0000)?[\da-f]{4}:[\da-f]{2}:[\da-f]{2}(?:\.[0-7])?|[\da-f]{2}:[\da-f]{2}\.[0-7]", re.IGNORECASE)
 
 
 def subject_of_row(snapshot: Snapshot, group: str, index: int) -> Subject:
@@ -73,16 +73,8 @@ def _captured_values(groups: Mapping[str, str]) -> Iterator[tuple[str, Json]]:
                 yield name, text
         elif text.isdecimal():
             yield name, int(text)
-        elif name == "gpu" and (address := _pci_address(text)):
-            yield "address", address
-
-
-def _pci_address(text: str) -> str:
-    """The PCI address as facts write it (``0000:2a:00.0``); empty where the text is none."""
-    if match := _PCI.fullmatch(text):
-        domain, bus, device, function = match.groups()
-        return f"{domain}:{bus}:{device}.{function or 0}".lower()
-    return f"0000:{text}".lower() if _SHORT_PCI.fullmatch(text) else ""
+        elif name == "gpu" and _PCI.fullmatch(text):
+            yield "address", pci_address(text)
 
 
 def _row_subject(snapshot: Snapshot, group: str, row: Row) -> Subject:

@@ -226,7 +226,7 @@ def _link_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
                 and isinstance(other, dict)
                 and text_of(rows[place].get("name")) == text_of(row.get("name"))
             ]
-            lost = _lost_links(row, own, siblings, switched)
+            lost = _lost_links(row, own, down, siblings, switched)
             values: tuple[Fact, ...] = (Known(len(own), _SOURCE), Known(down, _SOURCE), lost)
         else:
             values = (own, own, own)
@@ -263,12 +263,13 @@ def _any_switch(links: Rows) -> bool:
     return any(value_of(link.get("remote")) == "switch" for link in listed(links))
 
 
-def _lost_links(row: Row, own: dict[int, bool], siblings: list[dict[int, bool]], switched: bool) -> Fact:
+def _lost_links(
+    row: Row, own: dict[int, bool], down: tuple[int, ...], siblings: list[dict[int, bool]], switched: bool
+) -> Fact:
     """Links of this GPU that are down but up on a sibling of the same name, as a fact.
 
     Where all are down it counts only on a switch: a card may have no bridge.
     """
-    down = tuple(link for link in sorted(own) if not own[link])
     if not down:
         return Known((), _SOURCE)
     if value_of(row.get("mig")) is True:

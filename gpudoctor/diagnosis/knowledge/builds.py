@@ -13,7 +13,8 @@ from gpudoctor.diagnosis.knowledge._tables import TableRow, dotted, lookup, rele
 from gpudoctor.diagnosis.knowledge.archs import cuda_serves, runs_on
 
 _LOCAL = pattern(r"\+(?:(cu)(\d{2,3})|(rocm)([\d.]+)|(cpu|xpu))(?=$|[^0-9A-Za-z])")
-_WITH_TORCH = ("torchvision", "torchaudio", "triton")
+WITH_TORCH = ("torchvision", "torchaudio", "triton")
+"""Companions that stand on the row of the torch release that they belong to."""
 _PINNED = ("torchvision", "torchaudio")
 _LISTS = ("archs", "windows", "aarch64")
 
@@ -129,10 +130,10 @@ def torch_for(companion: object, companion_version: object) -> object:
     Of torchvision, torchaudio, triton, xformers and vllm. Absent where that release accepts more than one torch; raises
     `CannotJudge` for another package or a release that the tables do not list.
     """
-    name, wanted = text(companion, "package").lower(), _public_version(companion_version)
-    if name in _WITH_TORCH:
+    name, wanted = text(companion, "package").lower(), torch_release(companion_version)
+    if name in WITH_TORCH:
         rows = [row for row in releases().values() if row.get(name) == wanted]
-        owners = [row["version"] if name not in row.get("loose", "") else "" for row in rows]
+        owners = [row["version"] if name not in row.get("loose", "").split() else "" for row in rows]
     elif name in ("xformers", "vllm"):
         owners = [row.get("torch", "") for row in table("companions")[name] if row["version"] == wanted]
     else:
@@ -147,37 +148,38 @@ def companion_for(torch: object, companion: object) -> str:
     """The torchvision, torchaudio or triton that belongs to that torch: ``0.19.0`` for 2.4.0 and torchvision."""
     name, wanted = text(companion, "package").lower(), base(text(torch, "torch version"))
     row = releases().get(wanted or "", {})
-    if name not in _WITH_TORCH or name not in row:
+    if name not in WITH_TORCH or name not in row:
         raise CannotJudge(f"{name[:40]} for torch {str(torch)[:40]}", "the table has no such pair")
     return str(row[name])
 
 
-@lru_cache(maxsize=1)
-def _oldest_torch() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
-    """The oldest torch x.y that a companion x.y goes with."""
-    pairs = sorted(
-        (
-            (release(row["version"], "torch"), (name, release(row[name], name)))
-            for row in releases().values()
-            for name in _PINNED
-            if name in row
-        ),
-        reverse=True,
-    )
-    return {companion: torch for torch, companion in pairs}
+_Minor = tuple[int, int]
+_Companion = tuple[str, _Minor]
 
 
 @lru_cache(maxsize=1)
-def _owning_torch() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
-    """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
-    paired = [
-        ((name, release(row[name], name)), release(row["version"], "torch"), name in row.get("loose", ""))
+def _torch_pairs() -> tuple[tuple[_Minor, _Companion, bool], ...]:
+    """Torch x.y, a companion x.y of one of its releases, and whether that takes other torches as well; newest first."""
+    pairs = (
+        (release(row["version"], "torch"), (name, release(row[name], name)), name in row.get("loose", "").split())
         for row in releases().values()
         for name in _PINNED
         if name in row
-    ]
-    loose = {companion for companion, _, takes_others in paired if takes_others}
-    return {companion: torch for companion, torch, _ in paired if companion not in loose}
+    )
+    return tuple(sorted(pairs, reverse=True))
+
+
+@lru_cache(maxsize=1)
+def _oldest_torch() -> Mapping[_Companion, _Minor]:
+    """The oldest torch x.y that a companion x.y goes with."""
+    return {companion: torch for torch, companion, _ in _torch_pairs()}
+
+
+@lru_cache(maxsize=1)
+def _owning_torch() -> Mapping[_Companion, _Minor]:
+    """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
+    loose = {companion for _, companion, takes_others in _torch_pairs() if takes_others}
+    return {companion: torch for companion, torch in _oldest_torch().items() if companion not in loose}
 
 
 def misfit(name: str, companion: str, torch: str) -> str | None:
@@ -206,12 +208,7 @@ def misfit(name: str, companion: str, torch: str) -> str | None:
 @lookup
 def torch_release(torch: object) -> str:
     """The version without its local part: ``2.4.0`` of 2.4.0+cu121 (which compares as newer than 2.4.0)."""
-    return _public_version(torch)
-
-
-def _public_version(value: object) -> str:
-    """The version without its local part: 0.19.0 of 0.19.0+cu121."""
-    return text(value, "version").partition("+")[0]
+    return text(torch, "version").partition("+")[0]
 
 
 @lookup

@@ -109,7 +109,7 @@ def _package_rows(section: str, package: str) -> list[Hit]:
 
 def _release_rows(package: str, version: str) -> list[Hit]:
     """The package's releases, all or those of that version or version prefix; empty for an unknown package."""
-    if package in _WITH_TORCH:
+    if package in builds.WITH_TORCH:
         return [
             hit
             for hit in _releases_with_torch(package)
@@ -368,8 +368,6 @@ _FINDERS: Mapping[str, Callable[[str], Matches]] = {
 
 NAMES = tuple(_FINDERS)
 """Every table that can be asked."""
-_WITH_TORCH = ("torchvision", "torchaudio", "triton")
-"""Companions that stand on the row of the torch release that they belong to."""
 
 
 @frozen
@@ -396,7 +394,7 @@ def _sections(name: str) -> Mapping[str, Section]:
         for part, raw in words["sections"].items()
     }
     paired = {"package": "", "version": "", "torch": "belongs to torch", "loose": "takes other torches too"}
-    for package in _WITH_TORCH if name == "companions" else ():
+    for package in builds.WITH_TORCH if name == "companions" else ():
         sections[package] = Section(package, f"{package} {{version}}", f"{package} {{version}}", paired)
     return sections
 
@@ -438,7 +436,7 @@ def gpu_is_listed(name: str) -> bool:
 def _keys_by_heading(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each heading of the table with the keys that it accepts."""
     for part, section in _sections(name).items():
-        if part in _WITH_TORCH:
+        if part in builds.WITH_TORCH:
             rows = [{"version": row[part]} for row in table("torch")["release"] if part in row]
         else:
             rows = table(name)[part]

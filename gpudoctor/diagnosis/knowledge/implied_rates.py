@@ -84,11 +84,9 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
 
 def _gpus_without_tf32_gain(groups: Groups) -> frozenset[object]:
     """UUIDs of GPUs whose TF32 products are no faster than fp32: set so, not slow."""
-    gpus = groups.get("gpu")
-    rows = listed(gpus)
     return frozenset(
         value_of(gpu.get("uuid"))
-        for gpu in rows
+        for gpu in listed(groups.get("gpu"))
         if isinstance(gain := value_of(gpu.get("tf32_gain")), float) and gain < _NO_GAIN_FACTOR
     )
 

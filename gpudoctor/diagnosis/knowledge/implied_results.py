@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, listed, text_of, value_of
+from gpudoctor.core.fact import (
+    Absent,
+    Fact,
+    Known,
+    Row,
+    Rows,
+    Unread,
+    Value,
+    known,
+    known_facts,
+    listed,
+    text_of,
+    value_of,
+)
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds
@@ -151,7 +164,7 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
     if value_of(row.get("right")) is not False or not isinstance(details, Mapping):
         return
     device = known.get(int(gpu)) if (gpu := number(row, "gpu")) is not None else None
-    whose = {name: Known(value, _SOURCE) for name in ("uuid", "address") if (value := getattr(device, name, ""))}
+    whose = _identity(device)
     for kind in _MEMORY_FAULTS:
         if not isinstance(places := details.get(kind), tuple) or not places:
             continue
@@ -162,8 +175,13 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
             "count": len(places),
             "words": words if isinstance(words := details.get("wrong_words"), int) else len(places),
         }
-        known_columns = {name: Known(value, _SOURCE) for name, value in columns.items()}
-        yield {"gpu": row["gpu"], "device": row["device"], **whose, **known_columns}
+        yield {"gpu": row["gpu"], "device": row["device"], **whose, **known_facts(_SOURCE, **columns)}
+
+
+def _identity(device: Device | None) -> Mapping[str, Fact]:
+    """The columns ``uuid`` and ``address`` of that GPU, as far as they are known."""
+    known_texts = {name: getattr(device, name, "") for name in ("uuid", "address")}
+    return known_facts(_SOURCE, **{name: value for name, value in known_texts.items() if value})
 
 
 def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:
@@ -229,9 +247,7 @@ def _result_columns(
         yield "error", Known(error or "a kernel failed", _SOURCE)
     elif wrong:
         yield "kernel", Known("wrong", _SOURCE)
-    for column in ("uuid", "address"):
-        if whose := getattr(device, column, ""):
-            yield column, Known(whose, _SOURCE)
+    yield from _identity(device).items()
 
 
 def _fill_tf32_gain(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
@@ -266,10 +282,7 @@ def _mark_lowest_rung(rungs: Sequence[Row], by_number: Mapping[int, Device]) -> 
             broken.add(gpu)
     for at, row in enumerate(rungs):
         device = by_number.get(int(whole)) if (whole := number(row, "gpu")) is not None else None
-        whose = {
-            column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
-        }
-        yield {**row, "lowest": marks[at], **whose}
+        yield {**row, "lowest": marks[at], **_identity(device)}
 
 
 # ---- What a torch's version, build and package list imply ----
@@ -427,10 +440,7 @@ def _imply_pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
         facts["torch.pins_unmet"] = Known(
             tuple(f"{name} wants {want}, has {have}" for name, want, have in found), source
         )
-        groups["pin"] = tuple(
-            {"name": Known(name, source), "wants": Known(want, source), "has": Known(have, source)}
-            for name, want, have in found
-        )
+        groups["pin"] = tuple(known_facts(source, name=name, wants=want, has=have) for name, want, have in found)
 
 
 def _cuda_of_wheels(snapshot: Snapshot, version: str, rows: tuple[Row, ...]) -> str | None:

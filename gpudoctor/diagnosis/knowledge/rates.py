@@ -168,8 +168,8 @@ def _pcie_limit(device: Device) -> tuple[float, str] | None:
 def devices_by_index(snapshot: Snapshot) -> Mapping[int, Device]:
     """The GPUs of a snapshot by CUDA's index."""
     rows = snapshot.rows("cuda_device")
-    by_uuid = {text_of(row.get("uuid")): row for row in _group_rows(snapshot, "gpu")}
-    by_address = {text_of(row.get("address")): row for row in _group_rows(snapshot, "pci")}
+    by_uuid = {text_of(row.get("uuid")): row for row in listed(snapshot.rows("gpu"))}
+    by_address = {text_of(row.get("address")): row for row in listed(snapshot.rows("pci"))}
     hidden = any(snapshot.known(f"host.{what}") for what in ("virtual_machine", "wsl"))
     links = _nvlink_rates(snapshot)
     found: dict[int, Device] = {}
@@ -222,7 +222,7 @@ def is_slice_name(name: str) -> bool:
 def _nvlink_rates(snapshot: Snapshot) -> Mapping[float | None, float]:
     """GB/s one way of all active NVLinks by NVML's GPU index; empty where some do not lead to switches."""
     each = {row["version"]: float(row["rate"]) for row in table("rates")["nvlink"]}
-    rows = [row for row in _group_rows(snapshot, "nvlink") if value_of(row.get("active")) is True]
+    rows = [row for row in listed(snapshot.rows("nvlink")) if value_of(row.get("active")) is True]
     if any(text_of(row.get("remote")) != "switch" for row in rows):
         return {}
     found: dict[float | None, float] = {}
@@ -246,11 +246,6 @@ def _capability(*rows: Row) -> str:
         except CannotJudge:
             continue
     return ""
-
-
-def _group_rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
-    """The group's rows; empty where absent or unread."""
-    return listed(snapshot.rows(group))
 
 
 # ---- What links reach, as pages ask for it ----

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.core.catalog import Catalog
+from gpudoctor.core.catalog import Catalog, fits
 from gpudoctor.core.rule import SOLVED, Case, Fix, Rule, SetupCase, SetupPage
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
@@ -26,7 +24,7 @@ from gpudoctor.diagnosis.rulebook.conditions import (
 )
 from gpudoctor.diagnosis.rulebook.expressions import expressions, expressions_of
 from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
-from gpudoctor.diagnosis.rulebook.required_words import syntax_tree
+from gpudoctor.diagnosis.rulebook.required_words import codes, syntax_tree
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
 BLANK = "FILL IN:"
@@ -160,21 +158,10 @@ def _check_value(name: str, value: object, known: Catalog, where: Spot) -> None:
     if isinstance(value, dict) and spec.kind != "map":
         if not {"absent", "unread"} & set(value):
             raise where.text(name).broken(f"{name} is a value, {{absent = why}} or {{unread = why}}")
-    elif not isinstance(value, _TYPES[spec.kind]) or (spec.kind in {"int", "float"} and isinstance(value, bool)):
+    elif not fits(tuple(value) if isinstance(value, list) else value, spec.kind):
         better = suggested_value(value, spec)
         instead = "" if better is None else f": write {json.dumps(better)}"
         raise where.text(name).broken(f"{described(name, spec)}, is given as {value_with_kind(value)}{instead}")
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "text": (str,),
-    "version": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "list": (list,),
-    "map": (dict,),
-}
 
 
 # ---- Repetitions within repetitions ----
@@ -182,8 +169,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
 # text out between repetitions, and of nested ones there are exponentially many. All else takes a power of a line's
 # length, which `gpudoctor.diagnosis.judge.signs` bounds by its budget: repetitions that adjoin and overlap, as in
 # ``lib\w*[^\n]*not found``, are how one writes that something may stand between, on 40 pages.
-
-_codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
 
 Items = Sequence[tuple[Any, Any]]
 
@@ -204,7 +189,7 @@ def has_nested_repeat(pattern: str) -> bool:
 def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
     """As `has_nested_repeat`, of parsed items; `inside`: they are in an ambiguous long repeat."""
     for operation, argument in items:
-        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
             body = list(argument[2])
             is_long = argument[1] >= _FEWEST_REPEATS
             if is_long and (inside or _end_overlaps_beginning(body)):
@@ -212,7 +197,7 @@ def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
             if _has_nested_repeat(body, inside=not _has_separator(body) if is_long else inside):
                 return True
         else:
-            looks = operation in (_codes.ASSERT, _codes.ASSERT_NOT)
+            looks = operation in (codes.ASSERT, codes.ASSERT_NOT)
             if any(
                 _has_nested_repeat(part, inside=inside and not looks) for part in _sub_patterns(operation, argument)
             ):
@@ -222,7 +207,7 @@ def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
 
 def _end_overlaps_beginning(body: Items) -> bool:
     """Whether the end of one turn may match what the next turn begins with."""
-    if len(body) == 1 and body[0][0] is _codes.SUBPATTERN:
+    if len(body) == 1 and body[0][0] is codes.SUBPATTERN:
         return _end_overlaps_beginning(list(body[0][1][3]))
     begins = _first_characters(body)
     for operation, argument in reversed(body):
@@ -235,7 +220,7 @@ def _end_overlaps_beginning(body: Items) -> bool:
 
 def _may_be_empty(operation: Any, argument: Any) -> bool:
     """Whether the item can match the empty text."""
-    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+    if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
         return not argument[0]
     parts = _sub_patterns(operation, argument)
     return bool(parts) and any(all(_may_be_empty(*item) for item in part) for part in parts)
@@ -245,11 +230,11 @@ def _first_characters(items: Items) -> frozenset[str]:
     """Characters that a match of these items may begin with, among `_SAMPLE`."""
     found: frozenset[str] = frozenset()
     for operation, argument in items:
-        is_repeated = operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT)
+        is_repeated = operation in (codes.MAX_REPEAT, codes.MIN_REPEAT)
         parts = [list(argument[2])] if is_repeated else _sub_patterns(operation, argument)
-        if operation not in (_codes.ASSERT, _codes.ASSERT_NOT):
+        if operation not in (codes.ASSERT, codes.ASSERT_NOT):
             found = found.union(_item_characters([(operation, argument)]), *map(_first_characters, parts))
-        if operation is not _codes.AT and not _may_be_empty(operation, argument):
+        if operation is not codes.AT and not _may_be_empty(operation, argument):
             break
     return found
 
@@ -264,16 +249,16 @@ def _has_separator(body: Items) -> bool:
 
 def _is_separator(operation: Any, argument: Any, others: Items) -> bool:
     """Whether the item is required and matches nothing that the other items repeat."""
-    if operation in (_codes.LITERAL, _codes.NOT_LITERAL, _codes.IN):
+    if operation in (codes.LITERAL, codes.NOT_LITERAL, codes.IN):
         return not _item_characters([(operation, argument)]) & _repeated_characters(others)
-    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+    if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
         own = _item_characters(list(argument[2]))
         return (
             bool(argument[0] and own)
             and any(_is_required(*item) for item in others)
             and not own & _all_characters(others)
         )
-    if operation in (_codes.SUBPATTERN, _codes.BRANCH):
+    if operation in (codes.SUBPATTERN, codes.BRANCH):
         parts = [list(part) for part in _sub_patterns(operation, argument)]
         return all(
             any(_is_separator(*item, [*others, *part[:at], *part[at + 1 :]]) for at, item in enumerate(part))
@@ -284,7 +269,7 @@ def _is_separator(operation: Any, argument: Any, others: Items) -> bool:
 
 def _is_required(operation: Any, argument: Any) -> bool:
     """Whether the item must match at least once."""
-    return operation not in (_codes.MAX_REPEAT, _codes.MIN_REPEAT) or bool(argument[0])
+    return operation not in (codes.MAX_REPEAT, codes.MIN_REPEAT) or bool(argument[0])
 
 
 def _all_characters(items: Items) -> frozenset[str]:
@@ -292,7 +277,7 @@ def _all_characters(items: Items) -> frozenset[str]:
     found: set[str] = set()
     for operation, argument in items:
         parts = _sub_patterns(operation, argument)
-        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
             parts = [list(argument[2])]
         found |= _item_characters([(operation, argument)]).union(*map(_all_characters, parts))
     return frozenset(found)
@@ -302,7 +287,7 @@ def _repeated_characters(items: Items) -> frozenset[str]:
     """Characters of `_SAMPLE` that a long repeat among the items matches."""
     found: set[str] = set()
     for operation, argument in items:
-        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
             body = list(argument[2])
             found |= (_item_characters(body) if argument[1] >= _FEWEST_REPEATS else frozenset()) | _repeated_characters(
                 body
@@ -314,11 +299,11 @@ def _repeated_characters(items: Items) -> frozenset[str]:
 
 def _sub_patterns(operation: Any, argument: Any) -> list[Items]:
     """The item lists inside a group, alternatives or an assertion; empty for others."""
-    if operation is _codes.SUBPATTERN:
+    if operation is codes.SUBPATTERN:
         return [list(argument[3])]
-    if operation is _codes.BRANCH:
+    if operation is codes.BRANCH:
         return [list(branch) for branch in argument[1]]
-    if operation in (_codes.ASSERT, _codes.ASSERT_NOT):
+    if operation in (codes.ASSERT, codes.ASSERT_NOT):
         return [list(argument[1])]
     return []
 
@@ -328,13 +313,13 @@ def _item_characters(body: Items) -> frozenset[str]:
     if len(body) != 1:
         return frozenset()
     operation, argument = body[0]
-    if operation is _codes.ANY:
+    if operation is codes.ANY:
         return frozenset(_SAMPLE) - {"\n"}
-    if operation is _codes.LITERAL:
+    if operation is codes.LITERAL:
         return frozenset({chr(argument)})
-    if operation is _codes.NOT_LITERAL:
+    if operation is codes.NOT_LITERAL:
         return frozenset(_SAMPLE) - {chr(argument)}
-    if operation is _codes.IN:
+    if operation is codes.IN:
         return _set_characters(tuple(argument))
     return frozenset()
 
@@ -347,17 +332,17 @@ def _set_characters(members: tuple[tuple[Any, Any], ...]) -> frozenset[str]:
 
 def _set_contains(members: Items, character: str) -> bool:
     """Whether the bracketed set contains the character; negation is taken into account."""
-    negated = members[0][0] is _codes.NEGATE
+    negated = members[0][0] is codes.NEGATE
     return (
-        any(_matches_member(kind, value, character) for kind, value in members if kind is not _codes.NEGATE) != negated
+        any(_matches_member(kind, value, character) for kind, value in members if kind is not codes.NEGATE) != negated
     )
 
 
 def _matches_member(kind: Any, value: Any, character: str) -> bool:
     """Whether one member of a set (character, range, class) matches the character."""
-    if kind is _codes.LITERAL:
+    if kind is codes.LITERAL:
         return ord(character) == int(value)
-    if kind is _codes.RANGE:
+    if kind is codes.RANGE:
         return int(value[0]) <= ord(character) <= int(value[1])
     name = str(value).rpartition("CATEGORY_")[2]
     categories = {

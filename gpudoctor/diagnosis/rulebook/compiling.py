@@ -12,6 +12,7 @@ from gpudoctor.core.language import OTHERS
 from gpudoctor.core.rule import Part
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.expression import HOLE
 from gpudoctor.diagnosis.knowledge import table_reach
 from gpudoctor.diagnosis.rulebook.check import check_page, check_setup, refuse_blanks
 from gpudoctor.diagnosis.rulebook.compiled import (
@@ -24,7 +25,7 @@ from gpudoctor.diagnosis.rulebook.compiled import (
     setup_cases_on,
     setup_page,
 )
-from gpudoctor.diagnosis.rulebook.expressions import _HOLE, LetNames, Names, check_names, names_in, read_page
+from gpudoctor.diagnosis.rulebook.expressions import LetNames, Names, check_names, names_in, read_page
 from gpudoctor.diagnosis.rulebook.page import (
     SETUP,
     Spot,
@@ -181,13 +182,11 @@ def _check_names(english: str, words: str, each: str, where: str) -> None:
 
 def _names(template: str, each: str) -> Names:
     """The names in the template's holes; what a sign's pattern captures counts as a fact."""
-    holes = [hole.partition("|")[0].strip() for hole in _HOLE.findall(template)]
+    holes = [hole.partition("|")[0].strip() for hole in HOLE.findall(template)]
     parts = [names_in(hole, each) for hole in holes]
     captured = frozenset(hole for hole in holes if hole.isidentifier())
-    others: frozenset[str] = frozenset()
-    return Names(
-        captured.union(*(part.facts for part in parts)), others.union(*(part.others for part in parts)) - captured
-    )
+    others = frozenset[str]().union(*(part.others for part in parts))
+    return Names(captured.union(*(part.facts for part in parts)), others - captured)
 
 
 # ---- The copies ----

@@ -6,8 +6,7 @@ import ast
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 
 from gpudoctor.core.catalog import Catalog, FactSpec, kind_name, unit_factor
 from gpudoctor.core.errors import RuleError, UsageError, meant
@@ -123,15 +122,9 @@ def no_fact(name: str, known: Catalog) -> str:
     return f"no fact {name}{meant(name, known.specs) or ';'} `gpudoctor explain {listed}` lists what there is"
 
 
-@lru_cache(maxsize=1)
-def _functions() -> Mapping[str, Callable[..., object]]:
-    """Functions that conditions may call, by name."""
-    return {**BUILTINS, **LOOKUPS}
-
-
 def _check_call(node: ast.Call, name: str) -> None:
     """Raises `RuleError` for an unknown function or a wrong number of arguments."""
-    known = _functions()
+    known = {**BUILTINS, **LOOKUPS}
     if name not in known:
         offered = meant(name, known) or f"; available: {', '.join(sorted(BUILTINS))}, and look-ups in tables"
         raise RuleError(f"no function {name!r}{offered}")

@@ -20,11 +20,9 @@ from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Fix, Rule
 from gpudoctor.diagnosis import page_cache
-from gpudoctor.diagnosis.expression import BUILTINS, parse
+from gpudoctor.diagnosis.expression import BUILTINS, HOLE, parse
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.page import Spot
-
-_HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def conditions(rule: Rule) -> Iterator[str]:
@@ -62,7 +60,7 @@ def expressions_of(fixes: Iterable[Fix]) -> Iterator[str]:
 
 def _holes(templates: Iterable[str]) -> Iterator[str]:
     """The expressions in ``{...}`` of templates, without the fallback text after ``|``."""
-    return (hole.partition("|")[0].strip() for template in templates for hole in _HOLE.findall(template))
+    return (hole.partition("|")[0].strip() for template in templates for hole in HOLE.findall(template))
 
 
 def loop_groups(tree: ast.AST, each: str) -> dict[str, str]:
@@ -203,7 +201,7 @@ class LetNames:
         try:
             if key in _CONDITIONS:
                 return self._expand(text)
-            return _HOLE.sub(lambda hole: self._expand_hole(hole[1]), text) if key in self._sentences else text
+            return HOLE.sub(lambda hole: self._expand_hole(hole[1]), text) if key in self._sentences else text
         except RuleError as error:
             raise self._page.text(text).broken(f"in {text!r}: {error}") from error
 

@@ -19,7 +19,8 @@ from typing import Any
 from gpudoctor.core.rule import Part
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-_codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
+codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
+"""What the items of a `syntax_tree` are called: LITERAL, BRANCH, MAX_REPEAT."""
 
 _SHORTEST_WORD = 3
 _MOST_SETS, _MOST_WORDS = 3, 60
@@ -59,7 +60,7 @@ def _required_word_sets(items: list[tuple[Any, Any]]) -> list[frozenset[str]]:
     candidates: list[frozenset[str]] = []
     run = ""
     for operation, argument in items:
-        if operation is _codes.LITERAL and argument < 128:
+        if operation is codes.LITERAL and argument < 128:
             run += chr(argument).lower()
             continue
         candidates.append(frozenset({run}))
@@ -78,11 +79,11 @@ def _inner_word_sets(operation: Any, argument: Any) -> list[frozenset[str]]:
     """Sets of words of which a match must hold one word each, inside a group, a repeat that must match, or alternatives
     (whose words make one set together).
     """
-    if operation is _codes.SUBPATTERN:
+    if operation is codes.SUBPATTERN:
         return _required_word_sets(list(argument[3]))
-    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT) and argument[0] >= 1:
+    if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT) and argument[0] >= 1:
         return _required_word_sets(list(argument[2]))
-    if operation is _codes.BRANCH:
+    if operation is codes.BRANCH:
         branches = [_best_word_set(list(branch)) for branch in argument[1]]
         return [frozenset().union(*branches)] if all(branches) else []
     return []
@@ -95,31 +96,31 @@ def _can_match_line_end(items: list[tuple[Any, Any]]) -> bool:
 
 def _item_matches_line_end(operation: Any, argument: Any) -> bool:
     """Whether the parsed item can match a line end."""
-    if operation is _codes.LITERAL:
+    if operation is codes.LITERAL:
         return bool(argument == 10)
-    if operation is _codes.NOT_LITERAL:
+    if operation is codes.NOT_LITERAL:
         return bool(argument != 10)
-    if operation is _codes.IN:
-        negated = argument[0][0] is _codes.NEGATE
+    if operation is codes.IN:
+        negated = argument[0][0] is codes.NEGATE
         return any(_member_matches_line_end(kind, value) for kind, value in argument) != negated
-    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+    if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
         return _can_match_line_end(list(argument[2]))
-    if operation is _codes.SUBPATTERN:
+    if operation is codes.SUBPATTERN:
         return _can_match_line_end(list(argument[3]))
-    if operation is _codes.BRANCH:
+    if operation is codes.BRANCH:
         return any(_can_match_line_end(list(branch)) for branch in argument[1])
-    if operation in (_codes.ASSERT, _codes.ASSERT_NOT):
+    if operation in (codes.ASSERT, codes.ASSERT_NOT):
         return _can_match_line_end(list(argument[1]))
-    return operation not in (_codes.ANY, _codes.AT, _codes.GROUPREF)
+    return operation not in (codes.ANY, codes.AT, codes.GROUPREF)
 
 
 def _member_matches_line_end(kind: Any, value: Any) -> bool:
     """Whether a member of a bracketed set matches a line end."""
-    if kind is _codes.LITERAL:
+    if kind is codes.LITERAL:
         return bool(value == 10)
-    if kind is _codes.RANGE:
+    if kind is codes.RANGE:
         return bool(value[0] <= 10 <= value[1])
-    return kind is _codes.CATEGORY and str(value) in _LINE_ENDS
+    return kind is codes.CATEGORY and str(value) in _LINE_ENDS
 
 
 # ---- Alternatives and distant parts ----

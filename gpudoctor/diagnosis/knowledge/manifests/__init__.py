@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, listed, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, known_facts, listed, text_of, value_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, fill, table
 from gpudoctor.diagnosis.knowledge.manifests.environment import Environment, Line, applicable_lines
@@ -85,13 +85,7 @@ def _has_torch_of_image(groups: Groups) -> bool:
 
 def _torch_requirement(image: Image, source: str) -> Row:
     """The base image's torch as a requirement row, before any command (step -1)."""
-    row: dict[str, Fact] = {
-        "name": Known("torch", source),
-        "asked": Known(f"=={image.torch}", source),
-        "installer": Known(_IMAGE, source),
-        "step": Known(-1, source),
-    }
-    return row
+    return known_facts(source, name="torch", asked=f"=={image.torch}", installer=_IMAGE, step=-1)
 
 
 def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
@@ -180,11 +174,11 @@ _TENSORFLOW = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-int
 def framework_facts(lines: Sequence[Line], torch: bool) -> Iterator[tuple[str, Fact]]:
     """The facts of TensorFlow and JAX as pinned; `torch` is whether any line brings it, else it is absent."""
     by_name = {line.name: line for line in lines}
-    known_facts = dict([*_tensorflow(by_name), *_jax(by_name)])
-    yield from known_facts.items()
-    if known_facts and not torch:
+    found = dict([*_tensorflow(by_name), *_jax(by_name)])
+    yield from found.items()
+    if found and not torch:
         yield "torch.version", Absent("no line asks for it")
-    if "jax.version" in known_facts and "tf.version" not in known_facts:
+    if "jax.version" in found and "tf.version" not in found:
         yield "tf.version", Absent("no line asks for it")
 
 
