@@ -61,11 +61,7 @@ class Pairwise:
     def to_json(self) -> dict[str, object]:
         """JSON that `pairwise_from_json` takes back."""
         return {
-            "title": self.title,
-            "unit": self.unit,
-            "expected": self.expected,
-            "names": list(self.names),
-            "measured": [list(row) for row in self.measured],
+            **object_to_json(self, "title unit expected names measured"),
             "wrong": sorted([source, target] for source, target in self.wrong),
             "words": [[source, target, words] for (source, target), words in self.words.items()],
         }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from gpudoctor.core.document import object_to_json
-from gpudoctor.core.fact import Absent, Json, Known, listed
+from gpudoctor.core.fact import Absent, Json, known, listed, text_of
 from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.snapshot import Snapshot
@@ -120,14 +121,12 @@ def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
 
     Where no driver module is loaded, the driver is that of the installed libraries.
     """
-
     unloaded = isinstance(snapshot.get("driver.version"), Absent) and snapshot.text("pci.nvidia_count") not in ("", "0")
-    counted: dict[tuple[str, str], int] = {}
-    for row in listed(snapshot.rows("gpu")):
-        name, capability = row.get("name"), row.get("compute_capability")
-        if isinstance(name, Known):
-            key = (str(name.value), str(capability.value) if isinstance(capability, Known) else "")
-            counted[key] = counted.get(key, 0) + 1
+    counted = Counter(
+        (text_of(row["name"]), text_of(row.get("compute_capability")))
+        for row in listed(snapshot.rows("gpu"))
+        if known(row.get("name"))
+    )
     installer, glibc = snapshot.text("python.installer"), snapshot.text("host.glibc")
     return Wishes(
         gpus=tuple(GPU(name, capability, count) for (name, capability), count in counted.items()),

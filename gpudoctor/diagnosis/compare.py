@@ -109,10 +109,11 @@ def _partition(
     changes: Iterable[Change], keep: Callable[[Change], bool]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """The changes for which `keep` is true, and the others."""
-    sorted_changes = [(change, keep(change)) for change in changes]
-    return tuple(change for change, kept in sorted_changes if kept), tuple(
-        change for change, kept in sorted_changes if not kept
-    )
+    kept: list[Change] = []
+    others: list[Change] = []
+    for change in changes:
+        (kept if keep(change) else others).append(change)
+    return tuple(kept), tuple(others)
 
 
 def _one_sided_findings(

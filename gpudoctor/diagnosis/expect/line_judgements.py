@@ -48,33 +48,23 @@ def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], 
 
     `count_met` is the number of rows that meet the line; `unmet` empty means that there are no rows at all.
     """
-    what = line.kernel or line.fact
     values = _rows_by_value(line, unmet, rows)
-    where = say(" where {condition}", condition=line.where) if line.where else ""
+    words = {
+        "what": line.kernel or line.fact,
+        "where": say(" where {condition}", condition=line.where) if line.where else "",
+        "wanted": line.wanted.says,
+        "profile": profile,
+    }
     if line.at_least:
         others = f"; {'; '.join(values)}" if values else ""
         few = "{what} is {wanted} on {held} {things}{where}, expected on {least} at least ({profile}){others}"
         things = _group_noun(line.group, count_met)
-        return say(
-            few,
-            what=what,
-            wanted=line.wanted.says,
-            held=count_met,
-            things=things,
-            where=where,
-            least=line.at_least,
-            profile=profile,
-            others=others,
-        )
-    wanted = line.wanted.says
+        return say(few, **words, held=count_met, things=things, least=line.at_least, others=others)
     if not unmet:
         none = "{what}: there are no {things}{where} here, expected {wanted} ({profile})"
-        return say(none, what=what, things=_group_noun(line.group), where=where, wanted=wanted, profile=profile)
-    found = "; ".join(values)
+        return say(none, **words, things=_group_noun(line.group))
     unlike = "{what} is {found}{where}, expected {wanted} ({profile})"
-    return say(unlike, what=what, found=found, where=where, wanted=wanted, profile=profile) + _spelling_hint(
-        wanted, unmet
-    )
+    return say(unlike, **words, found="; ".join(values)) + _spelling_hint(line.wanted.says, unmet)
 
 
 def _spelling_hint(wanted: str, unmet: Sequence[Place]) -> str:

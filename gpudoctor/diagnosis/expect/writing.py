@@ -345,14 +345,11 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 def toml_string(text: str) -> str:
     """The text as a TOML string in double quotes; what is not printable is escaped."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
-    return (
-        '"'
-        + "".join(
-            character if character.isprintable() and character not in _MARKS else _unicode_escape(character)
-            for character in whole
-        )
-        + '"'
+    escaped = (
+        character if character.isprintable() and character not in _MARKS else _unicode_escape(character)
+        for character in whole
     )
+    return f'"{"".join(escaped)}"'
 
 
 def _unicode_escape(character: str) -> str:

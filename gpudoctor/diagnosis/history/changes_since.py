@@ -200,10 +200,8 @@ def changes_of_family(entries: Sequence[LoggedChange], family: Family) -> Iterat
     """For each action the change of the family's main package, none where its version stayed; else one per package."""
     for action in _actions(entries):
         main = [entry for entry in action if family.leads(entry.name)]
-        before, after = (
-            _common_version([entry.before for entry in main], family),
-            _common_version([entry.after for entry in main], family),
-        )
+        before = _common_version([entry.before for entry in main], family)
+        after = _common_version([entry.after for entry in main], family)
         if before != after:
             yield _since(family.what, before, after, main[0])
         elif not main:

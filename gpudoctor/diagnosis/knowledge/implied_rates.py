@@ -94,12 +94,8 @@ def _gpus_without_tf32_gain(groups: Groups) -> frozenset[object]:
 def _comparable_runs(rows: Sequence[Row]) -> Iterator[_Run]:
     """The measured rows that can be compared, as runs; training loops and the CPU are left out."""
     for at, row in enumerate(rows):
-        gpu, name, unit, rate = (
-            value_of(row.get("gpu")),
-            text_of(row.get("device")),
-            text_of(row.get("unit")),
-            number(row, "value"),
-        )
+        gpu, rate = value_of(row.get("gpu")), number(row, "value")
+        name, unit = text_of(row.get("device")), text_of(row.get("unit"))
         if not isinstance(gpu, int) or name in ("", "CPU") or value_of(row.get("rung")) == "training":
             continue
         if rate and rate > 0 and (unit.endswith("/s") or unit in TIMES):

@@ -407,19 +407,12 @@ def _imply_companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     version, rows = snapshot.text("torch.version"), groups.get("package")
     if not version or builds.base(version) is None or not isinstance(rows, tuple):
         return
-    if any(
-        builds.base(listed_version) != builds.base(version)
-        for name, listed_version in packages_of(rows)
-        if name in _TORCH
-    ):
+    installed = list(packages_of(rows))
+    if any(name in _TORCH and builds.base(other) != builds.base(version) for name, other in installed):
         return
-    companions = [
-        (name, listed_version) for name, listed_version in packages_of(rows) if name in ("torchvision", "torchaudio")
-    ]
+    companions = [(name, other) for name, other in installed if name in ("torchvision", "torchaudio")]
     if companions:
-        unmet = [
-            misfit for name, listed_version in companions if (misfit := builds.misfit(name, listed_version, version))
-        ]
+        unmet = [misfit for name, other in companions if (misfit := builds.misfit(name, other, version))]
         fill(snapshot, facts, "torch.companions_unmet", Known(tuple(unmet), "table torch: the packages listed"))
 
 

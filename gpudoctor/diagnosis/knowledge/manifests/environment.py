@@ -160,10 +160,8 @@ class Environment:
         """Applies a conda command that names torch: release, flavor and CUDA as far as its lines settle them."""
         line = next(line for line in lines if line.name == "torch")
         self.installer, self.source = line.installer, line.source
-        channels = [line.urls[0], *line.urls[1:]] if line.urls[0] else []
-        found = torch_from_conda(
-            line.spec, line.build, channels, {other_line.name: other_line.spec for other_line in lines}, self.place
-        )
+        channels = line.urls if line.urls[0] else ()
+        found = torch_from_conda(line.spec, line.build, channels, {item.name: item.spec for item in lines}, self.place)
         if found.torch:
             self.torch = Known(found.torch, line.source)
         if found.flavor:
@@ -171,10 +169,10 @@ class Environment:
             self.cuda = Known(found.cuda, f"{line.source}: {found.why}") if found.cuda else None
         else:
             self.open.append(f"which build of torch: {_CONDA_CHOOSES}")
-        if not found.torch:
-            self.open.append("which release of torch: conda takes the newest of its channel")
         if found.torch:
             self._install_companions(lines, found.torch)
+        else:
+            self.open.append("which release of torch: conda takes the newest of its channel")
 
     def _install_by_pip(self, lines: Sequence[Line]) -> None:
         """Applies a pip or uv command; keeps the present torch where it still satisfies every line."""
