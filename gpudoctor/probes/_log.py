@@ -30,7 +30,7 @@ _FILE = "/var/log/kern.log"
 _BOOT = pattern(r"^.*kernel: \[ *\d+\.\d+\] Linux version ", re.M)
 _STAMPS = {
     _KMSG: (re.compile(r"[0-7],\d+,(\d{1,18}),[^;\n]*;"), 1e-6),
-    _FILE: (re.compile(r"[^\n\[]{8,60} kernel: \[ *(\d{1,12}\.\d{1,9})\] "), 1.0),
+    _FILE: (re.compile(r"[^\n\[]{8,120} kernel: \[ *(\d{1,12}\.\d{1,9})\] "), 1.0),
     "journalctl -k -b": (re.compile(r"\[ *(\d{1,12}\.\d{1,9})\] \S+ kernel: "), 1.0),
 }
 """What stands before a message, with the time since boot; and how many seconds one of its units are."""
@@ -243,7 +243,9 @@ _MCE = pattern(
 )
 _EDAC_PARTS = pattern(r"EDAC (MC\d+): \d+ ([CU])E .*on (\S+)")
 _MCE_PARTS = pattern(r"(CPU \d+): .* Bank (\d+): ([0-9a-f]+)")
-_LINK_DOWN = pattern(r"[\w.@-]{1,15}(?::| :|) (?:NIC |)(?:Link (?:is |)|link )(?:D|d)own\b")
+_LINK_DOWN = pattern(r"(?<![\w.@-])(?!SATA )[\w.@-]{1,15}(?::| :|) (?:NIC |)(?:Link (?:is |)|link )(?:D|d)own\b")
+"""Of a network interface; ``ata2: SATA link down`` is a port of the disk controller with nothing plugged in."""
+
 _MOST_ROWS = 64
 """Rows a group gets at most, the oldest: the first is the one that matters."""
 

@@ -343,6 +343,7 @@ def test_interfaces_whose_link_went_down(tmp_path: Path) -> None:
         record("bnxt_en 0000:3b:00.0 ens2f0np0: NIC Link is Down", 60),
         record("tg3 0000:02:00.0 eno1: Link is down", 50),
         record("ixgbe 0000:03:00.0 eth1: NIC Link is Up 10 Gbps", 40),
+        *(record(f"ata{port}: SATA link down (SStatus 0 SControl 300)", 30) for port in range(1, 9)),
     )
     assert rows(tree, "link_loss", "interface", "count", "age_s") == [
         ("ens1f0np0", 2, 90),
@@ -374,9 +375,18 @@ def test_without_the_time_of_boot_only_ages_are_known(tmp_path: Path) -> None:
     assert rows(tree, "xid", "age_s", "time") == [(60, Unread)]
 
 
-def kept(*lines: tuple[float, str]) -> str:
+def kept(*lines: tuple[float, str], stamp: str = "Nov 21 12:29:00", host: str = "node1") -> str:
     """/var/log/kern.log as rsyslog writes it."""
-    return "".join(f"Nov 21 12:29:00 node1 kernel: [{at:12.6f}] {words}\n" for at, words in lines)
+    return "".join(f"{stamp} {host} kernel: [{at:12.6f}] {words}\n" for at, words in lines)
+
+
+@pytest.mark.parametrize("stamp", ["Nov 21 12:29:00", "2026-11-21T12:29:00.123456+00:00"])
+def test_the_file_of_a_machine_with_the_longest_name(tmp_path: Path, stamp: str) -> None:
+    """Linux allows 64 characters; clusters on Kubernetes have names of 50 and more."""
+    boot = (0, "Linux version 6.8.0-79-generic (buildd@lcy02) (x86_64-linux-gnu-gcc-13)")
+    log = kept(boot, (9, LOADING), (UPTIME - 60, XID_31), stamp=stamp, host=64 * "n")
+    tree = tree_of(tmp_path).without("/dev/kmsg").file("/var/log/kern.log", log)
+    assert rows(tree, "xid", "code", "age_s", "line") == [(31, 60, XID_31)]
 
 
 def test_the_file_that_syslog_keeps_of_this_boot(tmp_path: Path) -> None:
