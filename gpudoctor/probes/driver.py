@@ -263,7 +263,10 @@ def _recent_suspend(target: Target) -> Fact:
 
 
 def blacklisted(target: Target, module: str, hidden: str) -> Fact:
-    """Whether the module is kept from loading, by the kernel's command line or a line in modprobe.d."""
+    """Whether the module is kept from loading, by the kernel's command line or a line in modprobe.d.
+
+    A line for ``nvidia-drm`` is about another module than ``nvidia``.
+    """
     boot = text(target, "/proc/cmdline")
     if isinstance(boot, str):
         for word in boot.split():
@@ -274,7 +277,7 @@ def blacklisted(target: Target, module: str, hidden: str) -> Fact:
                 return Known(True, f"/proc/cmdline: {word}")
     rule = re.compile(
         rf"^[ \t]*(?:blacklist[ \t]+{module}|alias[ \t]+{module}[ \t]+off|options[ \t]+{module}[ \t]+.*\bmodeset=0"
-        rf"|install[ \t]+{module}[ \t]+(?:/usr)?(?:/bin/)?(?:false|true)|remove[ \t]+{module}[ \t]+/bin/false)\b",
+        rf"|install[ \t]+{module}[ \t]+(?:/usr)?(?:/bin/)?(?:false|true))(?![\w-])",
         re.M,
     )
     paths, refused = _modprobe_files(target)

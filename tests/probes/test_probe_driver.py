@@ -293,6 +293,8 @@ def test_blacklists_in_modprobe_d(tmp_path: Path, line: str) -> None:
     [
         "# blacklist nvidia",
         "blacklist i2c_nvidia_gpu",
+        "blacklist nvidia-drm",
+        "remove nvidia /bin/false",
         "options nvidia NVreg_EnableGpuFirmware=0",
         "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS",
     ],
