@@ -53,8 +53,6 @@ class Recording(Local):
     ) -> None:
         self.seen = Observations()
         super().__init__(level, python, root, environ)
-        if python is not None:
-            self._requested_python = os.path.abspath(python)  # noqa: PTH100 - a link, such as bin/python, stays one
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -154,7 +152,7 @@ class Recording(Local):
     def _real_path(self, path: str) -> str:
         """The absolute path with all links resolved; each link on the way is noted."""
         resolved: list[str] = []
-        pending = [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - keeps links
+        pending = [part for part in reversed(path.split("/")) if part]
         for _ in range(_MOST_LINKS + len(path)):
             if not pending:
                 break

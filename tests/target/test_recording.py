@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,6 +104,10 @@ def test_links_are_kept_and_nothing_lies_below_them_and_a_log_that_is_not_there_
     assert target.read("/sys/bus/pci/gpu/vendor") == "0x10de"
     assert target.seen.links == {"/sys/bus/pci": "../devices"}
     assert list(target.seen.files) == ["/sys/devices/gpu/vendor"]
+    Tree(tmp_path / "up").file("/opt/1.0/lib/x.so", "x").folder("/opt/1.0/bin").link("/opt/bin", "1.0/bin")
+    target = Recording("quick", root=str(tmp_path / "up"), environ={})
+    assert target.read("/opt/bin/../lib/x.so") == "x"
+    assert list(target.seen.files) == ["/opt/1.0/lib/x.so"], "behind a link .. leads elsewhere"
     target = Recording("quick", root=str(tmp_path / "empty"), environ={})
     target.path("/dev/kmsg")
     assert target.seen.files == {}
@@ -140,6 +145,16 @@ def test_only_variables_that_were_asked_for_are_kept_and_secrets_never(tmp_path:
     assert "hunter2" not in json.dumps(to_json(record))
     assert "jdoe" not in json.dumps(to_json(record))
     assert kept["PWD"].removesuffix("/work") == kept["HF_HOME"].removesuffix("/hf"), "the same home"
+
+
+def test_an_interpreter_is_the_one_that_a_check_would_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name on PATH, or by the folder of its environment."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    for asked in ("python", "venv", "venv/bin/python"):
+        target = Recording("quick", asked, environ={"PATH": str(tmp_path / "venv/bin")})
+        assert target.python == str(tmp_path / "venv/bin/python")
 
 
 def told_by(lines: list[dict[str, Any]], status: int | None = 0, argv: str = "") -> Answer:
