@@ -38,6 +38,7 @@ def run_and_finish(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
     system.prepare_streams()
+    system.restore_child_statuses()
     if "PATH" in os.environ:  # without the folders that other users can write to
         os.environ["PATH"] = rights.trusted_search_path(os.environ["PATH"])
     if "TMPDIR" in os.environ:

@@ -402,6 +402,15 @@ def in_a_browser() -> bool:
     return "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "")
 
 
+def restore_child_statuses() -> None:
+    """Undo that whoever started us has SIGCHLD ignored: the kernel would drop how each child ends, as if all went well.
+
+    What we start then has the default, too.
+    """
+    if sys.platform != "win32" and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def prepare_streams() -> None:
     """Open closed standard streams on the null device, buffer a raw stdout, and escape what stdout cannot encode.
 

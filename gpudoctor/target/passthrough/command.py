@@ -245,7 +245,7 @@ class Command:
         """Start it, with `descriptors` (1 and 2) in place of ours; raises `CommandError`.
 
         It has our process group, terminal, working directory and standard input, and the mask and dispositions of
-        signals that we were started with.
+        signals that we were started with, but for SIGCHLD (`system.restore_child_statuses`).
         """
         path = find(self.argv[0] if self.argv else "", self.environ)
         self.began, self._started = time.time(), time.monotonic()
@@ -328,10 +328,7 @@ class Command:
         if os.getpid() == 1:
             self._reap_orphans()
         while True:
-            try:
-                pid, status, usage = os.wait4(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-            except ChildProcessError:  # somebody has us ignore SIGCHLD, and the kernel has let it go
-                return self._ended(0, None)
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not pid:
                 return None
             if os.WIFSTOPPED(status):
@@ -360,7 +357,7 @@ class Command:
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)
 
-    def _ended(self, status: int, usage: resource.struct_rusage | None) -> Ended:
+    def _ended(self, status: int, usage: resource.struct_rusage) -> Ended:
         """Ended from a status of wait(2)."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         return Ended(
@@ -370,8 +367,8 @@ class Command:
             core=os.WCOREDUMP(status),
             began=self.began,
             seconds=time.monotonic() - self._started,
-            cpu_seconds=usage.ru_utime + usage.ru_stime if usage else 0.0,
-            memory_mib=int(usage.ru_maxrss) >> 10 if usage else 0,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            memory_mib=int(usage.ru_maxrss) >> 10,
             received=(),
         )
 

@@ -52,6 +52,12 @@ def test_an_exit_code(code: int) -> None:
     same(["sh", "-c", f"echo out; echo err >&2; exit {code}"])
 
 
+def test_an_exit_code_where_whoever_starts_us_has_the_ends_of_children_ignored() -> None:
+    """As daemons do that never wait: the kernel then drops the status of each child."""
+    end = run([*beside("--quiet"), "false"], preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert end.code == 1
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGSEGV", "SIGKILL", "SIGPIPE", "SIGXCPU", "SIGRTMIN"])
 def test_a_signal(name: str) -> None:
