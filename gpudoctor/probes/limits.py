@@ -61,7 +61,7 @@ def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
     """The soft limit that the line `name` states, floor-divided by `divisor`; -1 if unlimited, Unread if missing."""
     if not isinstance(inherited, str):
         return as_unread(inherited)
-    match = re.search(rf"^{name}\s+(unlimited|\d{{1,18}})\s", inherited, re.M)
+    match = re.search(rf"^{name}\s+(unlimited|\d{{1,20}})\s", inherited, re.M)
     if not match:
         return Unread(f"/proc/self/limits has no line {name!r}")
     value = -1 if match[1] == "unlimited" else int(match[1]) // divisor

@@ -250,7 +250,12 @@ def _process_name(target: Target, pid: str) -> str:
 _UFW = "/etc/ufw/ufw.conf"
 _FIREWALLD = ("/run/firewalld.pid", "/run/firewalld/firewalld.pid")
 _CHAIN = pattern(r"^\s*chain (?P<name>\S+) \{\n(?P<body>.*?)^\s*\}", re.M | re.S)
-_REFUSES = pattern(r"hook input [^\n]*policy drop|^\s*(?:[^\n#]* )?(?:drop|reject)\b", re.M)
+_REFUSES = pattern(
+    r"hook input [^\n]*policy drop"
+    r"|^(?![^\n]*(?:ct state invalid |saddr [^!/\n][^/\n]*$))\s*(?:[^\n#]* )?(?:drop|reject)\b",
+    re.M,
+)
+"""A policy, or a rule; not one for broken packets, or for addresses that it names, as fail2ban bans them."""
 
 _NFT_SECONDS = 2.0
 """Seconds for nft, which answers in milliseconds."""
@@ -292,5 +297,5 @@ def _enabled_services(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _blocks_input(body: str) -> bool:
-    """True for an input chain whose policy is drop, or that has a rule that drops or rejects."""
+    """True for an input chain whose policy is drop, or with a rule that turns away more than some named addresses."""
     return "hook input" in body and _REFUSES.search(body) is not None

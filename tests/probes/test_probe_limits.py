@@ -44,7 +44,7 @@ def test_this_machine() -> None:
     assert facts["limits.shm_mib"] == space.f_blocks * space.f_frsize // 2**20
 
 
-@pytest.mark.parametrize(("memlock", "expected"), [("65536", 64), ("unlimited", -1), ("8388608", 8192)])
+@pytest.mark.parametrize(("memlock", "expected"), [("65536", 64), ("unlimited", -1), (str(2**63 - 1), 2**53 - 1)])
 def test_limits_of_the_session(tmp_path: Path, memlock: str, expected: int) -> None:
     facts = values(limits, Tree(tmp_path).linux().file("/proc/self/limits", LIMITS.format(memlock=memlock)).target())
     assert facts["limits.memlock_kib"] == expected

@@ -234,14 +234,18 @@ def test_a_firewall_by_its_files(tmp_path: Path, path: str, content: str, who: o
     assert values(rendezvous, host(tmp_path).file(path, content).target())["net.firewall"] == who
 
 
+INPUT = "add chain inet t in { type filter hook input priority 0; }; add rule inet t in"
 RULES = (
     ("add chain inet t in { type filter hook input priority 0; policy drop; }", "nftables, chain in"),
-    (
-        "add chain inet t in { type filter hook input priority 0; }; add rule inet t in tcp dport 1-1023 reject",
-        "nftables, chain in",
-    ),
+    (f"{INPUT} tcp dport 1-1023 reject", "nftables, chain in"),
+    (f"{INPUT} ip saddr != 10.0.0.0/8 drop", "nftables, chain in"),
+    (f"{INPUT} ip saddr 10.0.0.0/8 drop", "nftables, chain in"),
+    (f"{INPUT} counter reject", "nftables, chain in"),
     ("add chain inet t out { type filter hook output priority 0; policy drop; }", None),
-    ("add chain inet t in { type filter hook input priority 0; }; add rule inet t in tcp dport 22 accept", None),
+    (f"{INPUT} tcp dport 22 accept", None),
+    (f"{INPUT} ct state invalid counter drop", None),
+    (f"{INPUT} ip saddr {{ 192.0.2.1, 192.0.2.9 }} drop", None),
+    (f"add set inet t banned {{ type ipv4_addr; }}; {INPUT} tcp dport 22 ip saddr @banned reject", None),
 )
 
 
