@@ -25,6 +25,9 @@ from gpudoctor.target import Target
 MOST_LOG_BYTES = 4 << 20
 """Bytes of log that are searched: of a longer one the first and the last half, for it is one message over and over."""
 
+_MOST_JOURNAL_LINES = "10000"
+"""Messages taken from the end of a journal that is longer than `MOST_LOG_BYTES`."""
+
 _KMSG = "/dev/kmsg"
 _FILE = "/var/log/kern.log"
 _BOOT = pattern(r"^.*kernel: \[ *\d+\.\d+\] Linux version ", re.M)
@@ -209,17 +212,20 @@ def _read_log_file(target: Target) -> str:
 
 
 def _read_journal(target: Target) -> Log | None:
-    """The journal's kernel messages; None if journalctl is missing, shows nothing, or the level is quick.
+    """The journal's kernel messages, of a very long one the newest; None where it cannot be read.
 
-    Without the right to read it, the journal looks empty.
+    So at level quick, without journalctl, and where that takes too long. Without the right to it, it looks empty: None.
     """
     if target.level == "quick" or not target.which("journalctl"):
         return None
+    argv = ("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic")
     try:
-        answer = target.run(
-            ("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"), timeout=4, limit=MOST_LOG_BYTES
-        )
+        answer = target.run(argv, timeout=4, limit=MOST_LOG_BYTES)
+        if answer.status is None:  # it is too long, and began with what is oldest
+            answer = target.run((*argv, "-n", _MOST_JOURNAL_LINES), timeout=3, limit=MOST_LOG_BYTES)
     except OSError:
+        return None
+    if answer.status is None:
         return None
     stamp = _STAMPS["journalctl -k -b"][0]
     unfolded = _MORE_IN_JOURNAL.sub(" ", answer.out)

@@ -169,6 +169,16 @@ def test_the_journal_where_the_ring_is_shut(tmp_path: Path) -> None:
     assert facts["kernel_log.init_failures"].value == (f"{OPEN_NEEDED} {OPEN_NEEDED_MORE}",)
 
 
+def test_of_a_journal_that_is_too_long_the_end_is_read(tmp_path: Path) -> None:
+    """It begins with the oldest: 6 MB of one message, then the one that matters."""
+    lines = [f"[{199_000 + n / 1000:.6f}] node1 kernel: {XID_45.format(n % 251)}" for n in range(60_000)]
+    tree = journal(tmp_path, "").file("/log", "\n".join([*lines, f"[199900.5] node1 kernel: {XID_79}\n"]))
+    prints = f'#!/bin/sh\ncase "$*" in *" -n "*) exec tail -n 5 {tmp_path}/log;; *) exec cat {tmp_path}/log;; esac\n'
+    tree.file("/bin/journalctl", prints, mode=0o755)
+    facts = said(kernel_log, tree.target("standard", PATH=f"{tmp_path}/bin:/bin:/usr/bin"))
+    assert [row["code"].value for row in facts["xid"]] == [45, 79]
+
+
 def test_what_the_driver_says_of_its_gpus_before_it_names_itself(tmp_path: Path) -> None:
     """It probes them first: a card that fails then stands before the line that is taken for the driver's start."""
     failed = "NVRM: The NVIDIA probe routine failed for 1 device(s)."
