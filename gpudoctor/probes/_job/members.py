@@ -34,7 +34,7 @@ _KEYS = (
 """Variables that are the same for all processes of one job, and for no other."""
 _OF_A_JOB = re.compile(r"/(?:job_\d+/step_\w+|docker[/-]\w{12,}|libpod-\w{12,}|cri-containerd-\w{12,}|crio-\w{12,})")
 """Control groups that hold one job's processes: of a Slurm step, or of a container."""
-_PYTHON = re.compile(r"python[\d.]*$|pypy[\d.]*$")
+_PYTHON = re.compile(r"(?:python[\d.]*t?|pypy[\d.]*)")
 _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker")
 _NODE = "SLURMD_NODENAME"
 """Where several slurmd run on one machine, each is a node of its own."""

@@ -1,6 +1,7 @@
 """What `gpudoctor job` says of processes that end, hide, are no Python or too many, and where its helpers fail."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -75,6 +76,16 @@ def job_of(pid: int) -> Job:
     job = read_job([pid])
     assert isinstance(job, Job)
     return job
+
+
+@pytest.mark.parametrize(("name", "is_python"), [("python3.13", True), ("python3.13t", True), ("pythonista", False)])
+def test_a_python_without_a_global_lock_is_one(tmp_path: Path, name: str, is_python: bool) -> None:
+    """By the name of its executable, which free-threaded builds end with a t."""
+    program = tmp_path / name
+    shutil.copy(needs.program("sleep"), program)
+    with Ranks([[str(program), "600"]]) as started:
+        (member,) = job_of(started.pid).members.values()
+        assert member.is_python is is_python
 
 
 def rows(document: Any) -> list[Mapping[str, Any]]:
