@@ -61,6 +61,13 @@ FACTS = (
     fact("run.memory_limit_at", "text", "the cgroup that has this limit"),
     fact("run.cgroup_peak_mib", "int", "the most memory that this cgroup was seen to hold meanwhile", "MiB"),
     fact("run.limit_reached", "int", "how often the cgroup was at its limit meanwhile"),
+    fact(
+        "run.memory_high_mib",
+        "int",
+        "the least memory.high of its cgroup and the parents, above which the kernel slows processes; absent without",
+        "MiB",
+    ),
+    fact("run.memory_throttled", "int", "how often the kernel held processes of the cgroup back for that meanwhile"),
     fact("run.oom_kills", "int", "processes of its cgroup that the kernel killed for their memory meanwhile"),
     fact("run.forks_refused", "int", "new processes and threads that the cgroup's limit refused meanwhile"),
     fact("run.machine_low_mib", "int", "the least memory that was available on the machine meanwhile", "MiB"),

@@ -26,7 +26,7 @@ LINUX_PAGES = re.compile(
     r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full|space)"
     r"|host\.(?:clock-\w+|cpu-clock|cpus-offline|huge-pages|memory-errors|memory-short|numa-balancing)"
     r"|gpu\.(?:fabric-split|xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
-    r"|workload\.(?:crashed|host-memory|killed|oom-killed|open-files|processes-limit|rank-\w+|shm-full|slurm-ended)"
+    r"|workload\.(?:crashed|host-memory|killed|memory-high|oom-killed|open-files|processes-limit|rank-\w+|shm-full|slurm-ended)"
 )
 """Pages whose facts only Linux gives: modules, device files, the dynamic loader, sysfs, kernel log, /proc, signals."""
 PROGRAMS = re.compile(

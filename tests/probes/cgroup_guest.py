@@ -23,6 +23,10 @@ ROOT = Path("/sys/fs/cgroup")
 STEP, TASK, SIBLING = ROOT / "step", ROOT / "step/task", ROOT / "step/sibling"
 NEW_CGROUP_NAMESPACE = 0x02000000
 FORK_REFUSED = "import os\nfor _ in range(64):\n  try: os.fork() or os._exit(0)\n  except BlockingIOError: break\n"
+GROW = """
+held, events = [], "/sys/fs/cgroup/step/{}/memory.events.local"
+while "high 0" in open(events).read(): held.append(bytearray(b"x") * (1 << 20))
+"""
 EAT = "held = []\nwhile 1: held.append(bytearray(b'x') * (4 << 20))"
 
 
@@ -51,8 +55,9 @@ def watched(code: str, of: Path = TASK) -> dict[str, Any]:
     status = within(of, code)
     shared.look()
     facts = {name.removeprefix("run."): value_of(fact) for name, fact in shared.facts().items()}
-    wanted = ("memory_limit_mib", "memory_limit_at", "oom_kills", "limit_reached", "forks_refused")
-    return {"status": status, **{name: facts.get(name) for name in wanted}}
+    limits_of = ("memory_limit_mib", "memory_limit_at", "memory_high_mib")
+    counters = ("oom_kills", "limit_reached", "forks_refused", "memory_throttled")
+    return {"status": status, **{name: facts.get(name) for name in (*limits_of, *counters)}}
 
 
 def limit() -> Any:
@@ -75,6 +80,10 @@ def main() -> None:
     say("killed", watched(EAT))
     say("sibling", watched(EAT, SIBLING))
     say("forks", watched(FORK_REFUSED))
+    for group in (SIBLING, TASK):
+        (group / "memory.high").write_text(str(8 << 20))
+        say(f"{group.name} slowed", watched(GROW.format(group.name), group))
+        (group / "memory.high").write_text("max")
     with subprocess.Popen(["sleep", "600"]) as sleeper:
         (SIBLING / "cgroup.procs").write_text(str(sleeper.pid))
         before = is_frozen(sleeper.pid)

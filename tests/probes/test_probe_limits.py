@@ -183,6 +183,7 @@ def version2(tmp_path: Path) -> Tree:
     tree.file("/proc/vmstat", "nr_free_pages 1\noom_kill 3\n")
     for folder in (V2, STEP):
         tree.file(f"{folder}/memory.max", "max\n" if folder == V2 else f"{64 << 30}\n")
+        tree.file(f"{folder}/memory.high", "max\n" if folder == V2 else f"{60 << 30}\n")
         tree.file(f"{folder}/memory.current", f"{1 << 30}\n")
         tree.file(f"{folder}/memory.peak", f"{2 << 30}\n")
         tree.file(f"{folder}/memory.events", EVENTS.format(max=0, oom=0, kill=0))
@@ -197,7 +198,7 @@ def test_version_2(tmp_path: Path) -> None:
     around = SharedResources.here(tree.target(), "/work")
     around.look()
     tree.file(f"{STEP}/memory.peak", f"{64 << 30}\n")
-    tree.file(f"{STEP}/memory.events", EVENTS.format(max=41, oom=1, kill=1))
+    tree.file(f"{STEP}/memory.events", EVENTS.format(max=41, oom=1, kill=1).replace("high 0", "high 7"))
     tree.file(f"{V2}/memory.events", EVENTS.format(max=0, oom=0, kill=1))
     tree.file(f"{STEP}/pids.events", "max 12\n")
     tree.file("/proc/vmstat", "nr_free_pages 1\noom_kill 4\n")
@@ -205,8 +206,9 @@ def test_version_2(tmp_path: Path) -> None:
     facts = around.facts()
     assert facts["run.memory_limit_mib"] == Known(64 << 10, STEP)
     assert facts["run.cgroup_peak_mib"] == Known(64 << 10, STEP)
-    counted = {name: value_of(facts[f"run.{name}"]) for name in ("oom_kills", "limit_reached", "forks_refused")}
-    assert counted == {"oom_kills": 1, "limit_reached": 41, "forks_refused": 12}
+    assert facts["run.memory_high_mib"] == Known(60 << 10, STEP)
+    expected = {"oom_kills": 1, "limit_reached": 41, "forks_refused": 12, "memory_throttled": 7}
+    assert {name: value_of(facts[f"run.{name}"]) for name in expected} == expected
 
 
 def test_a_peak_of_before_is_not_this_runs_and_no_limit_is_none(tmp_path: Path) -> None:
@@ -282,6 +284,11 @@ def test_version_2_of_a_real_kernel(tmp_path: Path) -> None:
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     read = dict(json.loads(line[1:]) for line in lines if line.startswith("@"))
     limited = {"status": -9, "memory_limit_mib": 128, "memory_limit_at": f"{ROOT}/step", "forks_refused": 0}
+    unslowed = {"memory_high_mib": None, "memory_throttled": None}
+    assert read["task slowed"].pop("memory_throttled") > 0
+    assert read["task slowed"] == {**limited, "status": 0, "oom_kills": 0, "limit_reached": 0, "memory_high_mib": 8}
+    assert read["sibling slowed"] == {**limited, "status": 0, "oom_kills": 0, "limit_reached": 0, **unslowed}
+    limited |= unslowed
     assert read["root"] == ["Absent", "Absent"]
     assert read["task"] == [128, f"{ROOT}/step/memory.max"]
     assert read["killed"].pop("limit_reached") > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
@@ -19,13 +20,16 @@ _SHM = "/dev/shm"
 class Group:
     """The counters and limits of the control group that the command runs in, of either version.
 
-    `folder` is its memory folder, `limiting` that of it or the parent whose limit is the least; empty where none is.
+    `folder` is its memory folder, `limiting` that of it or the parent whose limit is the least, `slowing` likewise of
+    memory.high, above which the kernel holds processes back; limits in bytes, 0 and no folder where there is none.
     `pids` has the folders that count refused forks: its own and, since Linux 6.11, that of the limit.
     """
 
     folder: str = ""
     limiting: str = ""
     limit: int = 0
+    slowing: str = ""
+    high: int = 0
     is_root: bool = False
     """Whether it is the root of version 2, which has neither limits nor events."""
     pids: tuple[str, ...] = ()
@@ -37,18 +41,16 @@ class Group:
         listed = text(target, "/proc/self/cgroup", 1 << 16)
         if not isinstance(listed, str):
             return group
-        for folder in folders(listed, "memory"):
-            if not group.folder and any(_has(target, folder, name) for name in ("memory.events", "memory.oom_control")):
-                group.folder = folder
-            for name in ("memory.max", "memory.limit_in_bytes"):
-                value = _number(target, f"{folder}/{name}")
-                if value is not None and value < NO_LIMIT and (not group.limit or value < group.limit):
-                    group.limit, group.limiting = value, folder
+        places = folders(listed, "memory")
+        counting = ("memory.events", "memory.oom_control")
+        group.folder = next((one for one in places if any(_has(target, one, name) for name in counting)), "")
+        group.limit, group.limiting = _least(target, places, ("memory.max", "memory.limit_in_bytes"))
+        group.high, group.slowing = _least(target, places, ("memory.high",))
         own_root = re.search(r"^0::/$", listed, re.M) and not group.folder
         group.is_root = bool(own_root) and _has(target, CGROUPS, "cgroup.controllers")
-        counting = [one for one in folders(listed, "pids") if _has(target, one, "pids.events")]
-        limits = {one: limit for one in counting if (limit := _number(target, f"{one}/pids.max")) is not None}
-        group.pids = tuple(dict.fromkeys((*counting[:1], *sorted(limits, key=lambda one: limits[one])[:1])))
+        pids = [one for one in folders(listed, "pids") if _has(target, one, "pids.events")]
+        _, limited = _least(target, pids, ("pids.max",))
+        group.pids = tuple(dict.fromkeys((*pids[:1], *filter(None, (limited,)))))
         return group
 
     def counts(self, target: Target) -> dict[str, int]:
@@ -57,14 +59,13 @@ class Group:
         refused = [count for count in each if count is not None]
         found = {
             "oom_kills": _count(target, f"{self.folder}/memory.events", "oom_kill"),
-            "limit_reached": _count(target, f"{self.limiting}/memory.events.local", "max"),
+            "limit_reached": _events(target, self.limiting, "max"),
+            "memory_throttled": _events(target, self.slowing, "high"),
             "forks_refused": sum(refused) if refused else None,
             "machine_kills": _count(target, "/proc/vmstat", "oom_kill"),
         }
         if self.folder and found["oom_kills"] is None:
             found["oom_kills"] = _count(target, f"{self.folder}/memory.oom_control", "oom_kill")
-        if self.limiting and found["limit_reached"] is None:  # before Linux 5.2, where limits below it count, too
-            found["limit_reached"] = _count(target, f"{self.limiting}/memory.events", "max")
         if self.limiting and found["limit_reached"] is None:
             found["limit_reached"] = _number(target, f"{self.limiting}/memory.failcnt")
         return {name: count for name, count in found.items() if count is not None}
@@ -160,24 +161,29 @@ class SharedResources:
         if isinstance(self.disk, Absent):
             facts["run.disk_low_mib"] = self.disk
         group = self.group
-        has_none = group.folder or group.is_root
-        unlimited = Absent("its control group has no limit") if has_none else Unread("no control group is shown")
-        facts["run.memory_limit_mib"] = Known(group.limit >> 20, group.limiting) if group.limit else unlimited
-        facts["run.memory_limit_at"] = Known(group.limiting, group.limiting) if group.limit else unlimited
-        facts["run.cgroup_peak_mib"] = Known(self._most, group.limiting) if self._most else unlimited
-        return {**facts, **self._gains(unlimited)}
+        unlimited, at = self._no("limit"), group.limiting
+        facts["run.memory_limit_mib"] = Known(group.limit >> 20, at) if group.limit else unlimited
+        facts["run.memory_limit_at"] = Known(at, at) if group.limit else unlimited
+        facts["run.memory_high_mib"] = Known(group.high >> 20, group.slowing) if group.high else self._no("memory.high")
+        facts["run.cgroup_peak_mib"] = Known(self._most, at) if self._most else unlimited
+        return {**facts, **self._gains()}
 
-    def _gains(self, unlimited: Fact) -> dict[str, Fact]:
-        """Facts with the increase of each counter since the start; `unlimited` where no group limits memory."""
+    def _no(self, setting: str) -> Absent | Unread:
+        """That its control group has no such setting; unread where no group is shown."""
+        shown = self.group.folder or self.group.is_root
+        return Absent(f"its control group has no {setting}") if shown else Unread("no control group is shown")
+
+    def _gains(self) -> dict[str, Fact]:
+        """Facts with the increase of each counter since the start."""
         now = self.group.counts(self.target)
         gained = {name: now[name] - before for name, before in self._before.items() if name in now}
         machine = gained.pop("machine_kills", None)
         if machine == 0:
             gained["oom_kills"] = 0  # nobody was killed on the whole machine
-        facts: dict[str, Fact] = dict.fromkeys(
-            ("run.oom_kills", "run.forks_refused"), Unread("the control group's counters are not shown")
-        )
-        facts["run.limit_reached"] = unlimited
+        uncounted = Unread("the control group's counters are not shown")
+        facts: dict[str, Fact] = dict.fromkeys(("run.oom_kills", "run.forks_refused"), uncounted)
+        facts["run.limit_reached"] = self._no("limit")
+        facts["run.memory_throttled"] = uncounted if self.group.high else self._no("memory.high")
         facts.update({f"run.{name}": Known(max(0, count), "counters of the cgroup") for name, count in gained.items()})
         return facts
 
@@ -194,6 +200,24 @@ def _number(target: Target, path: str) -> int | None:
     """The number in a file; None for ``max`` and where it cannot be read."""
     content = text(target, path, 64)
     return int(content) if isinstance(content, str) and content.isdigit() else None
+
+
+def _least(target: Target, places: Sequence[str], names: Sequence[str]) -> tuple[int, str]:
+    """The smallest limit that a folder has in a file of one of these names, and that folder; 0 and empty for none."""
+    limits = ((_number(target, f"{folder}/{name}"), folder) for folder in places for name in names)
+    found = [(limit, folder) for limit, folder in limits if limit is not None and limit < NO_LIMIT]
+    return min(found, key=lambda one: one[0], default=(0, ""))
+
+
+def _events(target: Target, folder: str, name: str) -> int | None:
+    """How often the memory of that control group itself met that event; None where it is not counted.
+
+    Before Linux 5.2 there is one count for it and all groups below it.
+    """
+    if not folder:
+        return None
+    own = _count(target, f"{folder}/memory.events.local", name)
+    return own if own is not None else _count(target, f"{folder}/memory.events", name)
 
 
 def _count(target: Target, path: str, name: str) -> int | None:
