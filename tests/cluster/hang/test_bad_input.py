@@ -1,7 +1,9 @@
 """What `gpudoctor job` says of processes that end, hide, are no Python or too many, and where its helpers fail."""
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -19,10 +21,12 @@ from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value,
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job import stacks
 from gpudoctor.probes._job.members import Job, read_job
+from gpudoctor.probes._job.waiting import wait_of
 from gpudoctor.views import job as view
 from tests import needs
 from tests.cluster.hang.jobs import asked
 from tests.conftest import Program
+from tests.processes import until
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 
@@ -86,6 +90,22 @@ def test_a_python_without_a_global_lock_is_one(tmp_path: Path, name: str, is_pyt
     with Ranks([[str(program), "600"]]) as started:
         (member,) = job_of(started.pid).members.values()
         assert member.is_python is is_python
+
+
+def test_a_file_that_is_to_be_cut_is_named_by_its_path(tmp_path: Path) -> None:
+    """truncate(2) takes no descriptor; it waits for us to give up our lease on the file."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    (tmp_path / "checkpoint").touch()
+    with (tmp_path / "checkpoint").open("rb") as held:
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        argv = [sys.executable, "-c", f"import os; os.truncate({str(tmp_path / 'checkpoint')!r}, 0)"]
+        with subprocess.Popen(argv) as process:
+            assert until(lambda: "break_lease" in getattr(wait_of(process.pid), "where", ""))
+            wait = wait_of(process.pid)
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    signal.signal(signal.SIGIO, before)
+    assert wait
+    assert (wait.kind, wait.what) == ("file", str(tmp_path / "checkpoint"))
 
 
 def rows(document: Any) -> list[Mapping[str, Any]]:
