@@ -1,34 +1,28 @@
-"""Whether the host is fit for GPU work: clocks, processors, memory, disk room, and processes stuck in the driver.
+"""Whether the host is fit for GPU work: clocks, processors, memory, disk room.
 
 Numbers only: what suits one job does not suit another. Folders come last, for a network disk that hangs stops us there.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 
-from gpudoctor.core import system
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, text_of, value_of
-from gpudoctor.core.frozen import frozen
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, value_of
 from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import (
     as_unread,
-    first_bytes,
     line,
     names,
-    names_in,
     number,
     path_exists,
     refusal,
     resolve_path,
     text,
 )
-from gpudoctor.target import Target, child
+from gpudoctor.target import Target
 
 NOT_YET = "windows"
 FACTS = (
@@ -57,11 +51,6 @@ FACTS = (
     fact("fitness.load", "float", "processes that ran or waited, on average over the last minute"),
     fact("fitness.memory_corrected", "int", "errors in the machine's memory that ECC repaired, since boot (EDAC)"),
     fact("fitness.memory_uncorrected", "int", "errors in the machine's memory that ECC could not repair, since boot"),
-    column("stuck.pid", "int", "a process that the kernel cannot end and that is at the NVIDIA driver"),
-    column("stuck.name", "text", "its name, such as nvidia-smi"),
-    column("stuck.wchan", "text", "the kernel function that it waits in"),
-    column("stuck.device", "text", "NVIDIA device file that it has open: /dev/nvidia0"),
-    column("stuck.seconds", "int", "time since it started, which is the longest it can have been stuck", "s"),
     column("space.mount", "text", "mount point of a file system that caches of GPU work are on"),
     column("space.kind", "text", "its type, such as ext4, overlay, nfs4, lustre"),
     column("space.folder", "text", "the first of these folders: /home/ada/.cache/huggingface"),
@@ -95,13 +84,10 @@ _OVERCOMMIT = ("heuristic", "always", "never")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the ``fitness`` facts and the groups ``stuck`` and ``space``, from /proc, /sys and the file systems."""
-    hidden = host_hidden(target)
-    stuck_rows = stuck(target)
-    yield "stuck", stuck_rows if stuck_rows or not hidden else Unread(f"none here, and {hidden}")
+    """Yields the ``fitness`` facts and the group ``space``, from /proc, /sys and the file systems."""
     yield "fitness.clock_source", _absent_as_unread(line(target, f"{_CLOCKS}/current_clocksource"))
     yield "fitness.clock_sources", _split_words(line(target, f"{_CLOCKS}/available_clocksource"))
-    yield from _time_facts(target, hidden)
+    yield from _time_facts(target, host_hidden(target))
     yield from _cpu_frequency_facts(target)
     for name in ("present", "online"):
         listed = _absent_as_unread(line(target, f"/sys/devices/system/cpu/{name}"))
@@ -350,167 +336,3 @@ def _mount_of(path: str, mounts: Mapping[str, object]) -> str:
     while path not in mounts and path != "/":
         path = path.rpartition("/")[0] or "/"
     return path
-
-
-# ---- Processes stuck in the driver ----
-# The kernel holds them in an uninterruptible wait (state D) while they are at the NVIDIA driver. Such a process cannot
-# be killed, and what holds it mostly holds the next one too. Waiting for a disk is the same state for a moment: only a
-# process that did not move between two looks counts. What a running gpudoctor has started does not count: a child that
-# wakes GPUs waits in the driver for seconds, and who started it says so where it does not come back.
-
-MOST_PROCESSES = 4000
-BUDGET_SECONDS = 0.02
-"""Processes looked at, and seconds of our own time spent on it, newest first."""
-_STUCK_RECHECK_SECONDS = 0.25
-"""Seconds between the two looks at a process in state D."""
-_MOST_FILES = 256
-
-_MOST_PARENTS = 16
-
-_STAT = pattern(r"(\d+) \((.*)\) (\S) (.*)", re.S)
-_NVIDIA = pattern(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
-_CHILD = pattern(r"gpudoctor/(probes/children|kernels/child)/|@gpudoctor ")
-"""In the command line of a child of ours: its file, or its own text where we run from a zip file."""
-_CHANNEL = pattern(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
-
-
-@frozen
-class _Process:
-    """A process in state D: pid, name, start time in clock ticks since boot, and its context-switch counts."""
-
-    pid: str
-    name: str
-    started: int
-    switches: str
-
-
-def stuck(target: Target) -> Rows:
-    """A row per process stuck in the NVIDIA driver: in state D, not run for `_STUCK_RECHECK_SECONDS`, not ours.
-
-    Unread if none was found before `BUDGET_SECONDS` or `MOST_PROCESSES` ended the search.
-    """
-    listed = names(target, "/proc")
-    if not isinstance(listed, list):
-        return as_unread(listed)
-    pids = sorted((name for name in listed if name.isdigit()), key=int, reverse=True)
-    if not pids:
-        return Unread("/proc shows no process")
-    waiting, inspected = _uninterruptible(target, pids[:MOST_PROCESSES])
-    others = [process for process in waiting if not _started_by_gpudoctor(target, process.pid)]
-    suspects = [(process, device) for process in others if (device := _nvidia_device(target, process)) is not None]
-    if suspects:
-        time.sleep(_STUCK_RECHECK_SECONDS)
-    rows = tuple(_stuck_row(target, process, device) for process, device in suspects if _is_unchanged(target, process))
-    if not rows and inspected < len(pids):
-        return Unread(f"only the newest {inspected} of {len(pids)} processes were looked at")
-    return rows
-
-
-def _uninterruptible(target: Target, pids: list[str]) -> tuple[list[_Process], int]:
-    """Processes in state D, and how many processes were looked at within `BUDGET_SECONDS` seconds."""
-    found: list[_Process] = []
-    folder = str(target.path("/proc"))
-    deadline = time.thread_time() + BUDGET_SECONDS
-    for count, pid in enumerate(pids):
-        if not count % 64 and time.thread_time() > deadline:
-            return found, count
-        process = _if_uninterruptible(target, folder, pid)
-        if process:
-            found.append(process)
-    return found, len(pids)
-
-
-def _started_by_gpudoctor(target: Target, pid: str) -> bool:
-    """True if it or an ancestor was started by this program or by another running gpudoctor."""
-    folder = str(target.path("/proc"))
-    for _ in range(_MOST_PARENTS):
-        match = _STAT.match(first_bytes(f"{folder}/{pid}/stat").decode("utf-8", "replace"))
-        if not match:
-            return False
-        parent = match[4].split()[0]
-        if int(pid) in child.begun and parent == str(os.getpid()):
-            return True
-        if _CHILD.search(_command_line(target, pid)) and "gpudoctor" in _command_line(target, parent):
-            return True
-        pid = parent
-    return False
-
-
-def _command_line(target: Target, pid: str) -> str:
-    """The process's command line, joined by blanks; empty if it cannot be read."""
-    cmdline = text(target, f"/proc/{pid}/cmdline", 4096)
-    return cmdline.replace("\0", " ") if isinstance(cmdline, str) else ""
-
-
-def _if_uninterruptible(target: Target, folder: str, pid: str) -> _Process | None:
-    """The process if it is in state D, else None."""
-    match = _STAT.match(first_bytes(f"{folder}/{pid}/stat").decode("utf-8", "replace"))
-    if not match or match[3] != "D":
-        return None
-    fields = match[4].split()
-    started = int(fields[18]) if len(fields) > 18 and fields[18].isdigit() else 0
-    return _Process(pid, match[2], started, _context_switches(target, pid))
-
-
-def _context_switches(target: Target, pid: str) -> str:
-    """Its counts of context switches, as text; the same text twice means that it has not run in between."""
-    found = text(target, f"/proc/{pid}/status", 1 << 16)
-    return " ".join(re.findall(r"^\w*voluntary_ctxt_switches:\s*(\d+)$", found, re.M)) if isinstance(found, str) else ""
-
-
-def _is_unchanged(target: Target, process: _Process) -> bool:
-    """True if the process is still in state D and has not run since."""
-    return _if_uninterruptible(target, str(target.path("/proc")), process.pid) == process
-
-
-def _nvidia_device(target: Target, process: _Process) -> str | None:
-    """The NVIDIA device file it has open.
-
-    Empty if only its name or wait channel points to the driver, None if nothing.
-    """
-    folder = f"/proc/{process.pid}"
-    for handle in names_in(target, f"{folder}/fd")[:_MOST_FILES]:
-        goal = _link_text(target, f"{folder}/fd", handle)
-        if goal.startswith("/dev/nvidia"):
-            return goal
-    cmdline = text(target, f"{folder}/cmdline", 4096)
-    channel = line(target, f"{folder}/wchan")
-    named = _NVIDIA.search(process.name) or (isinstance(cmdline, str) and _NVIDIA.search(cmdline.partition("\0")[0]))
-    return "" if named or _CHANNEL.match(text_of(channel)) else None
-
-
-def _link_text(target: Target, folder: str, name: str) -> str:
-    """The link's text, not followed (the file behind it may hang); empty if it cannot be read."""
-    try:
-        return os.readlink(target.path(folder) / name)  # noqa: PTH115 - text, not a path of ours
-    except OSError:
-        return ""
-
-
-def _stuck_row(target: Target, process: _Process, device: str) -> Row:
-    """The row of a stuck process: pid, name, wait channel, device file, and seconds since its start."""
-    folder = f"/proc/{process.pid}"
-    return {
-        "pid": Known(int(process.pid), f"{folder}/stat"),
-        "name": Known(process.name, f"{folder}/stat"),
-        "wchan": _wait_channel(target, folder),
-        "device": Known(device, f"{folder}/fd") if device else Unread("its open files show none, or may not be seen"),
-        "seconds": _age(target, process),
-    }
-
-
-def _wait_channel(target: Target, folder: str) -> Fact:
-    """The kernel function it waits in; unread if the file shows ``0``, as it does to other users."""
-    found = line(target, f"{folder}/wchan")
-    if value_of(found) in ("0", "1"):
-        return Unread(f"{folder}/wchan: only root may see it")
-    return Unread(found.why) if isinstance(found, Absent) else found
-
-
-def _age(target: Target, process: _Process) -> Fact:
-    """Seconds since the process started; unread if its start or the uptime is not known."""
-    uptime = text(target, "/proc/uptime", 64)
-    match = re.match(r"\d+", uptime) if isinstance(uptime, str) else None
-    if not match or not process.started:
-        return Unread("its start is not known")
-    return Known(max(0, int(match[0]) - process.started // system.CLOCK_TICKS), f"/proc/{process.pid}/stat")

@@ -11,6 +11,7 @@ import pytest
 
 from gpudoctor.core.fact import Absent, Unread
 from gpudoctor.probes import fitness
+from gpudoctor.probes import stuck as stuck_probe
 from gpudoctor.target.child import kill_group, start_child
 from gpudoctor.target.local import Local
 from tests.needs import program
@@ -25,7 +26,7 @@ MOUNTS = """27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw
 
 
 def stuck(tree: Tree) -> list[dict[str, Any]]:
-    return shown(said(fitness, tree.target())["stuck"])
+    return shown(said(stuck_probe, tree.target())["stuck"])
 
 
 def test_a_machine_of_files(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
     with subprocess.Popen([waiter(tmp_path)], start_new_session=True) as process:
         try:
             until(lambda: " D " in Path(f"/proc/{process.pid}/stat").read_text())
-            rows = fitness.stuck(Local("quick"))
+            rows = stuck_probe.stuck(Local("quick"))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     assert ("nvidia-wait", process.pid) in [(row["name"], row["pid"]) for row in shown(rows)]
@@ -159,7 +160,7 @@ def test_our_own_child_in_the_driver_is_not_stuck(tmp_path: Path, by_a_shell: bo
     try:
         assert until(waiting)
         (pid,) = waiting()
-        rows = fitness.stuck(Local("quick"))
+        rows = stuck_probe.stuck(Local("quick"))
     finally:
         kill_group(started)
         started.communicate(timeout=600)
@@ -195,15 +196,15 @@ def test_a_scan_that_did_not_reach_its_end_proves_nothing(tmp_path: Path, monkey
     tree = Tree(tmp_path).linux()
     for pid in range(100, 105):
         process(tree, pid, "sh")
-    monkeypatch.setattr(fitness, "MOST_PROCESSES", 3)
-    assert said(fitness, tree.target())["stuck"] == Unread("only the newest 3 of 6 processes were looked at")
+    monkeypatch.setattr(stuck_probe, "MOST_PROCESSES", 3)
+    assert said(stuck_probe, tree.target())["stuck"] == Unread("only the newest 3 of 6 processes were looked at")
     process(tree, 104, "nvidia-smi", "D")
     assert [row["pid"] for row in stuck(tree)] == [104]
 
 
 def test_a_container_sees_only_its_own_processes(tmp_path: Path) -> None:
     tree = process(Tree(tmp_path).linux().container(), 12, "sh")
-    assert isinstance(said(fitness, tree.target())["stuck"], Unread)
+    assert isinstance(said(stuck_probe, tree.target())["stuck"], Unread)
     process(tree, 13, "nvidia-smi", "D")
     assert [row["name"] for row in stuck(tree)] == ["nvidia-smi"]
 
