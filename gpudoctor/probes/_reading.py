@@ -61,20 +61,6 @@ def resolve_path(target: Target, path: str) -> str:
         return ""
 
 
-def first_bytes(path: str) -> bytes:
-    """The first 4096 bytes of a file of /proc, by its descriptor (there are thousands); empty where it is gone."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 4096)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
-
-
 def line(target: Target, path: str) -> Fact:
     """The file's first line, stripped; unread if it is empty, absent if the file is missing."""
     found = text(target, path, 4096)

@@ -17,10 +17,10 @@ from gpudoctor.core.catalog import column
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of, value_of
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
-from gpudoctor.probes._job.processes import stat_fields
 from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import as_unread, line, names, names_in, number, text
 from gpudoctor.target import Target, child
+from gpudoctor.target.proc import link, stat_fields
 
 NOT_YET = "windows"
 FACTS = (
@@ -150,21 +150,13 @@ def _nvidia_device(target: Target, process: _Process) -> str | None:
     Empty if only its name or wait channel points to the driver, None if nothing.
     """
     for handle in names_in(target, f"{process.folder}/fd")[:_MOST_FILES]:
-        goal = _link_text(target, f"{process.folder}/fd", handle)
+        goal = link(str(target.path(f"{process.folder}/fd") / handle))
         if goal.startswith("/dev/nvidia"):
             return goal
     program = _command_line(target, process.pid).partition(" ")[0]
     channel = line(target, f"{process.folder}/wchan")
     at_driver = _NVIDIA.search(process.name) or _NVIDIA.search(program) or _CHANNEL.match(text_of(channel))
     return "" if at_driver else None
-
-
-def _link_text(target: Target, folder: str, name: str) -> str:
-    """The link's text, not followed (the file behind it may hang); empty if it cannot be read."""
-    try:
-        return os.readlink(target.path(folder) / name)  # noqa: PTH115 - text, not a path of ours
-    except OSError:
-        return ""
 
 
 def _row(target: Target, process: _Process, device: str) -> Row:

@@ -2,6 +2,7 @@
 
 - `local`: this machine; `recorded`, `record`, `recording`: a machine from a file, the file, and how it is made
 - `child`, `posix_processes`, `windows_processes`: child processes with a deadline; `protocol`: how they answer
+- `proc`: processes by /proc, for our own children and for jobs
 - `rights`: which programs may be run, and as whom; `system_paths`: where programs and interpreters are
 - `network`: interfaces and host names, and the interface that NCCL and Gloo take
 - `passthrough`: a command run unchanged, for ``gpudoctor run``

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from gpudoctor.target import proc
+
 assert sys.platform != "win32"  # what follows is POSIX' alone
 
 
@@ -64,11 +66,7 @@ class Process(subprocess.Popen[bytes]):
 
     def is_unkillable(self) -> bool:
         """Whether it is in uninterruptible sleep (state D), by /proc."""
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
-            return stat.rpartition(b")")[2].split()[0] == b"D"
-        except (OSError, IndexError):
-            return False
+        return proc.stat_fields(f"/proc/{self.pid}/stat")[1:2] == [b"D"]
 
     def selector(self) -> selectors.BaseSelector:
         """What waits for its pipes."""

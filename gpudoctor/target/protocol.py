@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from gpudoctor.core import system
 from gpudoctor.core.fact import Known, Row
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.secrets import without_secrets
-from gpudoctor.target import Target
+from gpudoctor.target import Target, proc
 
 MARK = "@gpudoctor "
 TEXT_LINES = 200
@@ -201,12 +201,12 @@ def work_of(pid: int) -> Work | None:
         return None
     seconds, bytes_read, pages = 0.0, 0, 0
     for process in _descendants(pid):
-        fields = _stat(process)
-        if len(fields) < 15:
+        fields = proc.stat_fields(f"/proc/{process}/stat")
+        if len(fields) < 16:
             continue
-        # after the command's name: state, parent, ...; major faults 12th, of ended children 13th; then times in ticks
-        pages += int(fields[9]) + int(fields[10])
-        seconds += sum(map(int, fields[11:15])) / system.CLOCK_TICKS
+        # major faults, those of ended children, and then times in ticks: fields 12 and 13, 14 to 17 of proc(5)
+        pages += int(fields[10]) + int(fields[11])
+        seconds += sum(map(int, fields[12:16])) / system.CLOCK_TICKS
         bytes_read += _bytes_read(process)
     return Work(seconds, bytes_read, pages)
 
@@ -219,36 +219,15 @@ def _descendants(pid: int) -> Iterator[int]:
             return
         process = pending.pop()
         yield process
-        for path in Path(f"/proc/{process}/task").glob("*/children"):
-            pending += map(int, _read_text(path).split())
+        for task in proc.names(f"/proc/{process}/task"):
+            pending += map(int, proc.text(f"/proc/{process}/task/{task}/children").split())
 
 
 def _is_descendant(pid: int) -> bool:
-    """Whether the process is a descendant of this one, up to 16 generations."""
-    for _ in range(16):
-        fields = _stat(pid)
-        if len(fields) < 2 or pid <= 1:
-            return False
-        pid = int(fields[1])
-        if pid == os.getpid():
-            return True
-    return False
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; empty where the process does not exist."""
-    return _read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    """Whether the process is a descendant of this one."""
+    return proc.is_within(proc.parent(pid), {os.getpid()})
 
 
 def _bytes_read(pid: int) -> int:
     """Bytes read by the process from files, pipes and disk (/proc/PID/io); 0 where it may not be read."""
-    lines = dict(line.split(": ") for line in _read_text(Path(f"/proc/{pid}/io")).splitlines() if ": " in line)
-    return int(lines.get("rchar", 0)) + int(lines.get("read_bytes", 0))
-
-
-def _read_text(path: Path) -> str:
-    """The file's text; empty where it cannot be read."""
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    return sum(map(int, re.findall(r"^(?:rchar|read_bytes): (\d+)$", proc.text(f"/proc/{pid}/io"), re.M)))

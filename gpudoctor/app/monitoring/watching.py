@@ -16,7 +16,7 @@ from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
 from gpudoctor.target import child
 
 if sys.platform != "win32":
-    from gpudoctor.target.passthrough.command import is_within
+    from gpudoctor.target.proc import is_within
 
 if TYPE_CHECKING and sys.platform != "win32":
     from gpudoctor.app.monitoring.gpus import GPUUse

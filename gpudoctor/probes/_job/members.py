@@ -16,7 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gpudoctor.core.fact import Reason, Unread
-from gpudoctor.probes._job.processes import names, stat_fields
+from gpudoctor.target import proc
+from gpudoctor.target.proc import names, stat_fields
 
 RANK_VARIABLES = (
     ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
@@ -79,10 +80,7 @@ class Member:
     @property
     def program(self) -> str:
         """Path of its executable; ``""`` if not readable."""
-        try:
-            return os.readlink(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")  # noqa: PTH115 - text
-        except OSError:
-            return ""
+        return proc.link(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")
 
     def variable(self, name: str) -> str:
         """Value of an environment variable; ``""`` if unset or not readable."""
@@ -248,26 +246,15 @@ def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
 
 def job_cgroup(pid: int) -> str:
     """The part of the process's control group that names a Slurm step or a container; empty for any other."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - many
-            match = _OF_A_JOB.search(file.read(1 << 14))
-    except OSError:
-        return ""
+    match = _OF_A_JOB.search(proc.text(f"/proc/{pid}/cgroup"))
     return match[0] if match else ""
 
 
 def pids_in(cgroup: str) -> set[int]:
     """The processes in that control group of memory and in those below it; none in the root, which is all."""
     inside = re.compile(rf"^\d+:(?:|[^:]*\bmemory\b[^:]*):{re.escape(cgroup)}(?:/|$)", re.M)
-    found = set()
-    for pid in map(int, filter(str.isdigit, names("/proc"))) if cgroup.strip("/") else ():
-        try:
-            with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - many
-                if inside.search(file.read(1 << 14)):
-                    found.add(pid)
-        except OSError:
-            continue
-    return found
+    pids = filter(str.isdigit, names("/proc")) if cgroup.strip("/") else ()
+    return {int(pid) for pid in pids if inside.search(proc.text(f"/proc/{pid}/cgroup"))}
 
 
 def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
@@ -383,8 +370,5 @@ def _environ(pid: int) -> Mapping[str, str] | Unread:
 
 def _command(pid: int) -> tuple[str, ...]:
     """The words of its command line; none where it is gone."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - many
-            return tuple(file.read(1 << 14).decode("utf-8", "replace").rstrip("\0").split("\0"))
-    except OSError:
-        return ()
+    words = proc.text(f"/proc/{pid}/cmdline", 1 << 14).rstrip("\0")
+    return tuple(words.split("\0")) if words else ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.probes._reading import first_bytes
+from gpudoctor.target.proc import first_bytes, names, stat_fields
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_PROCESSES = 4096
@@ -222,17 +222,3 @@ class Tree:
         both = wanted is not None and known.wanted is not None
         known.fresh_wanted = wanted - known.wanted if both else None  # type: ignore[operator]
         known.wanted = wanted
-
-
-def names(folder: str) -> list[str]:
-    """The names in a folder; none where it is gone."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
-
-
-def stat_fields(path: str) -> list[bytes]:
-    """The fields of a stat file from the name on: name, state, parent, ...; empty where it is gone."""
-    head, _, rest = first_bytes(path).rpartition(b")")
-    return [head.partition(b"(")[2], *rest.split()] if rest else []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from dataclasses import dataclass
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
+from gpudoctor.target.proc import names, text
 
 _RDMA = "/sys/class/infiniband"
 _COUNTER_UNIT_BYTES = 4
@@ -28,7 +28,7 @@ class Traffic:
     def now(cls) -> Traffic:
         """Current counters of all interfaces except loopback, and of all RDMA ports."""
         sent = received = 0
-        for line in _text("/proc/net/dev").splitlines()[2:]:
+        for line in text("/proc/net/dev").splitlines()[2:]:
             name, _, columns = line.partition(":")
             numbers = columns.split()
             if name.strip() != "lo" and len(numbers) > 8:
@@ -55,7 +55,7 @@ class Traffic:
 
 def _resent() -> int | None:
     """TCP segments retransmitted since boot; None if not readable."""
-    match = re.search(r"^Tcp: (.*\bRetransSegs\b.*)\nTcp: (.*)$", _text("/proc/net/snmp"), re.M)
+    match = re.search(r"^Tcp: (.*\bRetransSegs\b.*)\nTcp: (.*)$", text("/proc/net/snmp"), re.M)
     values = dict(zip(match[1].split(), match[2].split(), strict=False)) if match else {}
     return int(values["RetransSegs"]) if values.get("RetransSegs", "").isdecimal() else None
 
@@ -63,28 +63,11 @@ def _resent() -> int | None:
 def _ports() -> tuple[int, int] | None:
     """Bytes that all RDMA ports have sent and received; None where none shows it."""
     sums, seen = [0, 0], False
-    for device in _names(_RDMA):
-        for port in _names(f"{_RDMA}/{device}/ports"):
+    for device in names(_RDMA):
+        for port in names(f"{_RDMA}/{device}/ports"):
             for place, name in enumerate(("port_xmit_data", "port_rcv_data")):
-                value = _text(f"{_RDMA}/{device}/ports/{port}/counters/{name}").strip()
+                value = text(f"{_RDMA}/{device}/ports/{port}/counters/{name}")
                 if value.isdecimal():
                     sums[place] += int(value) * _COUNTER_UNIT_BYTES
                     seen = True
     return (sums[0], sums[1]) if seen else None
-
-
-def _names(folder: str) -> list[str]:
-    """The names in a folder; none where it is missing."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    """The file's text; empty where it cannot be read."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read(1 << 20)
-    except OSError:
-        return ""

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.core import system
-from gpudoctor.probes._job.processes import stat_fields
-from gpudoctor.probes._reading import first_bytes, folders
+from gpudoctor.probes._reading import folders
+from gpudoctor.target import proc
+from gpudoctor.target.proc import first_bytes, stat_fields
 
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
     "x86_64": {
         "sleep": (35, 230),
@@ -79,9 +79,10 @@ class Wait:
 
 def is_frozen(pid: int) -> bool:
     """True if the process's cgroup or a parent of it is frozen, which its own state does not show."""
-    listed = _line(f"/proc/{pid}/cgroup", 1 << 14)
+    listed = proc.text(f"/proc/{pid}/cgroup")
     return any(
-        _line(f"{place}/freezer.state") in ("FROZEN", "FREEZING") or "frozen 1" in _line(f"{place}/cgroup.events")
+        proc.text(f"{place}/freezer.state") in ("FROZEN", "FREEZING")
+        or "frozen 1" in proc.text(f"{place}/cgroup.events")
         for place in folders(listed, "freezer")
     )
 
@@ -101,11 +102,11 @@ def wait_of(pid: int) -> Wait | None:
     if len(fields) < 2:
         return None
     state = _main_state(pid) or fields[1].decode()
-    where = _line(f"/proc/{pid}/task/{pid}/wchan")
+    where = proc.text(f"/proc/{pid}/task/{pid}/wchan")
     where = "" if where == "0" else where
     if state in "ZX":
         return Wait(state, "nothing")
-    call = _line(f"/proc/{pid}/task/{pid}/syscall").split()
+    call = proc.text(f"/proc/{pid}/task/{pid}/syscall").split()
     if not call:
         return Wait(state, "hidden", where=where)
     if call[0] in ("running", "-1"):
@@ -146,7 +147,7 @@ def progress_of(pids: Sequence[int]) -> Progress:
     for pid in pids:
         fields = stat_fields(f"/proc/{pid}/stat")
         if len(fields) > 14:
-            cpu += (int(fields[12]) + int(fields[13])) / _TICKS
+            cpu += (int(fields[12]) + int(fields[13])) / system.CLOCK_TICKS
         io = first_bytes(f"/proc/{pid}/io").decode("ascii", "replace")
         moved += sum(int(number) for number in re.findall(r"^[rw]char: (\d{1,18})$", io, re.M))
         status = first_bytes(f"/proc/{pid}/task/{pid}/status").decode("utf-8", "replace")
@@ -156,21 +157,13 @@ def progress_of(pids: Sequence[int]) -> Progress:
 
 def gpu_files(pid: int) -> set[str]:
     """The driver's device files that the process has open: ``nvidia0``, ``nvidiactl``; none where that is not shown."""
-    try:
-        opened = {_link(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}  # noqa: PTH208 - names
-    except OSError:
-        return set()
+    opened = {proc.link(f"/proc/{pid}/fd/{name}") for name in proc.names(f"/proc/{pid}/fd")}
     return {path.removeprefix("/dev/") for path in opened if path.startswith("/dev/nvidia")}
 
 
 def mount_of(pid: int, path: str) -> Mount | None:
     """The file system that holds the path, as that process sees it."""
-    try:
-        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            listed = file.read(1 << 20)
-    except OSError:
-        return None
-    return mount_in(listed, path)
+    return mount_in(proc.text(f"/proc/{pid}/mountinfo"), path)
 
 
 def mount_in(listed: str, path: str) -> Mount | None:
@@ -192,7 +185,7 @@ def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plai
     if kind in ("path", "path at"):
         path = _text_at(pid, arguments[kind == "path at"])
         if path and not path.startswith("/"):
-            folder = _link(f"/proc/{pid}/cwd")
+            folder = proc.link(f"/proc/{pid}/cwd")
             path = f"{folder}/{path}" if folder else path
         return Wait(state, "file", path, mount_of(pid, path) if path else None, where)
     if kind in ("file", "socket", "ioctl"):
@@ -204,7 +197,7 @@ def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plai
 def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
     """`plain` completed with the file, pipe or socket that the descriptor is open on."""
     state, where = plain.state, plain.where
-    opened = _link(f"/proc/{pid}/fd/{descriptor}")
+    opened = proc.link(f"/proc/{pid}/fd/{descriptor}")
     kind, _, rest = opened.partition(":[")
     if kind == "socket":
         return Wait(state, "socket", _peer(pid, rest.rstrip("]")), where=where)
@@ -220,7 +213,7 @@ def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
 def _peer(pid: int, inode: str) -> str:
     """The address that a TCP socket is connected to, ``10.0.0.7:29500``; empty where it is none."""
     for table in ("tcp", "tcp6"):
-        for line in _line(f"/proc/{pid}/net/{table}", 1 << 20).splitlines()[1:]:
+        for line in proc.text(f"/proc/{pid}/net/{table}").splitlines()[1:]:
             columns = line.split()
             if len(columns) > 9 and columns[9] == inode:
                 address, _, port = columns[2].partition(":")
@@ -262,20 +255,3 @@ def _main_state(pid: int) -> str:
     """The state letter of its main thread."""
     fields = stat_fields(f"/proc/{pid}/task/{pid}/stat")
     return fields[1].decode() if len(fields) > 1 else ""
-
-
-def _link(path: str) -> str:
-    """Where a link of /proc leads; empty where it cannot be read."""
-    try:
-        return os.readlink(path)  # noqa: PTH115 - text, not a path of ours
-    except OSError:
-        return ""
-
-
-def _line(path: str, limit: int = 4096) -> str:
-    """The text of a file of /proc; empty where it cannot be read."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(limit).decode("utf-8", "replace").strip()
-    except (OSError, ValueError):
-        return ""

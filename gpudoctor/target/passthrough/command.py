@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.target import child
+from gpudoctor.target import child, proc
 
 if sys.platform != "win32":
     import resource
@@ -311,7 +311,7 @@ class Command:
             ]
             self.on_quit()
             return
-        if missed and not (sender and is_within(sender, {self.pid})):
+        if missed and not (sender and proc.is_within(sender, {self.pid})):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
@@ -319,7 +319,7 @@ class Command:
         """Record a received signal; the process id of its sender, 0 for the kernel."""
         sender = info.si_pid if info.si_code <= 0 else 0
         if len(self._received) < _MOST_RECEIVED:
-            name = _process_name(sender) if sender else ""
+            name = proc.text(f"/proc/{sender}/comm", 64) if sender else ""
             self._received.append(Received(info.si_signo, sender, name, time.monotonic() - self._started))
         return sender
 
@@ -407,33 +407,3 @@ def libc() -> Any:
     import ctypes  # few commands print much or dump core
 
     return ctypes.CDLL(None, use_errno=True)
-
-
-# ---- Processes, by what /proc says of them ----
-
-
-def _process_name(pid: int) -> str:
-    """The process's name; empty where it is gone."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""
-
-
-def _parent(pid: int) -> int:
-    """The process id of the process's parent; 0 where it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def is_within(pid: int, ancestors: Collection[int]) -> bool:
-    """Whether that process is one of `ancestors` or descends from one."""
-    for _ in range(64):
-        if pid in ancestors:
-            return True
-        if pid <= 1:
-            return False
-        pid = _parent(pid)
-    return False

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from gpudoctor.target import proc
+
 if sys.platform != "win32":
     import fcntl
     import termios
@@ -99,12 +101,9 @@ class Relay:
     @property
     def turns(self) -> int:
         """Context switches of its threads, which rise when the command prints; 0 without /proc."""
-        turns = 0
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{self.pid}/task"):  # noqa: PTH208 - names, not paths
-                with open(f"/proc/{self.pid}/task/{task}/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
-                    turns += sum(int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line)
-        return turns
+        folder = f"/proc/{self.pid}/task"
+        lines = [line for task in proc.names(folder) for line in proc.text(f"{folder}/{task}/status").splitlines()]
+        return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
 
     def end(self) -> list[bytes]:
         """Wait until what was written is moved on; the end of each stream, none where the relay was killed.
