@@ -190,9 +190,18 @@ def command(argv: Sequence[str]) -> str:
 
 
 def _ansi_quoted(word: str) -> str:
-    """The word in bash's ``$'...'`` quoting, with control characters as escapes."""
+    """The word in bash's ``$'...'`` quoting; what cannot be typed as escapes, beyond ASCII one for each byte."""
     quoted = word.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{_UNTYPABLE.sub(lambda match: repr(match.group())[1:-1], quoted)}'"
+    return f"$'{_UNTYPABLE.sub(lambda match: _escaped(match[0]), quoted)}'"
+
+
+def _escaped(character: str) -> str:
+    """One character as bash's escape: ``\\t``; ``\\xc2\\xad``, as bash takes ``\\xad`` for a byte, not for U+00AD."""
+    if character.isascii():
+        return repr(character)[1:-1]
+    is_byte = "\udc80" <= character <= "\udcff"  # of a name that is not UTF-8, as `os.fsdecode` has it
+    encoded = character.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in encoded)
 
 
 # ---- Columns of wide characters ----

@@ -2,6 +2,8 @@
 
 import io
 import re
+import os
+import pty
 import subprocess
 import time
 from dataclasses import replace
@@ -101,7 +103,12 @@ def test_a_pipe_gets_no_colour() -> None:
 def test_a_command_with_what_is_no_text_is_one_line_that_bash_takes() -> None:
     argv = ["printf", "%s", "it's\t\\x\n\x1b[31m $HOME"]
     assert command(argv) == r"printf %s $'it\'s\t\\x\n\x1b[31m $HOME'"
-    assert subprocess.run(["bash", "-c", command(argv)], capture_output=True, check=True).stdout.decode() == argv[2]
+    raw = os.fsdecode(b"not \xff UTF-8 \x80")
+    for word in (argv[2], "soft\xadhyphen \x85", "zero\u200bwidth", "tag\U000e0041", raw):
+        line = command(["printf", "%s", word])
+        assert line.isascii()
+        done = subprocess.run(["bash", "-c", line], capture_output=True, check=True, env={**os.environ, "LC_ALL": "C"})
+        assert done.stdout == os.fsencode(word)
     assert command(["nvidia-smi", "-q", "two words"]) == "nvidia-smi -q 'two words'"
 
 

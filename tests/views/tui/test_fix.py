@@ -1,5 +1,6 @@
 """The fix plan: nothing runs before a yes, what runs is on record first, and every end is told in words."""
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from gpudoctor.views.tui.repair import ConfirmScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.widgets.prose import Block, plain
 from gpudoctor.views.tui.work import Work
+from gpudoctor.views.tui.words import plan as words
 from tests.views.tui.conftest import SIZES, WIDE, Opened, app_of, settled, shown, text
 from tests.views.tui.conftest import until as until_holds
 from tests.views.tui.machines import Engine, diagnosis_of
@@ -146,6 +148,13 @@ async def test_c_copies_one_command_after_the_other_and_capital_c_a_script(opene
 
 
 async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opened, tmp_path: Path) -> None:
+def test_a_command_is_copied_as_bash_takes_it() -> None:
+    word = "old\x1b[2J \u200bname"
+    (line,) = words.commands(plan_of(PlanStep("1", "look", ("printf", "%s", word))))
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+    assert done.stdout.decode() == word
+
+
     engine = Engine(tmp_path)
     async with opened(work(engine=engine), WIDE) as pilot:
         await pilot.press("f", "a")

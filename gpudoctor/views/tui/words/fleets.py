@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
 from gpudoctor.core.fleet import Fleet, Host, Outcome, Pair, Pairwise, Result, Suspect, Verdict
 from gpudoctor.core.rule import Severity
-from gpudoctor.views._terminal import one_line, plural, safe
+from gpudoctor.views._terminal import command, one_line, plural, safe
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Level, Mark, share, unread, wrong
 from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
@@ -58,8 +57,8 @@ def no_fleet_blocks(message: str) -> Iterator[Block]:
     yield GAP
     yield Block(plain(_WHY))
     yield GAP
-    for command, about in _COMMANDS:
-        yield Block(plain(about), Content.assemble(plain(f"{command:<43}", "$primary")), 43)
+    for line, about in _COMMANDS:
+        yield Block(plain(about), plain(f"{line:<43}", "$primary"), 43)
 
 
 def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
@@ -115,8 +114,8 @@ def conclusion(fleet: Fleet) -> str:
 
 def drain_command(fleet: Fleet) -> str:
     """The commands that take the bad hosts out, on one line; only their names without a scheduler."""
-    commands = [shlex.join(drain.argv) for drain in fleet.drain if drain.argv]
-    return safe(" && ".join(commands) if commands else ",".join(sorted(fleet.drained)))
+    commands = [command(drain.argv) for drain in fleet.drain if drain.argv]
+    return " && ".join(commands) if commands else safe(",".join(sorted(fleet.drained)))
 
 
 def drain_blocks(fleet: Fleet) -> Iterator[Block]:
@@ -126,7 +125,7 @@ def drain_blocks(fleet: Fleet) -> Iterator[Block]:
         yield GAP
     for drain in fleet.drain:
         if drain.argv:
-            yield Block(plain(safe(shlex.join(drain.argv)), "$primary"), Content.styled("$ ", "dim"), 2)
+            yield Block(plain(command(drain.argv), "$primary"), Content.styled("$ ", "dim"), 2)
         else:
             yield Block(plain(f"{', '.join(drain.hosts)}: {drain.reason}"))
     if fleet.drain:

@@ -8,8 +8,8 @@ from textual.content import Content
 
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, StepRun
-from gpudoctor.core.system import is_of_windows, shell_line
-from gpudoctor.views._terminal import few, one_line, plural, safe, size, uncoloured
+from gpudoctor.core.system import is_of_windows
+from gpudoctor.views._terminal import command, few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
@@ -23,7 +23,7 @@ def command_line(step: PlanStep) -> str:
     """The step's command as typed in a shell, with sudo where root is needed and this is not root; Windows has none."""
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
     sudo = sudo and not is_of_windows(step.argv)
-    return safe(shell_line((*(("sudo",) if sudo else ()), *step.argv)))
+    return command((*(("sudo",) if sudo else ()), *step.argv))
 
 
 def commands(plan: Plan) -> list[str]:
@@ -117,7 +117,7 @@ def change_text(change: Change) -> Content:
 def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
     """The last lines a step printed, its state, and what a failure means."""
     if step.argv:
-        yield Block(plain(shell_line(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
+        yield Block(plain(command(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
     lines = ran.output.lines[-_SHOWN:]
     if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
         yield Block(Content.styled(f"… {plural(hidden, 'line')} before this", "dim"))
@@ -210,7 +210,7 @@ def run_question(plan: Plan, recorded: bool) -> list[Block]:
     steps = plan.commands
     where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
     out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
-    out += [Block(plain(shell_line(step.argv), "$primary"), hang=2) for step in steps]
+    out += [Block(plain(command(step.argv), "$primary"), hang=2) for step in steps]
     out.append(GAP)
     touched = [marks.TOUCHES[name] for name in marks.TOUCHES if any(step.touches == name for step in plan.chosen)]
     needed = [need for need in ("root", "reboot", "downtime") if any(need in step.needs for step in plan.chosen)]
