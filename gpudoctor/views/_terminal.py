@@ -13,6 +13,7 @@ import shlex
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import ParamSpec, TextIO
 
@@ -65,6 +66,19 @@ def style_of(stream: TextIO) -> Style:
     """Colour where the stream is a terminal, unless NO_COLOR is set or TERM is ``dumb``."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return Style(colour=not plain)
+
+
+ERASE = "\r\x1b[2K"
+"""Erases the line on which a terminal's cursor is."""
+
+
+def put_status(stream: TextIO, text: str) -> None:
+    """Show the text in place of the terminal's last line, cut to its width: of a wrapped one `ERASE` leaves a part."""
+    columns = 0
+    with suppress(OSError, ValueError):
+        columns = os.get_terminal_size(stream.fileno()).columns
+    stream.write(f"{ERASE}{cut(drawable(text), (columns or WIDTH) - 1)}")
+    stream.flush()
 
 
 def safe(text: str) -> str:
@@ -228,6 +242,14 @@ def _columns(character: str) -> int:
     if unicodedata.combining(character) or character in "\u200d\ufe0f\u2060":
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" or character in "“”‘’…" else 1
+
+
+def cut(text: str, columns: int) -> str:
+    """As much of the text's beginning as fits in that many columns."""
+    text = text[:columns]
+    while width(text) > columns:
+        text = text[:-1]
+    return text
 
 
 def padded(text: str, columns: int) -> str:

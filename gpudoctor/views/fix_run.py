@@ -16,11 +16,13 @@ from typing import TextIO
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run, State
 from gpudoctor.views._terminal import (
+    ERASE,
     PLAIN,
     Style,
     command,
     joined,
     one_line,
+    put_status,
     safe,
     seconds,
     step_marks,
@@ -132,8 +134,6 @@ def run_list(runs: Sequence[tuple[Run, str]]) -> str:
 # ---- While it runs ----
 
 _PERIOD_SECONDS = 0.25
-_MOST_COLUMNS = 100
-_ERASE = "\r\x1b[2K"
 
 
 class RunPrinter:
@@ -195,7 +195,7 @@ class RunPrinter:
     def _erase_status(self) -> None:
         """Erase the status line; nothing unless on a terminal."""
         if self._is_terminal:
-            self._stream.write(_ERASE)
+            self._stream.write(ERASE)
 
     def paint(self) -> None:
         """Rewrite the status line with the elapsed time until `end` is called; returns at once unless on a terminal."""
@@ -206,8 +206,7 @@ class RunPrinter:
                 with self._lock:
                     if self._status is not None and not self._ended.is_set():
                         elapsed = seconds(time.monotonic() - self._started)
-                        self._stream.write(f"{_ERASE}  {elapsed}  {self._status}"[:_MOST_COLUMNS])
-                        self._stream.flush()
+                        put_status(self._stream, f"  {elapsed}  {self._status}")
 
     def end(self) -> None:
         """Erase the status line and show nothing more."""

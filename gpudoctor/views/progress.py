@@ -10,13 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.core.snapshot import Event, Progress
-from gpudoctor.views._terminal import drawable
+from gpudoctor.views._terminal import ERASE, put_status
 
 if TYPE_CHECKING:
     from gpudoctor.core.measurement import Measurements
 
 _PERIOD_SECONDS = 0.2
-_MOST_COLUMNS = 100
 
 
 @contextmanager
@@ -118,9 +117,8 @@ def _paint_until(stream: TextIO, line: Callable[[], str], over: threading.Event)
     has_painted = False
     with suppress(OSError, ValueError):  # a terminal that has gone needs no line
         while not over.wait(_PERIOD_SECONDS):
-            stream.write(f"\r\x1b[2K{drawable(line())[:_MOST_COLUMNS]}")
-            stream.flush()
+            put_status(stream, line())
             has_painted = True
         if has_painted:
-            stream.write("\r\x1b[2K")
+            stream.write(ERASE)
             stream.flush()

@@ -1,19 +1,29 @@
 """The text report, word for word; and what a terminal must never get."""
 
+import fcntl
 import io
 import re
 import os
+import re
+import struct
 import pty
+import termios
 import subprocess
 import time
 from dataclasses import replace
 
-from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
-from gpudoctor.core.fact import Absent, Fact, Known
+import pytest
+
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Replay, Replayed, Unjudged
+from gpudoctor.core.difference import Change, Difference
+from gpudoctor.core.fact import Absent, Fact, Known, Unread
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Event, Snapshot, Target
-from gpudoctor.views import text
-from gpudoctor.views._terminal import Style, command, style_of
+from gpudoctor.views import diff, history, text
+from gpudoctor.views._terminal import Style, command, style_of, width
+from gpudoctor.views.fix_run import printing_run
 from gpudoctor.views.progress import progress_on
 from tests.processes import until
 
@@ -138,6 +148,33 @@ def test_progress_says_which_gpu_is_waking() -> None:
 
 
 def test_the_interface_says_which_gpu_is_waking() -> None:
+@pytest.mark.parametrize("columns", [30, 80, 132])
+def test_what_runs_takes_one_line_of_the_terminal_however_much_that_is(columns: int) -> None:
+    plan = Plan("x", "node1", (PlanStep("1", "install", ("pip",)),))
+    run = Run.of(plan, "run-1", "2026-11-21T03:12:00Z").after(Began("1")).after(Printed("1", "下载 " * 100))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        with progress_on(terminal) as note:
+            for number in range(40):
+                note(Event(f"source{number}", "started"))
+            drawn = status_line(ours, "asking")
+        assert columns - 2 <= width(drawn) < columns
+        with printing_run(terminal) as tell:
+            tell(run)
+            drawn = status_line(ours, " s  下载")
+        assert columns - 2 <= width(drawn) < columns
+    os.close(ours)
+
+
+def status_line(terminal: int, words: str) -> str:
+    """The line that has these words, as soon as it has been drawn whole and begins to be drawn again."""
+    said = b""
+    while not (found := re.search(rf"\r\x1b\[2K([^\r]*{words}[^\r]*)\r\x1b\[2K", said.decode("utf-8", "ignore"))):
+        said += os.read(terminal, 1 << 16)
+    return found[1]
+
+
     from gpudoctor.views.tui.words import diagnosis, summary
     from gpudoctor.views.tui.work import Reading
 
