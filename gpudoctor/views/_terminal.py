@@ -115,10 +115,10 @@ def digits(value: float) -> str:
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= unit * 0.9995:
             scaled = value / (1e3 if name == "k" else unit)
-            return f"{scaled:.0f}{name}" if abs(scaled) >= 100 else f"{scaled:.1f}{name}"
+            return f"{scaled:.0f}{name}" if abs(scaled) >= 99.95 else f"{scaled:.1f}{name}"
     if size < 0.01:
         return f"{value:.0e}" if size else "0"
-    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
+    return f"{value:.{3 if size < 0.9995 else 2 if size < 9.995 else 1 if size < 99.95 else 0}f}"
 
 
 def seconds(value: float) -> str:

@@ -144,8 +144,9 @@ def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_sh
         together = " all together" if len(measurements.devices) > 1 else ""
         return _cell(measurements, runs[0], style, with_share) + together
     by_gpu = {run.gpu: run for run in runs}
+    blank = " " * (_CELL_WIDTH + (6 if with_share else 0))
     return "".join(
-        _cell(measurements, run, style, with_share) if (run := by_gpu.get(device.index)) else " " * _CELL_WIDTH
+        _cell(measurements, run, style, with_share) if (run := by_gpu.get(device.index)) else blank
         for device in measurements.devices
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -191,10 +192,10 @@ def _fact_names(changes: Iterable[Change]) -> str:
 
 
 def _main_reason(changes: Sequence[Change]) -> str:
-    """The commonest reason why these facts were not read."""
-    reasons = [state.why for change in changes for state in (change.a, change.b) if isinstance(state, Unread)]
-    most = max(set(reasons), key=reasons.count)
-    return most if len(set(reasons)) == 1 else f"most because: {most}"
+    """The commonest reason why these facts were not read; of equally common ones the first."""
+    reasons = Counter(state.why for change in changes for state in (change.a, change.b) if isinstance(state, Unread))
+    ((most, _),) = reasons.most_common(1)
+    return most if len(reasons) == 1 else f"most because: {most}"
 
 
 def _shortened(name: str) -> str:

@@ -10,7 +10,7 @@ from gpudoctor.core.fleet import Drain, Fleet
 from gpudoctor.core.language import say
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
-from gpudoctor.views._terminal import PLAIN, Style, command, one_line, width, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, one_line, plural, width, wrapped
 
 _VERDICT_WORDS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
 _DERIVED = ("fleet.", "machine.", "silence.", "outlier.", "split.")
@@ -99,7 +99,7 @@ def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:
         yield _drain_text(drain)
     if rest := fleet.drain[_MOST_DRAINS:]:
         hosts = sum(len(drain.hosts) for drain in rest)
-        yield f"  and {_host_count(hosts)} for {len(rest)} more reasons; --json lists them"
+        yield f"  and {_host_count(hosts)} for {plural(len(rest), 'more reason')}; --json lists them"
 
 
 def _drain_text(drain: Drain) -> str:

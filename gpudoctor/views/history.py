@@ -71,7 +71,7 @@ def replay(found: Replay, style: Style = PLAIN) -> Iterator[str]:
     held = f", held to {found.profile}" if found.profile else ""
     of = f"{plural(len(read), 'file')} of {plural(len(by_machine), 'machine')}{held}"
     head = f"{plural(len(drained), 'machine')} would have been drained: by {len(found.drained)} of {of}"
-    yield from wrapped(style.paint(head, "bold"), 0, 2)
+    yield from (style.paint(row, "bold") for row in wrapped(head, 0, 2))
     for name in drained[:_MOST_MACHINES]:
         first = min(ill[name], key=lambda one: one.at)
         cause, title = first.causes[0] if first.causes else ("", "")

@@ -61,6 +61,13 @@ def test_one_gpu_has_the_share_of_what_was_expected_beside_its_figure() -> None:
     assert line.split()[3:] == ["721", "100", "%"]
 
 
+def test_a_kernel_that_did_not_run_on_a_gpu_leaves_its_columns_empty() -> None:
+    runs = [Run(MATMUL.id, gpu, "ran", 700.0 + gpu) for gpu in (0, 2)]
+    ran = [Run(LOADER.id, gpu, "ran", 700.0 + gpu) for gpu in range(3)]
+    lines = [line for line in printed(of([*runs, *ran], 3)).splitlines() if "702" in line and "-" not in line]
+    assert len({line.index("702") for line in lines[:2]}) == 1
+
+
 def test_a_failure_names_its_layer_and_why() -> None:
     ladder = (
         Step("driver", False, "driver.add: 3 of 16 values are wrong"),
@@ -123,6 +130,7 @@ def test_reasons_are_told_once_with_what_waits_for_them() -> None:
         (712.4, "712"),
         (9994, "9994"),
         (12345, "12.3k"),
+        (99_951, "100k"),
         (1.2e6, "1.2M"),
         (3.35e12, "3.4T"),
     ],

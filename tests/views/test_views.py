@@ -2,13 +2,12 @@
 
 import fcntl
 import io
-import re
 import os
+import pty
 import re
 import struct
-import pty
-import termios
 import subprocess
+import termios
 import time
 from dataclasses import replace
 
@@ -18,8 +17,8 @@ from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Replay, Repla
 from gpudoctor.core.difference import Change, Difference
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.core.plan import Plan, PlanStep
-from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.rule import Fix, Step
+from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.snapshot import Event, Snapshot, Target
 from gpudoctor.views import diff, history, text
 from gpudoctor.views._terminal import Style, command, style_of, width
@@ -105,6 +104,18 @@ def test_colour_is_only_decoration() -> None:
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == text.render(diagnosis(FINDING))
 
+    kept = Replay("", (Replayed("a.json", "node1", "2026-11-20T10:00:00Z", True, (("gpu.ecc", "bad memory"),)),))
+    coloured = history.replay(kept, Style(colour=True))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == history.replay(kept)
+
+
+def test_why_most_was_not_read_is_the_first_of_equally_common_reasons() -> None:
+    whole = diagnosis(FINDING)
+    unread = tuple(Change(f"env.V{at}", "", Unread(f"reason {at}"), Known(1, "x")) for at in range(30))
+    said = diff.render(Difference(whole, whole, (), {}, unread, (), ()), ("a", "b"))
+    assert "most because: reason 0" in " ".join(said.split())
+
 
 def test_a_pipe_gets_no_colour() -> None:
     assert not style_of(io.StringIO()).colour
@@ -137,17 +148,6 @@ def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
-def test_progress_says_which_gpu_is_waking() -> None:
-    terminal = Terminal()
-    with progress_on(terminal) as note:
-        note(Event("nvml", "started"))
-        note(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
-        assert until(lambda: "GPU 3 of 8 is waking, 7 s" in terminal.getvalue())
-        note(Event("nvml", "working", ""))
-        assert until(lambda: "asking nvml" in terminal.getvalue() and terminal.getvalue().rstrip().endswith(" s"))
-
-
-def test_the_interface_says_which_gpu_is_waking() -> None:
 @pytest.mark.parametrize("columns", [30, 80, 132])
 def test_what_runs_takes_one_line_of_the_terminal_however_much_that_is(columns: int) -> None:
     plan = Plan("x", "node1", (PlanStep("1", "install", ("pip",)),))
@@ -175,6 +175,17 @@ def status_line(terminal: int, words: str) -> str:
     return found[1]
 
 
+def test_progress_says_which_gpu_is_waking() -> None:
+    terminal = Terminal()
+    with progress_on(terminal) as note:
+        note(Event("nvml", "started"))
+        note(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
+        assert until(lambda: "GPU 3 of 8 is waking, 7 s" in terminal.getvalue())
+        note(Event("nvml", "working", ""))
+        assert until(lambda: "asking nvml" in terminal.getvalue() and terminal.getvalue().rstrip().endswith(" s"))
+
+
+def test_the_interface_says_which_gpu_is_waking() -> None:
     from gpudoctor.views.tui.words import diagnosis, summary
     from gpudoctor.views.tui.work import Reading
 
