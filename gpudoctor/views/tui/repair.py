@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from textual import events
@@ -29,18 +30,22 @@ def repair_of(app: BaseApp) -> Repair:
     return app.repair
 
 
+@contextmanager
+def errors_said(app: BaseApp) -> Iterator[None]:
+    """Context in which a `DoctorError` ends the block and becomes the application's message."""
+    try:
+        yield
+    except DoctorError as error:
+        app.say(str(error))
+
+
 def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
     """Open the plan for the findings with these ids, or for every cause (none); a run in progress is shown instead."""
-    repair = repair_of(app)
-    if not repair.busy:
-        make = app.work.plan
-        try:
-            plan = make(app.diagnosis, only) if make and app.diagnosis else None
-        except DoctorError as error:
-            app.say(str(error))
-            return
-        repair.put(plan, only)
-    repair.open(app)
+    repair, make = repair_of(app), app.work.plan
+    with errors_said(app):
+        if not repair.busy:
+            repair.put(make(app.diagnosis, only) if make and app.diagnosis else None, only)
+        repair.open(app)
 
 
 def open_given_plan(app: BaseApp, plan: Plan) -> None:

@@ -15,14 +15,15 @@ from textual.pilot import Pilot
 
 from gpudoctor.app.interactive import work_on
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import UsageError
 from gpudoctor.core.plan import Change, Plan, PlanStep, Way
 from gpudoctor.fixes import plan as remedy
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.repair import ConfirmScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.widgets.prose import Block, plain
-from gpudoctor.views.tui.work import Work
 from gpudoctor.views.tui.words import plan as words
+from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import SIZES, WIDE, Opened, app_of, settled, shown, text
 from tests.views.tui.conftest import until as until_holds
 from tests.views.tui.machines import Engine, diagnosis_of
@@ -147,7 +148,6 @@ async def test_c_copies_one_command_after_the_other_and_capital_c_a_script(opene
         ]
 
 
-async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opened, tmp_path: Path) -> None:
 def test_a_command_is_copied_as_bash_takes_it() -> None:
     word = "old\x1b[2J \u200bname"
     (line,) = words.commands(plan_of(PlanStep("1", "look", ("printf", "%s", word))))
@@ -155,6 +155,7 @@ def test_a_command_is_copied_as_bash_takes_it() -> None:
     assert done.stdout.decode() == word
 
 
+async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opened, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     async with opened(work(engine=engine), WIDE) as pilot:
         await pilot.press("f", "a")
@@ -364,6 +365,22 @@ async def test_nothing_to_cure_is_said(opened: Opened) -> None:
         assert "Nothing is wrong here, so there is nothing to cure." in text(pilot)
         await pilot.press("a")
         assert "nothing is chosen" in shown(pilot)[1]
+
+
+async def test_what_cannot_be_planned_is_said_wherever_it_is_asked_for(opened: Opened) -> None:
+    def refuse(*_: object) -> Plan:
+        raise UsageError("a fleet's hosts are repaired one by one")
+
+    async with opened(replace(work(), plan=refuse), WIDE) as pilot:
+        app = app_of(pilot)
+        app.diagnosis = None
+        await pilot.press("f")  # before the first diagnosis: it comes while the plan is shown
+        app.diagnosis = diagnosis("too-old-5090")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, FixScreen)
+        assert "repaired one by one" in shown(pilot)[1]
+        await pilot.press("f")
+        assert "repaired one by one" in shown(pilot)[1]
 
 
 async def test_f_before_anything_was_read(opened: Opened) -> None:

@@ -16,7 +16,7 @@ from gpudoctor.core.run import Run
 from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen, Repair
-from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, repair_of
+from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, errors_said, repair_of
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
@@ -83,7 +83,8 @@ class FixScreen(FramedScreen):
         """Plan anew for this diagnosis, unless the user has changed or run the plan."""
         repair, make = self.repair, self.doctor.work.plan
         if make and not (repair.run or repair.touched or repair.given or repair.busy):
-            repair.plan = make(diagnosis, repair.only)
+            with errors_said(self.doctor):
+                repair.plan = make(diagnosis, repair.only)
             if self.is_current:
                 self._refresh()
 
@@ -152,7 +153,9 @@ class FixScreen(FramedScreen):
         """What the rules would say after that plan; computed once for each plan. None if that is not possible."""
         judge, diagnosis = self.doctor.work.foreseen, self.doctor.diagnosis
         if judge and diagnosis and self._foreseen_plan is not plan:
-            self._foreseen_plan, self._foreseen_result = plan, judge(diagnosis, plan)
+            self._foreseen_plan, self._foreseen_result = plan, None
+            with errors_said(self.doctor):
+                self._foreseen_result = judge(diagnosis, plan)
         return self._foreseen_result if self._foreseen_plan is plan else None
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -234,9 +237,10 @@ class FixScreen(FramedScreen):
         make, diagnosis, repair = self.doctor.work.plan, self.doctor.diagnosis, self.repair
         if repair.busy or not make or not diagnosis:
             return
-        repair.put(make(diagnosis, ()))
-        self._refresh()
-        self.doctor.say("the plan for every cause")
+        with errors_said(self.doctor):
+            repair.put(make(diagnosis, ()))
+            self._refresh()
+            self.doctor.say("the plan for every cause")
 
     def action_apply(self) -> None:
         """Ask, then run the chosen steps up to a reboot."""
