@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gpudoctor.views.tui.repair import ConfirmScreen
 from gpudoctor.views.tui.screens.dialogs import TextDialog
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
-from gpudoctor.views.tui.screens.setup import SetupScreen
+from gpudoctor.views.tui.screens.setup import SetupScreen, ask_for_value
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
 from tests.views.tui.test_fix import diagnosis
@@ -111,6 +112,17 @@ async def test_what_else_is_wanted_is_typed(opened: Opened) -> None:
         await until(pilot, lambda: "vllm" in text(pilot) and "2.9.1+cu" in text(pilot))
         assert screen.wishes.wants == ("torch<2.10", "vllm")
         assert "for this machine" in shown(pilot)[1]
+
+
+async def test_esc_leaves_what_was_typed_before(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        for name, value in (("torch", "2.9"), ("wants", ("vllm",))):
+            screen._set_field(name, value)
+            ask_for_value(screen.doctor, name, screen.wishes, partial(screen._set_field, name))
+            await pilot.pause()
+            await pilot.press("escape")
+            assert getattr(screen.wishes, name) == value
 
 
 async def test_a_click_chooses_why_is_one_key_away_and_a_new_reading_keeps_what_was_said(opened: Opened) -> None:

@@ -27,7 +27,7 @@ from gpudoctor.views.tui.work import Work, error_text, run_in_thread
 
 
 class TextDialog(ModalScreen[str]):
-    """A dialog with one field; dismissed with the typed text, empty if the user went back."""
+    """A dialog with one field; dismissed with the typed text, which may be empty, or None if the user went back."""
 
     SCOPED_CSS = False
     CSS = """
@@ -35,7 +35,7 @@ class TextDialog(ModalScreen[str]):
     #ask { width: 60; max-width: 96%; height: auto; border: round $primary; padding: 1 2; background: $surface; }
     #ask Input { height: 1; border: none; padding: 0; background: $panel; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", "go back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "go back")]
 
     def __init__(self, title: str, value: str, hint: str) -> None:
         super().__init__()

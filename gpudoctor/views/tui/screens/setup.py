@@ -230,7 +230,7 @@ class SetupScreen(FramedScreen):
 
         def done(answer: BaseException | None) -> None:
             """Say whether the file was written."""
-            self.doctor.say(f"not written: {answer}" if answer else f"written to {name}")
+            self.doctor.say(f"not written: {error_text(answer)}" if answer else f"written to {name}")
 
         def answered(yes: bool | None) -> None:
             """Write the file after a yes."""
