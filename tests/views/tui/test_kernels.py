@@ -119,6 +119,19 @@ async def test_c_copies_what_leaves_the_wrong_gpu_out(opened: Opened) -> None:
         assert "no command to copy here" in shown(pilot)[1]
 
 
+@pytest.mark.parametrize("gpu", [0, -1])
+async def test_where_no_sound_gpu_is_left_none_is_named(opened: Opened, gpu: int) -> None:
+    wrong = Run(PEERS.id, gpu, "ran", 24.1, right=False)
+    async with opened(work(Measurements("x", (PEERS,), (Device(0, "H100"),), (wrong,))), WIDE) as pilot:
+        screen = await kernels(pilot)
+        said = screen.detail.prose.text
+        assert "CUDA_VISIBLE_DEVICES" not in said
+        assert "leave it out:" not in said
+        what = "all GPUs compute wrong values" if gpu < 0 else "GPU 0 computes wrong values"
+        assert what in said
+        assert what in shown(pilot)[0]
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_nothing_measured_is_said_in_words(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(), size) as pilot:

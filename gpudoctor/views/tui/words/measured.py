@@ -111,14 +111,20 @@ def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
         ("failed", "fails", "fail"),
         ("slow", "is slow", "are slow"),
     )
-    parts = [
-        f"{measurements.called(next(iter(bad)))} {one}" if len(bad) == 1 else f"{len(bad)} GPUs {several}"
-        for state, one, several in words
-        if (bad := gpus.get(state))
-    ]
+    parts = []
+    for state, one, several in words:
+        if bad := gpus.get(state):
+            first = next(iter(bad))
+            name = measurements.called(first) if len(bad) == 1 else f"{len(bad)} GPUs"
+            parts.append(f"{name} {one if len(bad) == 1 and _is_single(measurements, first) else several}")
     if not parts:
         return None
     return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), ", ".join(parts)
+
+
+def _is_single(measurements: Measurements, gpu: int) -> bool:
+    """True if that index stands for one GPU or the CPU, False if it stands for all GPUs together."""
+    return gpu >= 0 or any(device.name == "CPU" for device in measurements.devices)
 
 
 def worst_run(measurements: Measurements) -> Run | None:
@@ -161,7 +167,8 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
     yield badge(_title(measurements, kernel, run, state), f"{look.glyph} {look.word}", look.colour)
     yield GAP
     yield from (Block(plain(text)) for text in _result_sentences(measurements, kernel, run, state))
-    follows, advice = _consequence(run, state), _advice(run, state, measurements.device(run.gpu))
+    follows, command = _consequence(run, state), next_command(measurements, run, state)
+    advice = _advice(run, state, measurements.device(run.gpu), bool(command))
     if follows:
         yield GAP
         yield Block(plain(follows), Content.styled("So", "bold"), _HANG)
@@ -169,7 +176,7 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
         if not at:
             yield GAP
         yield Block(plain(text), Content.styled("" if at else "Do", "bold"), _HANG)
-    if command := next_command(measurements, run, state):
+    if command:
         yield Block(plain(command, "$primary"), Content.styled(f"{'':<{_HANG - 2}}$ ", "dim"), _HANG)
     lead = "more"
     for name, value in run.details.items():
@@ -213,19 +220,23 @@ def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Ite
 def expected_formula(expected: Expected) -> str:
     """How the expected value was computed: ``= 989 × 0.73, H100 SXM, bf16 dense``."""
     if expected.limit and expected.fraction:
-        return f"= {number_text(expected.limit)} × {expected.fraction:.2f}, {expected.words}"
+        product = f"= {number_text(expected.limit)} × {expected.fraction:.2f}"
+        return f"{product}, {expected.words}" if expected.words else product
     return expected.words
 
 
 def next_command(measurements: Measurements, run: Run, state: State) -> str:
-    """The command to run next: leave wrong GPUs out, or show what slows a GPU; empty if there is none."""
-    if state == "wrong" and measurements.called(run.gpu) != "CPU":
+    """The command to run next: leave wrong GPUs out, or show what slows a GPU.
+
+    Empty if there is none: for the CPU, for all GPUs together, and where no GPU would be left.
+    """
+    if run.gpu < 0 or measurements.called(run.gpu) == "CPU":
+        return ""
+    if state == "wrong":
         bad = {other.gpu for other in measurements.runs if measurements.state(other) == "wrong"}
         rest = ",".join(str(device.index) for device in measurements.devices if device.index not in bad)
-        return f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={rest}"
-    if state != "slow" or measurements.called(run.gpu) == "CPU":
-        return ""
-    return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER"
+        return f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={rest}" if rest else ""
+    return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER" if state == "slow" else ""
 
 
 def _bold(text: str) -> Content:
@@ -235,17 +246,18 @@ def _bold(text: str) -> Content:
 
 def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> str:
     """Title of the run's detail, by its state."""
-    gpu = measurements.called(run.gpu)
+    gpu, one = measurements.called(run.gpu), _is_single(measurements, run.gpu)
+    are, were = ("is", "was") if one else ("are", "were")
     step = run.broken
     ratio = measurements.ratio(run)
     return {
-        "wrong": f"{gpu} computes wrong values",
+        "wrong": f"{gpu} {'computes' if one else 'compute'} wrong values",
         "failed": f"{gpu}: {kernel.title} failed" + (f" at {step.rung}" if step else ""),
-        "slow": f"{gpu} does {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
-        "unjudged": f"{gpu} was not measured" if run.status != "ran" else f"{gpu}: nothing to compare with",
+        "slow": f"{gpu} {'does' if one else 'do'} {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
+        "unjudged": f"{gpu}: nothing to compare with" if run.status == "ran" else f"{gpu} {were} not measured",
         "sound": f"{gpu}: {kernel.title} as it should be",
-        "waiting": f"{gpu} is next",
-        "running": f"{gpu} is at work",
+        "waiting": f"{gpu} {are} next",
+        "running": f"{gpu} {are} at work",
     }[state]
 
 
@@ -285,12 +297,15 @@ def _consequence(run: Run, state: State) -> str:
     }.get(state, "")
 
 
-def _advice(run: Run, state: State, device: Device | None) -> Iterable[str]:
-    """What to do, a sentence each; the run's own advice first."""
+def _advice(run: Run, state: State, device: Device | None, has_command: bool) -> Iterable[str]:
+    """What to do, a sentence each; the run's own advice first. `has_command`: the command to run stands below it."""
     if run.advice:
         return (run.advice,)
+    if state == "wrong" and run.gpu < 0:
+        return ("which GPU or link it is, the kernels of each GPU alone tell. Until that is known train on none.",)
     if state == "wrong":
-        return ("take it out of use, and ask for a replacement with these numbers. Until then leave it out:",)
+        leave_out = " Until then leave it out:" if has_command else ""
+        return (f"take it out of use, and ask for a replacement with these numbers.{leave_out}",)
     if state == "slow":
         heat = "heat" in throttle_text(run.meanwhile)
         return (
