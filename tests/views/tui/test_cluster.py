@@ -17,7 +17,7 @@ from gpudoctor.cluster.fleet.remote import OnReply
 from gpudoctor.cluster.fleet.sources import FleetQuery, ReplySource
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DocumentError
-from gpudoctor.core.fleet import OK, Check, Fleet, Host, Pairwise
+from gpudoctor.core.fleet import OK, Check, Fleet, Host, Pairwise, Result
 from gpudoctor.views import document as view
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
@@ -53,6 +53,21 @@ async def test_c_copies_the_drain_and_w_writes_the_sound_hosts(
         await pilot.press("w")
         await until(pilot, lambda: "5 sound hosts written to sound-hosts.txt" in shown(pilot)[1])
     assert (tmp_path / "sound-hosts.txt").read_text("utf-8").split() == [f"node0{at}" for at in (1, 2, 3, 5, 8)]
+
+
+async def test_of_one_sound_host_it_speaks_in_the_singular(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = {f"n{at}": {"driver": Result("error")} for at in range(1, fleets.MOST_ROWS + 1)}
+    names = tuple(Host(f"n{at}") for at in range(fleets.MOST_ROWS + 1))
+    fleet = Fleet("", names, (Check("driver", "driver", "drv"),), {"n0": {"driver": OK}, **bad}, "no-go")
+    async with opened(work(fleet), WIDE) as pilot:
+        screen = await cluster(pilot)
+        assert any("+ 1 host all sound (a)" in line for line in shown(pilot))
+        assert "1 of 33 hosts is sound and may train." in screen.drain.prose.text
+        await pilot.press("w")
+        await until(pilot, lambda: "1 sound host written to sound-hosts.txt" in shown(pilot)[1])
 
 
 def focus(screen: ClusterScreen) -> str:

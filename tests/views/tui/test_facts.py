@@ -11,9 +11,11 @@ from textual.widgets import Input
 
 from gpudoctor.app.interactive import work_on
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.difference import Difference
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Row
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis.compare import compare
 from gpudoctor.views import document
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.facts import FactsScreen
@@ -398,6 +400,28 @@ async def test_what_cannot_be_opened_is_said_where_one_can_name_another(
             await until(pilot, lambda said=said: said in " ".join(text(pilot).split()))  # type: ignore[misc]
         await pilot.press("escape")
         assert pilot.app.screen is screen
+
+
+async def test_of_two_files_the_one_that_was_opened_last_is_compared(opened: Opened) -> None:
+    both, first = threading.Event(), replace(diagnosis(), tool_version="first")
+
+    def compared_late(a: Diagnosis, b: Diagnosis) -> Difference:
+        if b is first:
+            both.wait(120)
+        return compare(a, b)
+
+    opens = {"first": first, "last": diagnosis()}
+    async with opened(replace(work_with(diagnosis(), open=opens.__getitem__), compare=compared_late)) as pilot:
+        screen = await to_facts(pilot)
+        for name in opens:
+            await pilot.press("d", *name, "enter")
+            await until(pilot, lambda name=name: screen.beside.name == name)  # type: ignore[misc]
+        await until(pilot, lambda: screen.beside.listing is not None)
+        both.set()
+        await until(pilot, lambda: not [thread for thread in threading.enumerate() if thread.name == "compare"])
+        await pilot.pause()
+        assert screen.beside.listing is not None
+        assert screen.beside.listing.difference.b is opens["last"]
 
 
 async def test_a_comparison_that_fails_is_said(opened: Opened) -> None:

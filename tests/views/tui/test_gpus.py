@@ -132,6 +132,14 @@ async def test_live_numbers_replace_those_of_the_diagnosis(opened: Opened) -> No
     assert live.stopped
 
 
+@pytest.mark.parametrize(("every", "words"), [(0.5, "2 a second"), (1.0, "1 a second"), (2.5, "one each 2 s")])
+def test_how_often_numbers_come_is_never_called_zero(every: float, words: str) -> None:
+    samples = gpus.LiveSamples()
+    for number in range(5):
+        samples.take(sample(1000 + number * every))
+    assert f"live · {words} ·" in samples.words()
+
+
 async def test_a_gpu_that_is_lost_keeps_its_old_numbers_struck_out(opened: Opened) -> None:
     work, live = live_work()
     async with opened(work, WIDE) as pilot:

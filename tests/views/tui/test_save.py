@@ -1,6 +1,7 @@
 """What is shown goes to a file, in the form that is chosen, or the reason why not is said."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -103,6 +104,17 @@ async def test_what_cannot_be_written_is_refused_in_words(opened: Opened) -> Non
             assert isinstance(pilot.app.screen, SaveScreen)
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, DiagnosisScreen)
+
+
+async def test_in_a_folder_that_is_gone_it_says_so(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("s")
+        await said(pilot, "No such file or directory")
+        await pilot.press("enter")
+        await said(pilot, "No such file or directory")
 
 
 async def test_a_dash_is_a_file_here_and_never_the_terminal(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fleet import Fleet, Pairwise, Suspect
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import one_line, plural
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen
 from gpudoctor.views.tui.widgets.frame import NARROW
@@ -163,7 +163,7 @@ class ClusterScreen(FramedScreen):
         cells = [[fleets.result_mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
         self.checks.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
         more = len(fleet.hosts) - len(hosts)
-        self.checks.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
+        self.checks.border_subtitle = Content(f"+ {plural(more, 'host')} all sound (a)" if more else "")
 
     def _show_pairs(self, pairwise: Pairwise) -> None:
         """Show from each host to each other the share of the expected bandwidth."""
@@ -283,7 +283,7 @@ class ClusterScreen(FramedScreen):
 
         def report(answer: BaseException | None) -> None:
             """Say whether the file was written."""
-            message = f"{len(names)} sound hosts written to {FILE}"
+            message = f"{plural(len(names), 'sound host')} written to {FILE}"
             self.doctor.say(message if answer is None else f"not written: {error_text(answer)}")
 
         run_in_thread(self.app, "save", lambda: save("".join(f"{name}\n" for name in names), FILE), report)

@@ -214,7 +214,10 @@ class SaveScreen(ModalScreen[str]):
     def on_mount(self) -> None:
         """Show the forms and the folder."""
         self.forms.fill(len(self.forms.endings))
-        self._show_message(f"in {Path.cwd()}")
+        try:
+            self._show_message(f"in {Path.cwd()}")
+        except OSError as error:
+            self._show_message(f"there is no folder to write to: {error.strerror}", "$warning")
         self._update_hints()
 
     def _file_stem(self) -> str:

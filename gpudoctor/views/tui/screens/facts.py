@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -24,7 +25,7 @@ from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import fact
 from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Filter, Listing
-from gpudoctor.views.tui.work import FactInfo, run_in_thread
+from gpudoctor.views.tui.work import FactInfo, error_text, run_in_thread
 
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
@@ -93,7 +94,7 @@ class FactsScreen(FramedScreen):
     def _receive_infos(self, infos: Mapping[str, FactInfo] | BaseException) -> None:
         """Take what is declared of the facts, or say why it is not known."""
         if isinstance(infos, BaseException):
-            self.doctor.say(f"which rules read a fact is not known: {one_line(str(infos))}")
+            self.doctor.say(f"which rules read a fact is not known: {error_text(infos)}")
             return
         self._infos = infos
         self._last_search = (NO_FACTS, Filter(), ())
@@ -346,17 +347,17 @@ class Comparison:
 
     def again(self) -> None:
         """Compare anew, after this machine was read again."""
-        compare, here = self._app.work.compare, self._app.diagnosis
-        if self._other and compare and here:
-            other = self._other[1]
-            run_in_thread(self._app, "compare", lambda: compare(here, other), self._receive_difference)
+        compare, here, other = self._app.work.compare, self._app.diagnosis, self._other
+        if other and compare and here:
+            receive = partial(self._receive_difference, other)
+            run_in_thread(self._app, "compare", lambda: compare(here, other[1]), receive)
 
-    def _receive_difference(self, difference: Difference | BaseException) -> None:
-        """Take the difference as the listing, or say why there is none."""
-        if self._other is None:
+    def _receive_difference(self, other: tuple[str, Diagnosis], difference: Difference | BaseException) -> None:
+        """Take the difference from `other` as the listing, or say why there is none; nothing if it was put away."""
+        if self._other is not other:
             return
         if isinstance(difference, BaseException):
-            self._app.say(f"cannot compare: {one_line(str(difference))}")
+            self._app.say(f"cannot compare: {error_text(difference)}")
             self.end()
         else:
             self.listing = Compared(difference, self.moving)

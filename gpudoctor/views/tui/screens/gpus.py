@@ -374,7 +374,8 @@ class LiveSamples:
         return f"from the report, not live{f': {self.trouble}' if self.trouble else ''}"
 
     def _rate_text(self) -> str:
-        """Samples per second: ``2 a second``."""
+        """How often samples come: ``2 a second``, ``one each 3 s``; before the third ``first numbers``."""
         if len(self._recent_moments) < 3 or self._recent_moments[-1] <= self._recent_moments[0]:
             return "first numbers"
-        return f"{(len(self._recent_moments) - 1) / (self._recent_moments[-1] - self._recent_moments[0]):.0f} a second"
+        rate = (len(self._recent_moments) - 1) / (self._recent_moments[-1] - self._recent_moments[0])
+        return f"{rate:.0f} a second" if rate > 0.5 else f"one each {1 / rate:.0f} s"

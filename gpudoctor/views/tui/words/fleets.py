@@ -109,7 +109,8 @@ def conclusion(fleet: Fleet) -> str:
     drained = [host.name for host in fleet.hosts if host.name in fleet.drained]
     few = f"{', '.join(drained[:-1])} and {drained[-1]}" if 1 < len(drained) <= 4 else ", ".join(drained)
     without = f"Without {few if len(drained) <= 4 else f'{len(drained)} hosts'}: " if drained else ""
-    return f"{without}{len(fleet.sound)} of {plural(len(fleet.hosts), 'host')} are sound and may train."
+    are = "is" if len(fleet.sound) == 1 else "are"
+    return f"{without}{len(fleet.sound)} of {plural(len(fleet.hosts), 'host')} {are} sound and may train."
 
 
 def drain_command(fleet: Fleet) -> str:
