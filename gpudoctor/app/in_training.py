@@ -19,6 +19,7 @@ from gpudoctor.cluster.preflight.run import Checked, run
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.views import job, text
+from gpudoctor.views._terminal import style_of
 
 if sys.platform != "win32":
     import resource
@@ -61,7 +62,7 @@ def preflight(
         raise checked.ended
     if checked.verdict != "go" and raises:
         if checked.diagnosis:
-            print(text.render(checked.diagnosis, text.style_of(sys.stderr)), file=sys.stderr)
+            print(text.render(checked.diagnosis, style_of(sys.stderr)), file=sys.stderr)
         raise NoGoError(checked)
     return checked
 
@@ -208,4 +209,4 @@ if sys.platform != "win32":
 
 def _write(diagnosis: Diagnosis) -> None:
     """Write the account to standard error."""
-    print(job.render_account(diagnosis, text.style_of(sys.stderr)), file=sys.stderr, flush=True)
+    print(job.render_account(diagnosis, style_of(sys.stderr)), file=sys.stderr, flush=True)

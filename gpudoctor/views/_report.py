@@ -244,12 +244,9 @@ _MONTHS = (
 def changes_before(finding: Finding) -> tuple[str, list[str]]:
     """(heading, sentences) of what changed before the finding: since it last worked if known, else within 14 days."""
     recent = [change for change in finding.since if change.worked]
-    if recent:
-        day = _date_text(str(recent[0].worked))
-        return say("What changed since it was last in order ({day})", day=day), [
-            change_sentence(change) for change in recent
-        ]
-    return say("What changed within the 14 days before"), [change_sentence(change) for change in finding.since]
+    lead = "What changed since it was last in order ({day})" if recent else "What changed within the 14 days before"
+    day = _date_text(str(recent[0].worked)) if recent else ""
+    return say(lead, day=day), [change_sentence(change) for change in recent or finding.since]
 
 
 def change_sentence(change: Since) -> str:
@@ -275,9 +272,8 @@ def _setting_change(change: Since) -> str:
         return say("{what} was not set and is {after}", what=change.what, after=repr(change.after))
     if change.after is None:
         return say("{what} was {before} and is not set", what=change.what, before=repr(change.before))
-    return say(
-        "{what} was {before} and is {after}", what=change.what, before=repr(change.before), after=repr(change.after)
-    )
+    sentence = "{what} was {before} and is {after}"
+    return say(sentence, what=change.what, before=repr(change.before), after=repr(change.after))
 
 
 def _date_text(moment: str) -> str:

@@ -101,12 +101,10 @@ def uncoloured(line: str) -> str:
     return _COLOURS.sub("", line)
 
 
-def few(text: str, most: int = 3) -> str:
-    """The first `most` of the parts between ``;``, and how many more there are; unchanged if only one would be cut."""
+def few(text: str) -> str:
+    """The first three of the parts between ``;``, and how many more there are; unchanged if only one would be cut."""
     parts = text.split("; ")
-    if len(parts) <= most + 1:
-        return text
-    return "; ".join([*parts[:most], say("and {count} more", count=len(parts) - most)])
+    return text if len(parts) <= 4 else "; ".join([*parts[:3], say("and {count} more", count=len(parts) - 3)])
 
 
 def digits(value: float) -> str:
@@ -158,14 +156,8 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: boo
         if has_wide(paragraph):
             lines += fold_wide(paragraph, WIDTH, first, rest)
             continue
-        lines += textwrap.wrap(
-            paragraph,
-            WIDTH,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [""]
+        wrapper = textwrap.TextWrapper(WIDTH, first, rest, break_long_words=False, break_on_hyphens=False)
+        lines += wrapper.wrap(paragraph) or [""]
     return lines
 
 

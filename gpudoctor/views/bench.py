@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from gpudoctor.core.measurement import COUNTERS, Bench, Kernel, Measurements, Run, Rung, State
@@ -156,8 +156,7 @@ def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) 
     state = measurements.state(run)
     mark, colour = _MARKS.get(state, (" ", ""))
     if run.value is None or run.status != "ran":
-        word = "right" if run.right else _WORDS.get(state, "done")
-        cell = f"{word:>{_CELL_WIDTH - 1}} "[: _CELL_WIDTH + 1]
+        cell = f"{'right' if run.right else _WORDS.get(state, 'done'):>{_CELL_WIDTH - 1}} "
     else:
         cell = f"{digits(run.value):>{_CELL_WIDTH - 1}}{mark}"
     if with_share:
@@ -205,9 +204,7 @@ def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
 
 def _share_of_expected(measurements: Measurements, runs: Sequence[Run]) -> str:
     """``55 to 61 % of what was expected`` over these runs."""
-    shares = sorted(round(100 * (measurements.ratio(run) or 0)) for run in runs)
-    least, most = shares[0], shares[-1]
-    return f"{least if least == most else f'{least} to {most}'} % of what was expected"
+    return f"{_range([round(100 * (measurements.ratio(run) or 0)) for run in runs], str)} % of what was expected"
 
 
 def _problem_text(run: Run, state: State) -> str:
@@ -229,18 +226,16 @@ def _notes(measurements: Measurements) -> Iterator[str]:
     """What figures mean, and the advice that follows from them; GPUs with the same note share a line."""
     runs_by_note: dict[tuple[str, str, str], list[Run]] = {}
     for run in measurements.runs:
-        if (
-            measurements.state(run) in {"sound", "slow", "unjudged"}
-            and run.status == "ran"
-            and (run.words or run.advice)
-        ):
+        is_right = run.status == "ran" and measurements.state(run) != "wrong"
+        if is_right and (run.words or run.advice):
             runs_by_note.setdefault((run.kernel, run.advice, run.words if not run.advice else ""), []).append(run)
     for (name, advice, _), runs in runs_by_note.items():
         kernel = measurements.kernel(name)
         if not kernel:
             continue
         devices = gpus(measurements, [run.gpu for run in runs])
-        value = f" {_value_range(runs)} {kernel.unit}".rstrip() if runs[0].value is not None else ""
+        values = [run.value for run in runs if run.value is not None]
+        value = f" {_range(values, digits)} {kernel.unit}".rstrip() if values else ""
         head = f"{kernel.title}{f', {devices}' if devices else ''}:{value}".removesuffix(":")
         yield from wrapped(one_line(head + (". " if value else ": ") + runs[0].words).removesuffix(" "), 0, 2)
         if advice:
@@ -259,10 +254,9 @@ def _counted(measurements: Measurements) -> Iterator[str]:
             yield from wrapped(f"GPU {device.index} meanwhile: {', '.join(parts)} in {digits(seconds)} s", 0, 2)
 
 
-def _value_range(runs: Sequence[Run]) -> str:
-    """Least and greatest value, without the unit: ``391 to 402``; one number where they look the same."""
-    values = sorted(run.value for run in runs if run.value is not None)
-    least, most = digits(values[0]), digits(values[-1])
+def _range(values: Sequence[float], shown: Callable[[float], str]) -> str:
+    """Least and greatest value as `shown` has them: ``391 to 402``; one where they look the same."""
+    least, most = shown(min(values)), shown(max(values))
     return least if least == most else f"{least} to {most}"
 
 

@@ -17,8 +17,7 @@ def render(diagnosis: Diagnosis) -> str:
 def facts(snapshot: Snapshot, tool_version: str) -> str:
     """The snapshot as one JSON document on one line, which `gpudoctor read` and `gpudoctor diff` accept."""
     raw = snapshot.to_json()
-    document = {"schema": raw.pop("schema"), "tool": {"version": tool_version}, **raw}
-    return line(document)
+    return line({"schema": raw.pop("schema"), "tool": {"version": tool_version}, **raw})
 
 
 def line(raw: Any) -> str:

@@ -41,10 +41,8 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
         yield ""
         yield from _fix_lines(fix)
     yield from _section_lines("Explains", rule.explains)
-    if rule.confirm:
-        yield from _section_lines("To be sure", [rule.confirm])
-    if rule.confirm_windows:
-        yield from _section_lines("To be sure, on Windows", [rule.confirm_windows])
+    yield from _section_lines("To be sure", [rule.confirm] if rule.confirm else [])
+    yield from _section_lines("To be sure, on Windows", [rule.confirm_windows] if rule.confirm_windows else [])
     yield from _section_lines("What it will not catch", [rule.misses] if rule.misses else [])
     yield from _section_lines("Sources", rule.sources)
     yield from _section_lines("Proven by", [case.name for case in cases])
@@ -129,14 +127,10 @@ def rule_list(rules: Sequence[Rule]) -> str:
     """Every rule on a line, in the order given: id, severity, title."""
     longest = max((len(rule.id) for rule in rules), default=0)
     return "\n".join(
-        f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY_WIDTH)}  {safe(rule.title)}{_scope_suffix(rule)}"
+        f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY_WIDTH)}  {safe(rule.title)}"
+        + (say(" [of many machines]") if rule.scope == "cluster" else "")
         for rule in rules
     )
-
-
-def _scope_suffix(rule: Rule) -> str:
-    """`` [of many machines]`` for a rule about a cluster, else empty."""
-    return say(" [of many machines]") if rule.scope == "cluster" else ""
 
 
 # ---- Tables of what runs on what ----
@@ -146,7 +140,9 @@ def _scope_suffix(rule: Rule) -> str:
 def table_page(table: Table) -> Iterator[str]:
     """A table's description, sources, all keys by heading, and commands to try."""
     yield from wrapped(f"Table {table.name}: {table.about}")
-    yield from _source_lines(f"Checked {table.checked} against", table.sources)
+    yield f"Checked {table.checked} against:"
+    for source in table.sources:
+        yield from wrapped(source, 2, 4)
     for heading, keys in table.keys:
         yield ""
         yield f"{heading} ({len(keys)}):"
@@ -174,10 +170,3 @@ def entries_page(table: Table, entries: Entries) -> Iterator[str]:
     yield from wrapped(f"Table {table.name}, checked {table.checked} against", 0, 2)
     for source in table.sources:
         yield from wrapped(source, 2, 4)
-
-
-def _source_lines(title: str, items: Sequence[str]) -> Iterator[str]:
-    """A heading with a colon, and the items indented below it."""
-    yield f"{title}:"
-    for item in items:
-        yield from wrapped(safe(item), 2, 4)

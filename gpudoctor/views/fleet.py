@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
-from gpudoctor.core.fleet import Drain, Fleet
+from gpudoctor.core.fleet import Drain, Fleet, Host
 from gpudoctor.core.language import say
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
@@ -34,14 +34,15 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
-    answered = sum(host.answered for host in fleet.hosts)
     counts = fleet.counts
     found = counts["error"] + counts["warning"] + counts["info"]
     sums = "{found} found, {unjudged} not judged, {passed} passed"
-    check_counts = say(sums, found=found, unjudged=counts["unjudged"], passed=counts["ok"])
-    template = "{answered} of {hosts} answered; hosts by {checks} checks: {counts}."
     sentence = say(
-        template, answered=answered, hosts=_host_count(len(fleet.hosts)), checks=len(fleet.checks), counts=check_counts
+        "{answered} of {hosts} answered; hosts by {checks} checks: {counts}.",
+        answered=sum(host.answered for host in fleet.hosts),
+        hosts=_host_count(len(fleet.hosts)),
+        checks=len(fleet.checks),
+        counts=say(sums, found=found, unjudged=counts["unjudged"], passed=counts["ok"]),
     )
     blocks.append("\n".join([*wrapped(sentence), say("As a whole: {counts}", counts=report.counts(diagnosis))]))
     return "\n\n".join(blocks)
@@ -62,15 +63,15 @@ def _head_lines(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[st
 def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
     """``2 of 8 hosts have errors, 1 gave no answer; 5 may train``; or that all are sound, or why not all are."""
     silent = sum(not host.answered for host in fleet.hosts)
-    bad = len(fleet.hosts) - silent - len(_without_errors(fleet))
+    bad = sum(host.answered and _has_error(fleet, host) for host in fleet.hosts)
     hosts = _host_count(len(fleet.hosts))
     have = "{bad} of {hosts} has errors" if bad == 1 else "{bad} of {hosts} have errors"
     parts = [say(have, bad=bad, hosts=hosts)] if bad else []
     none = "{silent} gave no answer" if bad else "{silent} of {hosts} gave no answer"
     parts += [say(none, silent=silent, hosts=hosts)] if silent else []
     if not parts and fleet.verdict == "go":
-        warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
-        sound = "{hosts} sound, with the warnings below" if warnings else "{hosts} sound"
+        warned = any(finding.severity == "warning" for finding in diagnosis.findings)
+        sound = "{hosts} sound, with the warnings below" if warned else "{hosts} sound"
         count = len(fleet.hosts)
         parts = [say(sound, hosts=say("its one host is") if count == 1 else say("all {count} hosts are", count=count))]
     elif not parts and fleet.verdict == "unknown":
@@ -80,14 +81,9 @@ def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
     return say(", ").join(parts) + (say("; {count} may train", count=len(fleet.sound)) if bad or silent else "")
 
 
-def _without_errors(fleet: Fleet) -> list[str]:
-    """Names of the hosts that answered and have no check with an error."""
-    checks = [check.id for check in fleet.checks]
-    return [
-        host.name
-        for host in fleet.hosts
-        if host.answered and all(fleet.result(host.name, check).outcome != "error" for check in checks)
-    ]
+def _has_error(fleet: Fleet, host: Host) -> bool:
+    """Whether any check of the host is an error."""
+    return any(fleet.result(host.name, check.id).outcome == "error" for check in fleet.checks)
 
 
 def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:

@@ -21,8 +21,7 @@ def render(runs: Sequence[Kept], folder: str, style: Style = PLAIN) -> str:
 
 def document(runs: Sequence[Kept], folder: str) -> str:
     """The list of kept checks as JSON, on one line."""
-    content = {"schema": HISTORY_SCHEMA, "folder": folder, "runs": [run.to_json() for run in runs]}
-    return line(content)
+    return line({"schema": HISTORY_SCHEMA, "folder": folder, "runs": [run.to_json() for run in runs]})
 
 
 def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:

@@ -62,19 +62,15 @@ _PEER_COPY = "peer.copy"
 
 def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
     """A bar chart per comparable kernel with a value, at most `_MOST_KERNELS`, and a matrix of copies between GPUs."""
+    if measurements is None:
+        return
     drawn = 0
-    for kernel in measurements.kernels if measurements else ():
-        runs = [run for run in measurements.of(kernel.id) if run.gpu >= 0] if measurements else []
-        if (
-            measurements
-            and kernel.unit
-            and kernel.comparable
-            and any(run.value is not None for run in runs)
-            and drawn < _MOST_KERNELS
-        ):
+    for kernel in measurements.kernels:
+        runs = sorted((run for run in measurements.of(kernel.id) if run.gpu >= 0), key=lambda run: run.gpu)
+        if kernel.comparable and any(run.value is not None for run in runs) and drawn < _MOST_KERNELS:
             drawn += 1
-            yield _kernel_panel(measurements, kernel, sorted(runs, key=lambda run: run.gpu)).draw()
-    for run in measurements.of(_PEER_COPY) if measurements else ():
+            yield _kernel_panel(measurements, kernel, runs).draw()
+    for run in measurements.of(_PEER_COPY):
         if matrix := _copy_matrix(run):
             yield matrix.draw()
 
@@ -89,14 +85,8 @@ def _kernel_panel(measurements: Measurements, kernel: Kernel, runs: list[Run]) -
         band = (common.value / least, common.value) if kernel.less_is_better else (common.value * least, common.value)
     title = f"{kernel.title} {kernel.size}".strip()
     note = "less is better" if kernel.less_is_better else ""
-    return Panel(
-        title,
-        kernel.unit,
-        [_kernel_bar(measurements, kernel, run) for run in runs],
-        band,
-        common.limit if common else None,
-        note,
-    )
+    bars = [_kernel_bar(measurements, kernel, run) for run in runs]
+    return Panel(title, kernel.unit, bars, band, common.limit if common else None, note)
 
 
 def _kernel_bar(measurements: Measurements, kernel: Kernel, run: Run) -> Bar:
@@ -170,11 +160,12 @@ class _Quantity(NamedTuple):
 
     def value_of(self, gpu: GPU) -> float | None:
         """The GPU's value in `unit`; None if not known."""
-        return _field_value(gpu, self.field, self.per)
+        value = getattr(gpu, self.field)
+        return value / self.per if is_number(value) else None
 
     def limit_of(self, gpu: GPU) -> float | None:
         """The GPU's limit in `unit`; None if not known or the quantity has none."""
-        return _field_value(gpu, self.limit, self.per) if self.limit else None
+        return self._replace(field=self.limit).value_of(gpu) if self.limit else None
 
 
 _PANELS = (
@@ -246,12 +237,6 @@ def _gpu_bar(gpu: GPU, quantity: _Quantity) -> Bar:
     elif quantity.field in _THROTTLED_FIELDS and (reasons := _THROTTLE_REASONS & set(gpu.throttle_reasons or ())):
         look, hint = "warning", f"{hint}, held back: {', '.join(sorted(reasons))}"
     return Bar(str(gpu.index), value, hint, look)
-
-
-def _field_value(gpu: GPU, field: str, per: float) -> float | None:
-    """The GPU's field divided by `per`; None where it is not a number."""
-    value = getattr(gpu, field)
-    return value / per if is_number(value) else None
 
 
 # ---- How long each source of facts took ----
@@ -334,10 +319,8 @@ def _check_cell(fleet: Fleet, name: str, check: Check) -> Cell:
 
 def _pair_matrix(pairwise: Pairwise) -> Matrix:
     """Bandwidth from each host to each other; of more than `MOST_ROWS` those with the lowest mean."""
-    names, note = (
-        list(pairwise.names),
-        f"{pairwise.unit}, expected {digits(pairwise.expected)}; from the row to the column",
-    )
+    names = list(pairwise.names)
+    note = f"{pairwise.unit}, expected {digits(pairwise.expected)}; from the row to the column"
     if len(names) > MOST_ROWS:
         rates = {name: _mean_rate(pairwise, index) for index, name in enumerate(names)}
         names = sorted(names, key=rates.__getitem__)[:MOST_ROWS]
@@ -348,9 +331,8 @@ def _pair_matrix(pairwise: Pairwise) -> Matrix:
 
 def _mean_rate(pairwise: Pairwise, index: int) -> float:
     """Mean of all rates from and to the host at that index; infinity without any. Minima would mark its peers too."""
-    rates = [
-        rate for rate in (*pairwise.measured[index], *(row[index] for row in pairwise.measured)) if rate is not None
-    ]
+    both_ways = (*pairwise.measured[index], *(row[index] for row in pairwise.measured))
+    rates = [rate for rate in both_ways if rate is not None]
     return sum(rates) / len(rates) if rates else float("inf")
 
 

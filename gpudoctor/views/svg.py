@@ -26,13 +26,11 @@ def figure(
     width, height = map(_coordinate, size)
     note_markup = f" <small>{escaped(note)}</small>" if note else ""
     width_attribute = f' width="{width}"' if wide else ""
-    start = f"<figure{_WIDE_CLASS if wide else ''}><figcaption>{escaped(title)}{note_markup}</figcaption>"
+    css_class = ' class="wide"' if wide else ""
+    start = f"<figure{css_class}><figcaption>{escaped(title)}{note_markup}</figcaption>"
     svg_tag = f'<svg role="img" viewBox="0 0 {width} {height}"{width_attribute}>'
     alternative_text = f"<title>{escaped(title)}</title><desc>{escaped(description, 2000)}</desc>"
     return f"{start}{svg_tag}{alternative_text}{''.join(parts)}</svg></figure>"
-
-
-_WIDE_CLASS = ' class="wide"'
 
 
 def box(place: tuple[float, float], size: tuple[float, float], look: str, hint: str = "", shade: float = 1.0) -> str:
@@ -116,9 +114,9 @@ class Panel:
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         if self.band:
             upper, lower = sorted(_y_of(value, top) for value in self.band)
-            yield box(
-                (_LEFT, upper), (right - _LEFT, max(lower - upper, 1.5)), "band", _band_text(self.band, self.unit)
-            )
+            low, high = map(digits, sorted(self.band))
+            hint = f"as it should be: {low} to {high} {self.unit}"
+            yield box((_LEFT, upper), (right - _LEFT, max(lower - upper, 1.5)), "band", hint)
         yield from self._bars(top)
         if self.band:
             slow_below = _y_of(self.band[0], top)
@@ -152,16 +150,8 @@ def _scale_labels(expected: float | None, most: float | None, top: float) -> Ite
     shown = [value for value in (expected, most) if value]
     if len(shown) == 2 and abs(_y_of(shown[0], top) - _y_of(shown[1], top)) < 10:
         shown = shown[:1]
-    if not shown:
-        shown = [top / _HEADROOM]
-    for value in (0.0, *shown):
+    for value in (0.0, *(shown or [top / _HEADROOM])):
         yield text((_LEFT - 4, _y_of(value, top) + 3.5), digits(value), "end")
-
-
-def _band_text(band: tuple[float, float], unit: str) -> str:
-    """``as it should be: 650 to 722 TFLOP/s``."""
-    low, high = sorted(band)
-    return f"as it should be: {digits(low)} to {digits(high)} {unit}"
 
 
 def _y_of(value: float, top: float) -> float:

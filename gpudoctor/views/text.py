@@ -8,7 +8,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import PLAIN, WIDTH, Style, command, step_text, style_of, width, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, step_text, width, wrapped
 
 _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
@@ -22,7 +22,8 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
     blocks = [f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"]
     if installed := list(report.packages_to_install(diagnosis)):
-        blocks.append("\n".join(_package_lines(installed)))
+        lines = (row for name, version, source in installed for row in wrapped(f"{name} {version}  ({source})", 4, 6))
+        blocks.append("\n".join([say("What it would bring:"), *lines]))
     blocks += findings(diagnosis.findings, style)
     if len(causes := report.causes(diagnosis)) > 1:
         blocks.append("\n".join([say("To act on, in this order:"), *_action_lines(causes)]))
@@ -31,13 +32,6 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(report.counts(diagnosis))
     return "\n\n".join(blocks)
-
-
-def _package_lines(packages: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    """A heading and a line per (name, version, source) of the packages that a manifest would install."""
-    yield say("What it would bring:")
-    for name, version, source in packages:
-        yield from wrapped(f"{name} {version}  ({source})", 4, 6)
 
 
 def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
@@ -137,6 +131,3 @@ def _first_ids(names: Sequence[str]) -> str:
     """The first `_MOST_IDS` names, separated by commas, and how many more there are."""
     more = say(" and {count} more", count=len(names) - _MOST_IDS) if len(names) > _MOST_IDS else ""
     return ", ".join(names[:_MOST_IDS]) + more
-
-
-__all__ = ["WIDTH", "Style", "render", "style_of"]
