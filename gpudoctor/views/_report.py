@@ -162,13 +162,12 @@ def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[s
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
-    """Root causes to act on: no information, nothing merely possible; one finding per rule id, in diagnosis order."""
-    by_id = {
-        finding.id: finding
-        for finding in reversed(diagnosis.findings)
-        if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible"
-    }
-    return list(reversed(by_id.values()))
+    """Root causes to act on: no information, nothing merely possible; the first finding of each rule, in that order."""
+    by_id: dict[str, Finding] = {}
+    for finding in diagnosis.findings:
+        if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible":
+            by_id.setdefault(finding.id, finding)
+    return list(by_id.values())
 
 
 def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:

@@ -92,6 +92,12 @@ def test_one_finding_about_several_gpus_is_told_once() -> None:
     assert "also: The loaded module" in said
 
 
+def test_the_first_cause_to_act_on_is_the_first_finding_of_its_rule() -> None:
+    other = replace(FINDING, id="gpu.ecc", fixes=(Fix("Replace the GPU", ()),))
+    said = text.render(diagnosis(FINDING, other, replace(FINDING, subjects=({"gpu": 1},))))
+    assert "  1. Load the new module  [driver.version-mismatch]\n  2. Replace the GPU  [gpu.ecc]" in said
+
+
 def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
     same = [replace(FINDING, subjects=({"gpu": gpu, "name": "B200"},)) for gpu in range(4)]
     said = text.render(diagnosis(*same))

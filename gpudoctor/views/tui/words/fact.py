@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Fact, known, value_of
 from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
@@ -46,9 +46,11 @@ def info_of(fact: str, infos: Mapping[str, FactInfo]) -> FactInfo:
 
 def rule_uses(item: Item, diagnosis: Diagnosis, infos: Mapping[str, FactInfo]) -> list[Use]:
     """The result of every rule that reads the fact: found first, then not judged, then passed."""
-    findings_by_rule = {finding.id: finding for finding in reversed(item.findings)}
+    findings_by_rule: dict[str, Finding] = {}
+    for finding in item.findings:
+        findings_by_rule.setdefault(finding.id, finding)
     resting = []
-    for name, finding in reversed(list(findings_by_rule.items())):
+    for name, finding in findings_by_rule.items():
         where = "" if finding in diagnosis.findings else "on the other machine: "
         resting.append(Use(name, "found", f"{where}{finding.title}", finding.severity))
     group = item.fact.rpartition(".")[0] or item.fact
