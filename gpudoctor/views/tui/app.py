@@ -132,8 +132,6 @@ def _finding_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]
 
 def _gpu_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
     """Commands that open each GPU."""
-    if "gpus" not in {entry.name for entry in SCREEN_ENTRIES}:
-        return
     for number, row in enumerate(listed(diagnosis.snapshot.rows("gpu"))):
         about = summary.short_name(text_of(row.get("name")))
         yield Command("gpu", str(number), partial(app.visit, "gpus", str(number)), about)
@@ -156,7 +154,6 @@ class DoctorApp(BaseApp):
 
     TITLE = "gpudoctor"
     CSS = shipped.text("views/tui/tui.tcss")
-    ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
     COMMAND_PALETTE_DISPLAY = "^p"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {

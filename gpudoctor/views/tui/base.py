@@ -276,7 +276,7 @@ class FramedScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
-        """Follow the app's diagnosis, reading and message."""
+        """Follow the app's diagnosis, reading and message. Textual calls this after the handler of a subclass."""
         self.watch(self.app, "diagnosis", self._show_diagnosis)
         self.watch(self.app, "reading", self.reframe)
         self.watch(self.app, "message", self.reframe)

@@ -19,7 +19,7 @@ VERDICT: dict[Verdict, tuple[str, str]] = {
 }
 """Glyph and word of each verdict; the band's colour goes by its CSS class of that name."""
 PASSED, UNREAD, ABSENT, QUIET = "✓", "?", "-", "·"
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 NEEDS = {
     "root": "▲ needs root",
     "reboot": "▲ needs a reboot",
@@ -46,3 +46,8 @@ MEANINGS = (
     ("▾ ▸", "unfolded, folded", ""),
 )
 """Mark, what it means, and its colour: for the page of keys."""
+
+
+def spinner(seconds: float) -> str:
+    """The glyph of what goes on, at that moment: it changes eight times a second."""
+    return _SPINNER[int(seconds * 8) % len(_SPINNER)]

@@ -81,7 +81,6 @@ class ClusterScreen(FramedScreen):
 
     def on_resize(self) -> None:
         """Reorder and resize the panes for the width."""
-        super().on_resize()
         narrow = self.app.size.width < NARROW
         self.suspects.shorten(narrow)
         cluster = self.query_one("#cluster")
@@ -93,7 +92,6 @@ class ClusterScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Load the fleet, if there is one."""
-        super().on_mount()
         self.action_again()
 
     def show(self, diagnosis: Diagnosis) -> None:

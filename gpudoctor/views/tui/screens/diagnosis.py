@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from gpudoctor.views.tui.screens.facts import FactsScreen
-    from gpudoctor.views.tui.widgets.frame import Search
-
 
 _TALL = 40
 """Lines of a screen from which on the machine is shown, too."""
@@ -87,7 +85,6 @@ class DiagnosisScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Follow the reading, too."""
-        super().on_mount()
         self._was_over = False
         self.watch(self.app, "reading", self._show_reading)
 
@@ -116,7 +113,6 @@ class DiagnosisScreen(FramedScreen):
 
     def on_resize(self) -> None:
         """Show the machine where there is room."""
-        super().on_resize()
         self._show_reading()
 
     def go(self, name: str) -> bool:
@@ -337,7 +333,7 @@ class SourcesTable(Rows):
         name, source = self._sources[index]
         now = time.monotonic()
         if source.asked:
-            mark, look = marks.SPINNER[int(now * 8) % len(marks.SPINNER)], "accent"
+            mark, look = marks.spinner(now), "accent"
         elif source.state == "done":
             mark, look = marks.PASSED, "good"
         else:

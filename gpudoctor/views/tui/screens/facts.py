@@ -80,7 +80,6 @@ class FactsScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Load which rules read which facts, in a thread."""
-        super().on_mount()
         self.watch(self.app, "reading", self._show_unread)
         if self.doctor.work.used_by:
             run_in_thread(self.app, "used by", self.doctor.work.used_by, self._receive_infos)

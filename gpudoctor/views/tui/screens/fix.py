@@ -72,7 +72,6 @@ class FixScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Follow the run, too."""
-        super().on_mount()
         self.set_interval(self.PERIOD, self._tick)
 
     def on_screen_resume(self) -> None:
@@ -302,7 +301,7 @@ def run_band(repair: Repair) -> tuple[str, str, str] | None:
     run = repair.run
     title = run.plan.title if run else repair.plan.title if repair.plan else ""
     if repair.busy:
-        spinner = marks.SPINNER[int(repair.seconds() * 8) % len(marks.SPINNER)]
+        spinner = marks.spinner(repair.seconds())
         return "reading", f"{spinner} {'UNDOING' if run and run.undoes else 'FIXING'}", title
     if not run:
         return None

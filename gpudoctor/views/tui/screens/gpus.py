@@ -122,13 +122,11 @@ class GPUsScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """Follow the app, and start sampling in a thread."""
-        super().on_mount()
         self.set_interval(self.AGED, self._redraw_if_outdated)
         self.follow_samples()
 
     def on_resize(self) -> None:
         """Redraw in the new width."""
-        super().on_resize()
         self.call_after_refresh(self.draw_samples)
 
     def _redraw_if_outdated(self) -> None:

@@ -79,7 +79,6 @@ class JobScreen(LiveScreen):
 
     def on_mount(self) -> None:
         """Follow the app, the job and the GPUs, each in a thread."""
-        super().on_mount()
         self.set_interval(self.CLOCK, self._tick)
         self.set_class(True, f"-{self._view}")
         app, work = self.app, self.doctor.work
@@ -109,7 +108,6 @@ class JobScreen(LiveScreen):
 
     def on_resize(self) -> None:
         """Redraw in the new width."""
-        super().on_resize()
         self.call_after_refresh(self._draw)
 
     def _receive_watch(self, answer: JobWatch | BaseException) -> None:

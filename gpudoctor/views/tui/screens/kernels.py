@@ -68,7 +68,6 @@ class KernelsScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Load what was measured before."""
-        super().on_mount()
         self.set_interval(0.25, self._tick)
         if self.doctor.work.measured is None:
             self._show_empty()

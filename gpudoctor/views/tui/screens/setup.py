@@ -68,13 +68,11 @@ class SetupScreen(FramedScreen):
 
     def on_mount(self) -> None:
         """Show the choices before anything was read."""
-        super().on_mount()
         if not self.doctor.diagnosis:
             self._show_stack()
 
     def on_resize(self) -> None:
         """Order the texts for the new width."""
-        super().on_resize()
         self.call_after_refresh(self._show_stack)
 
     def show(self, diagnosis: Diagnosis) -> None:

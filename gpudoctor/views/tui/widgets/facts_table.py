@@ -22,8 +22,6 @@ _LONGEST = 300
 """Characters of a value or a source that are looked at for one line of the screen."""
 _LOOKED_AT = 500
 """Rows that the widths of the columns go by."""
-_WIDE = 56
-"""Columns that a column of mostly short texts gets at most: the eye has to find the way back."""
 _GAP = "  "
 
 

@@ -175,8 +175,7 @@ class Steps(Rows):
     def _state_cells(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
         """Glyph, style and words of the step's state, with its seconds."""
         if ran.state == "running":
-            spinner = marks.SPINNER[int(time.monotonic() * 8) % len(marks.SPINNER)]
-            return spinner, "accent", f"running  {seconds(self._seconds)}"
+            return marks.spinner(time.monotonic()), "accent", f"running  {seconds(self._seconds)}"
         if ran.state == "waits" and step.hindrance:
             words = step.hindrance.partition(":")[0].partition(",")[0]
             return "▲", "warning", words
