@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known, text_of
 from gpudoctor.readers._pattern import Pattern, table
-from gpudoctor.readers._values import first_version
+from gpudoctor.readers._values import ARCHITECTURES, first_version
 
 _TABLE = """
 apt: kubuntu = ubuntu | xubuntu = ubuntu | lubuntu = ubuntu | ubuntu | pop!_os = pop | pop_os = pop | linux mint =
@@ -36,7 +36,6 @@ _DISTRIBUTIONS = tuple(_parsed_distributions())
 GLIBC = Pattern(r"glibc[- ]?(\d+\.\d+)")
 _PLATFORM = Pattern(r"(Linux|Windows|Darwin|macOS)-(.+)")
 _ARCH = Pattern(r"\b(x86_64|amd64|aarch64|arm64|ppc64le|riscv64|i[36]86)\b")
-_ARCH_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def system_facts(name: str, source: str) -> Iterator[tuple[str, Fact]]:
@@ -55,7 +54,7 @@ def system_facts(name: str, source: str) -> Iterator[tuple[str, Fact]]:
     else:
         yield from _linux_facts(low, source)
     if arch := _ARCH.search(low):
-        yield "host.arch", Known(_ARCH_ALIASES.get(arch.group(1), arch.group(1)), source)
+        yield "host.arch", Known(ARCHITECTURES.get(arch.group(1), arch.group(1)), source)
 
 
 def _linux_facts(lowercase_name: str, source: str) -> Iterator[tuple[str, Fact]]:
@@ -116,7 +115,7 @@ def kernel_facts(release: str, source: str) -> Iterator[tuple[str, Fact]]:
     elif "-" in release:
         yield "host.wsl", Absent(f"kernel {release[:60]} is not Microsoft's ({source})")
     if arch := _ARCH.search(low):
-        yield "host.arch", Known(_ARCH_ALIASES.get(arch.group(1), arch.group(1)), source)
+        yield "host.arch", Known(ARCHITECTURES.get(arch.group(1), arch.group(1)), source)
 
 
 # ---- Lists of GPU names as reports give them ----
@@ -134,8 +133,15 @@ _FORMER = Pattern(
 """How a part of the list begins that names a GPU which is not, or no longer, in the machine."""
 _NEGATED = Pattern(r"\s*(?:no|not|without|none|non)\b", 2)
 _OTHERS = (
-    ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b", 2)),
-    ("intel", Pattern(r"\b(?:intel|iris|uhd graphics|hd graphics|arc a\d+|arc b\d+|data center gpu max)\b", 2)),
+    (
+        "amd",
+        Pattern(
+            r"\b(?:amd|advanced micro devices|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?"
+            r"|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b",
+            2,
+        ),
+    ),
+    ("intel", Pattern(r"\b(?:intel|iris|uhd graphics|hd graphics|arc (?:pro )?[ab]\d+|data center gpu max)\b", 2)),
     (
         "other",
         Pattern(
@@ -143,6 +149,10 @@ _OTHERS = (
         ),
     ),
 )
+_OTHER_MAKER = Pattern(
+    r"(?:advanced micro devices|amd|apple|arc\b|aspeed|ati\b|instinct|intel|matrox|radeon|rx ?\d{3,4})", 2
+)
+"""How a name begins that is not NVIDIA's, whatever numbers are in it: ``[AMD/ATI] Rembrandt [Radeon 680M]``."""
 _NVIDIA = Pattern(
     r"nvidia|geforce|quadro|tesla|titan|\b[rg]tx(?:\b|\d)|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
     r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0(?:ti)?\b|\d{3}m\b",
@@ -152,8 +162,7 @@ _NVIDIA = Pattern(
 
 def gpu_vendor(name: str) -> str | None:
     """The maker of the GPU of that name: nvidia, amd, intel or other; None where the name does not tell."""
-    is_other_maker = name.lower().startswith(("amd", "intel", "apple", "radeon", "instinct"))
-    if _NVIDIA.search(name) and not is_other_maker:
+    if _NVIDIA.search(name) and not _OTHER_MAKER.match(name):
         return "nvidia"
     return next((maker for maker, pattern in _OTHERS if pattern.search(name)), None)
 

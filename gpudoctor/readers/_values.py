@@ -108,6 +108,10 @@ def libcuda_kind(path: str) -> str:
     return next((kind for part, kind in kinds if part in path), "driver")
 
 
+ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+"""Other names of processors' architectures, by uname's."""
+
+
 # ---- The form of a label's value ----
 # By the name that the form has in the tables of `notes._label_facts`.
 
@@ -251,6 +255,7 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
     "paths": _parse_paths,
     "path": lambda text: text.strip("[]'\" ") or None,
     "first": lambda text: text.split()[0] if text.split() else None,
+    "arch": lambda text: ARCHITECTURES.get(text.lower(), text) if (text := text.partition(" ")[0]) else None,
 }
 
 

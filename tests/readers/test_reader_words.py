@@ -194,12 +194,22 @@ TOLD: list[tuple[str, dict[str, object]]] = [
     ("torch.__version__ 2.5.1+cu124", {"torch.version": "2.5.1+cu124"}),
     ("torch.cuda.get_arch_list() ['sm_80', 'sm_90']", {"torch.archs": ("sm_80", "sm_90")}),
     ("torch.version.cuda -> 12.4", {"torch.cuda": "12.4"}),
+    ("    if torch.cuda.is_available() == False:\n", {"live.cuda_available": None}),
+    ("torch.cuda.is_available() == False\n", {"live.cuda_available": False}),
     ("nvidia-smi: 410.48\n", {"driver.version": "410.48"}),
     ("nvidia-smi: 11.2 is shown\n", {"driver.version": None}),
     (
         "Name\nIntel(R) UHD Graphics 770\nNVIDIA GeForce RTX 4070\n",
         {"pci.gpu_vendors": ("nvidia", "intel"), "pci.nvidia_count": None},
     ),
+    (
+        (
+            "$ lspci -nn | grep -Ei 'vga|3d|display'\n"
+            "05:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Rembrandt [Radeon 680M]\n"
+        ),
+        {"pci.gpu_vendors": ("amd",), "pci.nvidia_count": 0},
+    ),
+    ("GPU: Arc A770\n", {"pci.gpu_vendors": ("intel",), "pci.nvidia_count": 0}),
     ("  Marketing Name:          AMD Radeon RX 7900 XTX\n", {"pci.gpu_vendors": ("amd",), "pci.nvidia_count": 0}),
     ("GPU[0]\t\t: Card series: \t\tAMD Instinct MI210\n", {"pci.gpu_vendors": ("amd",), "pci.nvidia_count": 0}),
     ("Name\nAMD Radeon RX 6700 XT\nAMD Radeon(TM) Graphics\n", {"pci.gpu_vendors": ("amd",), "pci.nvidia_count": 0}),

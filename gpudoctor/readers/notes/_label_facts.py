@@ -64,7 +64,7 @@ driver.fabric_manager_version version: fabricmanager version | fabric manager ve
     | nvidia fabricmanager package | fabricmanager package | fabric manager package
 host.secure_boot bool: secure boot | secureboot | secure boot state | mokutil sb state
 host.kernel_command_line text: kernel cmdline | kernel command line | cmdline | proc cmdline
-host.arch first: arch | architecture | machine arch | cpu architecture | uname m
+host.arch arch: arch | architecture | machine arch | cpu architecture | uname m
 host.glibc version: glibc | glibc version | libc | ldd version
 host.virtual_machine first: hypervisor | virtualization | systemd detect virt
 python.version version: python | python version | python ver | interpreter | py version | python 版本

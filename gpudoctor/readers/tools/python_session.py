@@ -35,6 +35,8 @@ _INLINE = Pattern(
     r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+(?!=)>?|returns?|returned|is|was|gives"
     r"|prints|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
 )
+_IN_CODE = Pattern(r"\W*(?:if|elif|while|assert|return)\b")
+"""How a line begins that asks for the answer and does not show it."""
 _PRINTED = Pattern(
     r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"
     r"(?:in \w[\w ]{0,20})?(?:(?:prints|gives|says|shows|returns|->|=+>|:)\s*(?P<output>\S.{0,60}))?$"
@@ -77,7 +79,7 @@ def _prompt_answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in enumerate(paste.bare):
         if "torch." not in line and "tf." not in line:
             continue
-        if inline := _INLINE.search(line):
+        if (inline := _INLINE.search(line)) and not _IN_CODE.match(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
         if (inline_answer := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
             "device_name" not in inline_answer.group(1) or gpu_vendor(inline_answer.group(2))
