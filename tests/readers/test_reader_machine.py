@@ -111,6 +111,18 @@ Device 0: "NVIDIA GeForce RTX 3090"
   CUDA Capability Major/Minor version number:    8.6
   Total amount of global memory:                 24260 MBytes (25438126080 bytes)
 """
+DKMS = "$ dkms status\nnvidia/550.54.15, 6.8.0-45-generic, x86_64: installed\n"
+UPGRADES = """\
+$ dnf list nvidia-driver
+Installed Packages
+nvidia-driver.x86_64                 3:550.54.15-1.el9        @cuda-rhel9-x86_64
+Available Packages
+nvidia-driver.x86_64                 3:560.35.03-1.el9        cuda-rhel9-x86_64
+$ sudo dnf check-update
+nvidia-driver-cuda-libs.x86_64       3:560.35.03-1.el9        cuda-rhel9-x86_64
+$ pacman -Ss nvidia
+extra/nvidia 560.35.03-1
+"""
 MISMATCH = """\
 [ 100.042] NVRM: API mismatch: the client has the version 535.54.03, but
 [ 101.142] NVRM: this kernel module has the version 530.30.02.  Please
@@ -196,6 +208,20 @@ MISMATCH = """\
         (
             "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic",
             {"driver.module_on_disk": False, "driver.module_loaded": False, "host.kernel": "6.8.0-45-generic"},
+        ),
+        (
+            "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
+            {"driver.module_loaded": None, "driver.peermem_loaded": False},
+        ),
+        (
+            "            Kernel: Linux 6.8.0-45-generic\n      Architecture: x86-64\n" + DKMS,
+            {"driver.dkms": "installed", "host.kernel": "6.8.0-45-generic", "host.arch": "x86_64"},
+        ),
+        (DKMS.replace("nvidia/", "nvidia-fs/"), {"driver.dkms": None}),
+        (UPGRADES, {"driver.library_version": "550.54.15", "driver.module_disk_version": None}),
+        (
+            "$ df -i /dev/shm\nFilesystem Inodes IUsed IFree IUse% Mounted on\nshm 65536 5 65531 1% /dev/shm",
+            {"limits.shm_mib": None},
         ),
         (LDD, {"libs.missing": ("libcublas.so.12",), "libs.libcuda_kind": "stub"}),
         (LDD, {"libs.libcuda": "/usr/local/cuda/lib64/stubs/libcuda.so"}),

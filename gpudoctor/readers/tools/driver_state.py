@@ -17,7 +17,8 @@ FACTS = (
     fact("imex.unreached", "list", "machines of the domain that are not ready or that some other does not reach"),
 )
 
-_DKMS = Pattern(r"nvidia(?:-[\w-]{1,60})?(?:/|, )(\d[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
+_DKMS = Pattern(r"\bnvidia(?:-(?!fs\b)[\w-]{1,60})?(?:/|, )(\d[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
+_RELEASE = Pattern(r"(?:Linux )?(\d+\.\d+\.\S+)")
 _KERNEL = Pattern(r"Linux \S+ (\d+\.\d+\.\S+) #\d|Linux-(\S{1,120}?)-(?:x86_64|aarch64)")
 _NODE = Pattern(r"c([rwxsStT-]{9})\S?\s.*?(/dev/nvidia[\w/-]*)\s*$")
 _OPENED = Pattern(r"/dev/nvidia(?:\d+|ctl|-uvm)")
@@ -48,6 +49,13 @@ _MODULE_PACKAGE = Pattern(
     r"|kmod)-nvidia(?:-open)?(?:-dkms)?)"
     r"[ -](?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)-\d"
 )
+_OFFERS = Pattern(
+    r"(?:dnf|yum) (?:-\S+ )*(?:check-up\w+|search|repoquery|(?:list|info)\b.*\b(?:avail|upgr|updat|recent|showdup))"
+    r"|pacman -S[a-z]*[is]|apt list(?!.*--installed)|zypper (?:se|search|lu|list-updates)\b"
+)
+"""Commands that list what a repository has: it may be installed or not."""
+_LIST = Pattern(r"(Installed|Available|Available upgrades|Upgraded|Obsoleting) packages\s*$", 2)
+"""Headings in dnf's and yum's lists."""
 _QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|packages?)\b[^:\n]{0,40}:\s*")
 """What is written in front of a package where its query is the label."""
 _FEWEST_OF_WHOLE_BUS = 3
@@ -74,12 +82,6 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
     if "nvidia" in low:
         yield from _distribution_packages(paste)
-        for index, line in enumerate(paste.bare):
-            text = _QUERY.compiled.sub("", line.strip())
-            if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
-                source = paste.use(index)
-                yield "driver.module_disk_version", Known(match.group(1), source)
-                yield "driver.installed", Known(True, source)
     if "secureboot " in low or "secure boot " in low:
         yield from _secure_boot(paste)
     if "/dev/nvidia" in low:
@@ -115,7 +117,8 @@ def _dkms_state(paste: Paste) -> Iterator[tuple[str, Fact]]:
 def running_kernel(paste: Paste) -> str:
     """Release of the running kernel by a label, ``uname -r`` or uname's line, in that order; empty where not shown."""
     labels = ("kernel", "kernel version", "uname r", "running kernel")
-    labelled = next((label.value for label in paste.labels if label.name in labels), "")
+    releases = (_RELEASE.match(label.value) for label in paste.labels if label.name in labels)
+    labelled = next((release.group(1) for release in releases if release), "")
     printed = _KERNEL.search(paste.text)
     uname_output = next(
         (line.strip() for at, _ in paste.commands_starting("uname -r") for _, line in paste.output(at, 1)), ""
@@ -124,13 +127,34 @@ def running_kernel(paste: Paste) -> str:
 
 
 def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The driver library's version from packages of apt, dnf and zypper; removed packages do not count."""
-    for index, line in paste.having(
-        "nvidia-driver", "libnvidia-compute", "nvidia-compute-g0", "nvidia-driver-cuda", "dpkg nvidia driver"
-    ):
+    """The driver's versions from packages of apt, dnf, zypper, pacman; those removed or only offered do not count."""
+    offered = _offered_lines(paste)
+    for index, line in paste.having("nvidia-driver", "libnvidia-compute", "nvidia-compute-g0", "dpkg nvidia driver"):
+        if index in offered:
+            continue
         if (match := _PACKAGE.search(line)) and not line.lower().lstrip().startswith(("rc ", "un ")):
             yield "driver.library_version", Known(match.group(1), paste.use(index))
             yield "driver.installed", Known(True, paste.use(index))
+    for index, line in enumerate(paste.bare):
+        text = _QUERY.compiled.sub("", line.strip())
+        if "nvidia" in line[:60] and index not in offered and (match := _MODULE_PACKAGE.match(text)):
+            source = paste.use(index)
+            yield "driver.module_disk_version", Known(match.group(1), source)
+            yield "driver.installed", Known(True, source)
+
+
+def _offered_lines(paste: Paste) -> set[int]:
+    """The lines that list what a repository offers, but for packages that they call installed."""
+    lines: set[int] = set()
+    offered = False
+    for index, line in enumerate(paste.bare):
+        if index in paste.commands:
+            offered = bool(_OFFERS.match(line.removeprefix("sudo ")))
+        elif heading := _LIST.match(line):
+            offered = heading[1].lower() != "installed"
+        elif offered and "installed" not in line:
+            lines.add(index)
+    return lines
 
 
 def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -182,6 +182,9 @@ def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
 def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """Size and free MiB of /dev/shm from df, mount or ``--shm-size``."""
     for index, line in paste.having("/dev/shm"):
+        heading = next((above for above in reversed(paste.bare[:index]) if "Mounted on" in above), "")
+        if "IUse%" in heading:
+            continue
         if match := _SHM.search(line):
             source = paste.use(index)
             for name, text in (("limits.shm_mib", match.group(1)), ("limits.shm_free_mib", match.group(3))):

@@ -253,7 +253,7 @@ _FILE = Pattern(r"filename:\s+/lib/modules/([^/]{1,120})/.{0,200}/?nvidia(?:-cur
 _VERSION = Pattern(r"version:\s+(\d{3}\.\d+(?:\.\d+)?)$")
 _LICENSE = Pattern(r"license:\s+(NVIDIA|Dual MIT/GPL)")
 _NOT_FOUND = Pattern(r"Module nvidia(?:-current)? not found(?: in directory /lib/modules/(\S+))?")
-_REFUSED = Pattern(r"could not insert '?(nvidia\w*)'?: (\S.*)")
+_REFUSED = Pattern(r"could not insert '?(nvidia(?!_fs\b)\w*)'?: (\S.*)")
 _BLACKLIST = Pattern(r"^\s*blacklist\s+(nouveau|nvidia)\s*$")
 _ON_COMMAND_LINE = Pattern(
     r"(?:modprobe\.blacklist|rd\.driver\.blacklist|module_blacklist)=\S{0,200}\b(nouveau|nvidia)\b"
@@ -322,7 +322,7 @@ def _load_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield from kernel_facts(match.group(1).rstrip(".'"), source)
     for match, source in paste.matches(_REFUSED.search, "could not insert"):
         name = match.group(1).replace("current_", "")
-        yield "driver.uvm_loaded" if name == "nvidia_uvm" else "driver.module_loaded", Known(False, source)
+        yield _MODULES.get(name, "driver.module_loaded"), Known(False, source)
         if "key was rejected" in match.group(2).lower():
             yield "driver.module_on_disk", Known(True, source)
 
