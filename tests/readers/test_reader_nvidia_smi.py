@@ -129,6 +129,14 @@ OLDER = "| NVIDIA-SMI 390.87                 Driver Version: 390.87             
 NEWER = "| NVIDIA-SMI 410.79       Driver Version: 410.79       CUDA Version: 10.0     |\n"
 UUID = "GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e"
 CSV = "name, driver_version, memory.total [MiB], compute_cap\nNVIDIA L4, 535.104.05, 23034 MiB, 8.9"
+LOOP = "$ nvidia-smi --query-gpu=name,temperature.gpu --format=csv,noheader -l 1"
+LOGGED = """\
+timestamp, name, utilization.gpu [%]
+2024/05/01 10:00:00.123, NVIDIA L4, 12 %
+2024/05/01 10:00:00.125, NVIDIA L4, 13 %
+2024/05/01 10:00:01.124, NVIDIA L4, 90 %
+2024/05/01 10:00:01.126, NVIDIA L4, 91 %
+"""
 BARE = (
     "$ nvidia-smi --query-gpu=index,name,pcie.link.width.current,clocks_throttle_reasons.active --format=csv\n"
     "0, NVIDIA H100, 16, 0x0000000000000004\n1, NVIDIA H100, 8, 0x0000000000000000"
@@ -155,6 +163,8 @@ BARE = (
         ),
         (f"fails:\n{OLDER}works:\n{NEWER}", {"driver.version": "390.87", "driver.cuda_version": None}),
         (NEWER + NEWER, {"driver.cuda_version": "10.0"}),
+        (f"$ nvidia-smi -i 0\n{TABLE}", {"gpu.count": None}),
+        (TABLE.replace("|   0  ", "|   4  "), {"gpu.count": None}),
     ],
 )
 def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
@@ -179,6 +189,8 @@ def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
             [(0, "3g.20gb", f"MIG-{UUID[4:]}")],
         ),
         (CSV, "gpu", "index name memory_mib compute_capability", [(0, "NVIDIA L4", 23034, "8.9")]),
+        (f"{LOOP}\nNVIDIA L4, 40\nNVIDIA L4, 41", "gpu", "index temperature_c", [(None, 40)]),
+        (LOGGED, "gpu", "index utilization", [(0, 12), (1, 13)]),
         (BARE, "gpu", "link_width throttle_reasons", [(16, ("sw_power_cap",)), (8, ())]),
         (
             f"GPU 0: Tesla V100 (UUID: {UUID})\n\t Link 0: 25.781 GB/s\n\t Link 1: <inactive>",

@@ -10,6 +10,7 @@ from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import first_integer, normalized_pci_address, size_mib
+from gpudoctor.readers.tools.nvidia_smi_list import SOME_GPUS
 
 EXACT = 7
 FACTS = (
@@ -89,7 +90,7 @@ def _banner_facts(paste: Paste, index: int, line: str) -> Iterator[tuple[str, Fa
 
 
 def _table_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu``, their count, and rows of ``gpu_process`` from the framed lines."""
+    """Rows of ``gpu``, their count where the table lists all, and rows of ``gpu_process`` from the framed lines."""
     gpus: list[dict[str, Fact]] = []
     processes: list[Row] = []
     for index, line in enumerate(paste.bare):
@@ -115,7 +116,9 @@ def _table_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     first = _first_table(gpus)
     if first:
         yield "gpu", tuple(first)
-        yield "gpu.count", Known(len(first), fact.source if (fact := known(first[0]["index"])) else "")
+        number = known(first[0]["index"])
+        if number and not number.value and not any(SOME_GPUS.search(command) for command in paste.commands.values()):
+            yield "gpu.count", Known(len(first), number.source)
     if processes:
         yield "gpu_process", tuple(processes)
 

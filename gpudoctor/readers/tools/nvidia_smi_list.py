@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, texts_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, texts_of, value_of
 from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -23,6 +23,9 @@ FACTS = (
     column("nvlink.active", "bool", "whether the link is up"),
 )
 
+SOME_GPUS = Pattern(r"\bnvidia-smi\b[^|;&]*\s(?:-i|--id)\b")
+"""A command that asks for some of the GPUs: the place in its output is no GPU's number."""
+_LOOP = Pattern(r"\s(?:-l|-lms|--loop|--loop-ms)\b")
 _GPU = Pattern(r"\s*GPU (\d+): (\S.*?)(?: \(UUID: (GPU-[0-9a-fA-F-]+)\))?\s*$")
 _MIG = Pattern(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)")
 _ROW = Pattern(r"\s*(GPU\d+)((?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C))+)(?=\s|$)")
@@ -78,6 +81,7 @@ def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``gpu`` from CSV tables of ``--query-gpu``; other tables are marked as placed only."""
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
+    unnumbered: set[int] = set()
     other_columns = 0
     last = max((index for index, line in enumerate(paste.bare) if line.strip()), default=-1)
     for index, line in enumerate(paste.bare):
@@ -86,6 +90,8 @@ def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             queried = command.partition("--query-gpu=")[2].partition(" ")[0].strip("'\"")
             fields = [column_of_field(name) for name in queried.split(",")]
             tables.append([])
+            if SOME_GPUS.search(command) or _LOOP.search(command):
+                unnumbered.add(len(tables) - 1)
             paste.use(index)
             continue
         cells = next(csv.reader([line[:2000]], skipinitialspace=True), []) if "," in line or fields else []
@@ -109,20 +115,22 @@ def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             paste.mark_listed(index, data=True)  # the paste ends within a line
         elif cells and tables[-1]:
             fields = []
-    for rows in tables:
-        yield from _query_rows(rows)
+    for number, rows in enumerate(tables):
+        yield from _query_rows(rows, number not in unnumbered)
 
 
-def _query_rows(rows: list[Row]) -> Iterator[tuple[str, Fact | Rows]]:
+def _query_rows(rows: list[Row], numbered: bool) -> Iterator[tuple[str, Fact | Rows]]:
     """One table's rows as ``gpu``, indexed by position where it has no index; driver.version from its column.
 
-    A single GPU that is told by its address or UUID may be any of several: it gets no index.
+    None is indexed unless `numbered`, nor a single GPU that is told by its address or UUID: it may be any of several.
+    Of rows that nothing tells apart but the time, those of the first second count.
     """
-    gpus = [{name: fact for name, fact in row.items() if name != "driver"} for row in rows]
-    if len(gpus) == 1 and any(known(gpus[0].get(name)) for name in ("address", "uuid")):
-        yield "gpu", tuple(gpus)
-        gpus = []
-    if any(gpus):
+    if not any(known(row.get(name)) for row in rows for name in ("index", "address", "uuid")):
+        rows = [row for row in rows if value_of(row.get("time")) == value_of(rows[0].get("time"))]
+    gpus = [{name: fact for name, fact in row.items() if name not in ("driver", "time")} for row in rows]
+    if not numbered or (len(gpus) == 1 and any(known(gpus[0].get(name)) for name in ("address", "uuid"))):
+        yield from (("gpu", (row,)) for row in gpus if row)
+    elif any(gpus):
         yield (
             "gpu",
             tuple({"index": Known(position, "its place in the list"), **row} for position, row in enumerate(gpus)),
@@ -212,6 +220,7 @@ _FIELDS = {
     "gpu_name": "name",
     "uuid": "uuid",
     "gpu_uuid": "uuid",
+    "timestamp": "time",
     "driver_version": "driver",
     "kmd_version": "driver",
     "pci.bus_id": "address",
@@ -247,7 +256,7 @@ _FIELDS = {
 }
 _REASON = Pattern(r"clocks_(?:throttle|event)_reasons\.(\w+)")
 _OTHER = Pattern(
-    r"[a-z_]+(?:\.\w+)+|timestamp|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode|hostname"
+    r"[a-z_]+(?:\.\w+)+|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode|hostname"
     r"|addressing_mode|kmd_version|edpp_multiplier|gpu_(?:serial|util\w*)|mem_util\w*|max_memory_usage|time|pid"
     r"|process_name|used_(?:gpu_)?memory|vgpu_\w+|accounting_\w+|gpu_operation_mode\w*|inforom_\w+|numa_\w+"
 )
@@ -290,6 +299,8 @@ def cell_value(column: str, text: str) -> Value:
         return None
     if column in ("name", "uuid", "compute_mode", "driver"):
         return text
+    if column == "time":
+        return text.partition(".")[0]
     if column == "recovery_action":
         return text.lower()
     if column == "address":
