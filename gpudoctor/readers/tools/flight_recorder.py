@@ -107,11 +107,12 @@ def _behind(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
     yield "nccl.ranks_counted", Known(len(dumps), source)
     if behind:
         yield "nccl.behind_at", Known(min(dump.enqueued for dump in behind.values()), source)
-    short = {rank: dump for rank, dump in dumps.items() if dump.enqueued == ahead and dump.completed == min(stuck)}
-    some = len({dump.completed for dump in dumps.values()}) > 1 and not behind
+    slowest = min(stuck, default=ahead)
+    some = slowest < ahead and len({dump.completed for dump in dumps.values()}) > 1 and not behind
+    short = {rank for rank, dump in dumps.items() if (dump.enqueued, dump.completed) == (ahead, slowest)}
     yield "nccl.ranks_short", Known(tuple(str(rank) for rank in sorted(short)) if some else (), source)
     if some:
-        yield "nccl.short_at", Known(min(stuck), source)
+        yield "nccl.short_at", Known(slowest, source)
 
 
 def _differing(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
