@@ -237,11 +237,14 @@ def read_in_pieces(name: str) -> Iterator[bytes]:
         yield from raw_pieces
         return
     unpacking = zlib.decompressobj(wbits=31)
-    for piece in (first, *raw_pieces):
+    for piece in chain((first,), raw_pieces):
         compressed = piece
         while compressed:
             yield unpacking.decompress(compressed, PIECE_BYTES)
             compressed = unpacking.unconsumed_tail
+            if unpacking.eof and unpacking.unused_data.startswith(_GZIP):  # logs that were joined
+                compressed = unpacking.unused_data
+                unpacking = zlib.decompressobj(wbits=31)
 
 
 def _raw_pieces(name: str) -> Iterator[bytes]:

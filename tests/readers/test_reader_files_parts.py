@@ -212,7 +212,15 @@ def test_sizes(text: str, size: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("poetry", "pip"),
-    [("^2.4", ">=2.4,<3"), ("^0.21", ">=0.21,<0.22"), ("~2.4.1", ">=2.4.1,<2.5"), ("2.5.1", "==2.5.1"), ("*", "")],
+    [
+        ("^2.4", ">=2.4,<3"),
+        ("^0.21", ">=0.21,<0.22"),
+        ("^0.0.3", ">=0.0.3,<0.0.4"),
+        ("~2.4.1", ">=2.4.1,<2.5"),
+        ("~2", ">=2,<3"),
+        ("2.5.1", "==2.5.1"),
+        ("*", ""),
+    ],
 )
 def test_poetrys_carets(poetry: str, pip: str) -> None:
     assert pyproject.pip_specifier(poetry) == pip
@@ -243,7 +251,8 @@ def test_hashes_are_no_part_of_a_requirement() -> None:
 
 def test_a_service_has_64_mib_of_shared_memory_where_nothing_else_is_said() -> None:
     text = "services:\n  train:\n    image: nvcr.io/nvidia/pytorch:25.01-py3\n    gpus: all\n"
-    assert value(judged(text, "compose.yaml", RTX_4090), "limits.shm_mib") == 64
+    for more in ("", "    ipc: shareable\n"):
+        assert value(judged(text + more, "compose.yaml", RTX_4090), "limits.shm_mib") == 64
 
 
 NAMES = ("requirements.txt", "pyproject.toml", "uv.lock", "environment.yml", "Dockerfile", "compose.yaml", "pod.yaml")

@@ -202,6 +202,11 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         decode(b"x" * (WHOLE_FILE_BYTES + 1), "log")
 
 
+def test_logs_that_were_joined_once_packed_are_read_to_their_end(tmp_path: Path) -> None:
+    (tmp_path / "kern.log.gz").write_bytes(gzip.compress(b"first\n") + gzip.compress(b"second\n"))
+    assert read_file(str(tmp_path / "kern.log.gz")) == "first\nsecond\n"
+
+
 def test_a_paste_keeps_prompts_apart() -> None:
     paste = Paste("$ nvidia-smi -L\n(env) root@x:/# ulimit -l\nC:\\Users\\me> nvcc -V\n# a heading\n>>> import torch\n")
     assert paste.commands == {0: "nvidia-smi -L", 1: "ulimit -l", 2: "nvcc -V", 4: "import torch"}

@@ -106,7 +106,7 @@ def _shm_mib(node: Node) -> int | None:
     if any("/dev/shm" in (mount.text or mount.at("target").text) for mount in mounts):
         return None
     ipc = _substituted_text(node.at("ipc"))
-    return None if ipc in ("host", "shareable") or ":" in ipc else _DEFAULT_SHM_MIB
+    return None if ipc == "host" or ":" in ipc else _DEFAULT_SHM_MIB
 
 
 def _shm_source(node: Node, source: str, manifest: Manifest) -> str:

@@ -203,12 +203,12 @@ def pip_specifier(spec: str) -> str:
         return ""
     if spec[0].isdecimal():
         return f"=={spec}"
-    if match := re.fullmatch(r"\^\s*(\d+)(?:\.(\d+))?([\w.]*)", spec):
-        major, minor, patch = match.groups()
-        top = f"{int(major) + 1}" if int(major) or minor is None else f"0.{int(minor) + 1}"
-        return f">={major}{f'.{minor}' if minor else ''}{patch},<{top}"
-    if match := re.fullmatch(r"~\s*(\d+)\.(\d+)([\w.]*)", spec):
-        return f">={match[1]}.{match[2]}{match[3]},<{match[1]}.{int(match[2]) + 1}"
+    if match := re.fullmatch(r"([\^~])\s*(\d+(?:\.\d+)*)([\w.]*)", spec):
+        numbers = [int(number) for number in match[2].split(".")]
+        first = next((place for place, number in enumerate(numbers) if number), len(numbers) - 1)
+        raised = first if match[1] == "^" else min(1, len(numbers) - 1)
+        top = [*numbers[:raised], numbers[raised] + 1]
+        return f">={match[2]}{match[3]},<{'.'.join(map(str, top))}"
     return spec.replace(" ", "")
 
 
