@@ -48,12 +48,12 @@ def first_version(text: str) -> str | None:
 
 
 def driver_version(text: str) -> str | None:
-    """NVIDIA driver version; 537.13 for Windows' form 31.0.15.3713; None for none, or a CUDA version."""
+    """NVIDIA driver version; 537.13 for Windows' form 31.0.15.3713; None for none, CUDA's, Intel's and AMD's."""
     version = first_version(text)
     if version is None:
         return None
     parts = version.split(".")
-    if len(parts) == 4 and len(parts[0]) == 2 and len(parts[3]) == 4:
+    if len(parts) == 4 and len(parts[0]) == len(parts[2]) == 2 and len(parts[3]) == 4:
         digits = (parts[2] + parts[3])[-5:]
         return f"{digits[:3]}.{digits[3:]}"
     return version if len(parts[0]) == 3 else None

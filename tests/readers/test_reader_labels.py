@@ -40,6 +40,8 @@ from tests.readers.reading import rows, values
         ("memlock: 64", "limits.memlock_kib", 64),
         ("memlock: unlimited", "limits.memlock_kib", -1),
         ("driver version: 31.0.15.3713", "driver.version", "537.13"),
+        ("driver version: 31.0.101.4502", "driver.version", None),
+        ("fabric manager: not active", "driver.fabric_manager", "stopped"),
         ("Driver: 535", "driver.version", "535"),
         ("CUDA driver version: 12.2", "driver.cuda_version", "12.2"),
         ("torch: 2.4 with CUDA 12.1", "torch.cuda", "12.1"),
@@ -75,7 +77,7 @@ from tests.readers.reading import rows, values
     ],
 )
 def test_labels(line: str, name: str, value: object) -> None:
-    assert values(read_text(line + "\n"))[name] == value
+    assert values(read_text(line + "\n")).get(name) == value
 
 
 @pytest.mark.parametrize(

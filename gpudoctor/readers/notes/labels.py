@@ -21,7 +21,7 @@ from gpudoctor.readers._machine import (
     system_facts,
 )
 from gpudoctor.readers._paste import Label, Paste
-from gpudoctor.readers._pattern import Pattern, phrases, words
+from gpudoctor.readers._pattern import Pattern, phrases, table, words
 from gpudoctor.readers._software import is_gpu_variable, variable_facts
 from gpudoctor.readers._values import FORMS, driver_version, env_name, libcuda_kind, missing_fact
 from gpudoctor.readers.notes._label_facts import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, canonical_label
@@ -243,24 +243,27 @@ def _libcuda_facts(label: Label, source: str) -> Answers:
     yield "libs.libcuda_kind", Known(libcuda_kind(path), source)
 
 
+_MANAGER_STATES = tuple(
+    table(
+        """
+not installed: not installed | never installed | not found | missing | absent | false
+failed: failed | error | crash
+stopped: not running | not active | inactive | stopped | dead | disabled | not started | down
+running: running | active | started
+"""
+    )
+)
+"""The fabric manager's state and the words for it; of several the first holds."""
+
+
 def _fabric_manager_facts(label: Label, source: str) -> Answers:
     """Version and state of the fabric manager: not installed, failed, stopped or running."""
     low = label.value.lower()
     if version := driver_version(label.value):
         yield "driver.fabric_manager_version", Known(version, source)
-    if any(
-        word in low for word in ("not installed", "never installed", "not found", "missing", "absent", "false")
-    ) or low in (
-        "no",
-        "none",
-    ):
-        yield "driver.fabric_manager", Known("not installed", source)
-    elif any(word in low for word in ("failed", "error", "crash")):
-        yield "driver.fabric_manager", Known("failed", source)
-    elif any(word in low for word in ("not running", "inactive", "stopped", "dead", "disabled", "not started", "down")):
-        yield "driver.fabric_manager", Known("stopped", source)
-    elif any(word in low for word in ("running", "active", "started")):
-        yield "driver.fabric_manager", Known("running", source)
+    named = (state for state, words in _MANAGER_STATES if any(word in low for word in words))
+    if state := "not installed" if low in ("no", "none") else next(named, ""):
+        yield "driver.fabric_manager", Known(state, source)
 
 
 def _module_kind(label: Label, source: str) -> Answers:

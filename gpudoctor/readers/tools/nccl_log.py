@@ -74,8 +74,10 @@ _RATED = (
     "algbw",
 )
 _RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?(?:GBps|GB/s|gb/s)")
-_SIZE = Pattern(r"^\W*\d{1,5}(?:\.\d+)?\s?(?:[KMGT]i?)?B\b")
-"""A row of a table by message size, whose first rates are bound by latency."""
+_SIZE = Pattern(
+    r"^\W*\d{1,5}(?:\.\d+)?\s?(?:[KMGT]i?)?B\b|(?<![\w.])\d{1,5}(?:\.\d+)?\s?(?:[KM]i?B|[KM])\b(?!/s|ps|it)"
+)
+"""A row of a table by message size, or a size of some MB at most: such rates are bound by latency."""
 _LINK = Pattern(r"\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate", 2)
 _FALLS = Pattern(r"\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)", 2)
 _EXPECTED = Pattern(
@@ -138,7 +140,7 @@ def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
     rates: dict[float, str] = {}
     speaks = any(word in paste.lower for word in _RATED)
     for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():
-        if _LINK.search(line) or _SIZE.match(line):
+        if _LINK.search(line) or _SIZE.search(line):
             continue
         for match in (
             match for pattern in (_RATE, _AVERAGE, _FALLS, _EXPECTED) for match in pattern.finditer(line[:400])
