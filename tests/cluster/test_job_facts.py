@@ -138,7 +138,9 @@ def jobs() -> list[MeetingResults]:
         found(rails=RailResults({"mlx5_3": {"n1": Port("mlx5_3")}}, gains={("mlx5_3", "n1"): Gain(12.0, 480, 0)})),
         found(rails=slow_ports()),
         found(nccl_remarks=("NVLink: inconsistent link speeds on rank(s) {5} across 16 ranks",)),
-        found(rails=RailResults(unmeasured={("mlx5_3", "n1"): "n1 has no mlx5_3 that is up (1 of 2 machines have)"})),
+        found(
+            rails=RailResults(unmeasured={("mlx5_3", "n1"): "{rail} on {host}: none that is up (1 of 2 machines have)"})
+        ),
         found(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
         found(collective=(collective(slowest=5, ratio=3.1),)),
         found(canary=canary_rows([trained(rank, own) for rank, own in enumerate((0.011, 0.011, 0.022, 0.011))])),

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from gpudoctor.cluster.preflight import Limits
-from gpudoctor.cluster.preflight.diagnosis import diagnose_job
+from gpudoctor.cluster.preflight.diagnosis import diagnose_job, facts, groups
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import CONNECTED, Direction, Pair, Suspect, sentence
 from gpudoctor.cluster.preflight.ports import _perftest_help, own_ports, perftest_rate, read_counters, run_perftest
 from gpudoctor.cluster.preflight.rails import RailPlan, conclude, measure_rails
 from gpudoctor.cluster.preflight.results import MeetingResults, Port
+from gpudoctor.core.fact import Unread, listed, texts_of
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.target.network import Address, Interface
 from tests.cluster.job_players import SOUND as SOUND_FLOW
@@ -266,14 +267,38 @@ def test_a_port_that_is_slow_from_the_memory_of_its_gpu_is_named(sick: bool) -> 
     assert [(one.subject or {}).get("host") for one in found] == ["n2"] * sick
 
 
+def unmeasured(result: MeetingResults) -> tuple[str, ...]:
+    """What is told of ports of which nothing is known."""
+    return texts_of(facts(result)["job.rails_unmeasured"])
+
+
 def test_where_memory_of_gpus_cannot_be_used_that_is_told_and_the_rest_is_measured() -> None:
     result = measured(
         Coordinator(2, lambda _device, _host: 385.0, lambda _device, host: None if host == "n1" else 380.0)
     )
     assert {pair.there.gbps for pair in result.rails.pairs} == {385.0}
-    assert set(result.rails.unmeasured.values()) == {
-        f"mlx5_{at} on n1 from GPU memory: ib_write_bw says: Couldn't allocate MR" for at in (0, 1)
-    }
+    assert unmeasured(result) == ("mlx5_0 and mlx5_1 on n1 from GPU memory: ib_write_bw says: Couldn't allocate MR",)
+
+
+@pytest.mark.parametrize("perftest", [False, True])
+def test_many_ports_without_an_address_are_told_in_one_line(perftest: bool) -> None:
+    """As the 32 EFA adapters of a p5, by which ib_write_bw, where it is there, makes no connection."""
+    coordinator = Coordinator(2, lambda _device, _host: None)
+    why = "no interface of it is up with an IP address"
+    bare = [asdict(Port(f"rdmap{at}s0", number=1, perftest=perftest, because=why)) for at in range(32)]
+    for joined in coordinator.leaders:
+        joined.hello["ports"] = bare
+    result = measured(coordinator)
+    first, *lines = unmeasured(result)
+    ports = ", ".join(f"rdmap{at}s0" for at in range(6)) + " and 26 more"
+    if perftest:
+        assert first == "rdmap0s0 on n0 by RDMA: ib_write_bw says: Couldn't allocate MR"
+        assert lines[0] == f"{ports} on n1: {why}"
+    else:
+        assert first == f"{ports} on n0 and n1: {why}"
+    assert len(lines) == 2 * perftest
+    rows = listed(groups(result)["rail"])
+    assert {row["sends_gbps"] for row in rows} >= {Unread(f"rdmap31s0 on {host}: {why}") for host in ("n0", "n1")}
 
 
 def test_what_counters_rose_by_is_kept_by_port() -> None:
@@ -294,8 +319,18 @@ def test_counters_of_cards_and_of_other_interfaces(tmp_path: Path) -> None:
 def test_where_it_fails_on_one_machine_tcp_is_measured_and_that_is_told() -> None:
     found = measured(Coordinator(4, lambda _, host: None if host == "n2" else 385.0))
     assert (found.suspects, found.rails.rdma) == ((), frozenset())
-    assert list(found.rails.unmeasured.values()) == ["mlx5_0 on n2 by RDMA: ib_write_bw says: Couldn't allocate MR"]
+    assert unmeasured(found) == ("mlx5_0 on n2 by RDMA: ib_write_bw says: Couldn't allocate MR",)
     assert {pair.there.gbps for pair in found.rails.pairs} == {10.0}
+
+
+def test_where_tcp_is_measured_instead_a_port_without_an_address_is_left_out() -> None:
+    coordinator = Coordinator(4, lambda _, host: None if host == "n0" else 385.0)
+    odd = coordinator.leaders[3].hello
+    odd["ports"] = [{**port, "address": "", "port": 0, "because": "no address"} for port in odd["ports"]]
+    found = measured(coordinator)
+    assert unmeasured(found)[1:] == ("mlx5_0 and mlx5_1 on n3: no address",)
+    assert {host for pair in found.rails.pairs for host in (pair.a, pair.b)} == {"n0", "n1", "n2"}
+    assert found.suspects == ()
 
 
 # ---- Who is to blame ----

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.cluster.fleet.findings import Scheduler, drains
 from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
-from gpudoctor.cluster.fleet.reading import Reply, order
+from gpudoctor.cluster.fleet.reading import Reply, names_phrase, order
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.pairs import Direction, Pair, Suspect
 from gpudoctor.cluster.preflight.results import Gain, LinkSeen, MeetingResults, Port, RailResults, RankSeen
@@ -188,7 +188,7 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
         "job.nccl_remarks": Absent("NCCL's own diagnostics (2.31 and newer) did not run")
         if results.nccl_remarks is None
         else Known(results.nccl_remarks, "NCCL_RUN_RAS_DIAGNOSTICS"),
-        "job.rails_unmeasured": Known(tuple(dict.fromkeys(results.rails.unmeasured.values())), SOURCE)
+        "job.rails_unmeasured": Known(tuple(_unmeasured_lines(results.rails.unmeasured)), SOURCE)
         if results.rails.unmeasured
         else Absent("all ports that are to be measured one by one were, or there are none"),
         "job.cut": Known(results.cut, SOURCE) if results.cut else Absent("it came to its end"),
@@ -209,6 +209,20 @@ def groups(results: MeetingResults) -> dict[str, Rows]:
         "collective": results.collective,
         **({} if results.canary is None else {"canary": results.canary}),
     }
+
+
+def _unmeasured_lines(unmeasured: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """Each reason why ports were not measured, once for all hosts of which it holds for the same rails:
+    ``rdmap[79-110]s0 on n0 and n1: no interface of it is up with an IP address``.
+    """
+    rails: dict[tuple[str, str], list[str]] = {}
+    for (rail, host), why in unmeasured.items():
+        rails.setdefault((why, host), []).append(rail)
+    hosts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (why, host), of in rails.items():
+        hosts.setdefault((why, tuple(of)), []).append(host)
+    for (why, names), on in hosts.items():
+        yield why.replace("{rail}", names_phrase(names)).replace("{host}", names_phrase(on))
 
 
 def _clock_skew(results: MeetingResults) -> Fact:
@@ -331,6 +345,7 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
     measured = {(rail, host): port for rail, of in rails.ports.items() for host, port in of.items()}
     for rail, host in sorted({*measured, *rails.unmeasured}):
         port, why = measured.get((rail, host), Port(rail)), rails.unmeasured.get((rail, host), "nothing arrived")
+        why = why.replace("{rail}", rail).replace("{host}", host)
         gain, uncounted = rails.gains.get((rail, host), Gain(0.0)), "its counters cannot be read"
         yield {
             "rail": Known(rail, SOURCE),

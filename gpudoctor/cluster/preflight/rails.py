@@ -59,6 +59,11 @@ class RailPlan:
         }
         return {rail: pairs for rail, pairs in due.items() if pairs}
 
+    def those_left(self, rail: str, pairs: rounds.Pairs) -> rounds.Pairs:
+        """The pairs whose hosts are still measured by that rail."""
+        left = set(self.hosts.get(rail, ()))
+        return tuple(pair for pair in pairs if left.issuperset(pair))
+
     def usual(self) -> dict[str, Usual]:
         """Usual values and limits by rail, learned from all rails of its kind."""
         by_kind: dict[object, list[Pair]] = {}
@@ -126,13 +131,13 @@ def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
         rail = suspect.rail
         ends = [(rail, host) for host in suspect.names] if suspect.measure == "reach" else []
         if rail in plan.cards and len(suspect.names) > 2:
-            why |= dict.fromkeys(ends, f"no two of {len(ends)} machines reach each other by {rail}")
+            why |= dict.fromkeys(ends, f"no two of {len(ends)} machines reach each other by {{rail}}")
         for end in ends if _is_unreachable(suspect) else ():
             tried = crossings.get(end, ())
             if tried and all(outcome == "failed" for _, outcome in tried):
-                why[end] = f"{rail} of {end[1]} went away while it was measured"
+                why[end] = "{rail} of {host} went away while it was measured"
             elif rail in plan.cards and (rail, "refused") in tried and not _other_network([end], crossings)[1]:
-                why[end] = f"{rail} on {end[1]}: packets pass, but a firewall turns TCP away, and not RDMA"
+                why[end] = "{rail} on {host}: packets pass, but a firewall turns TCP away, and not RDMA"
     return why
 
 
@@ -187,10 +192,14 @@ def measure_rails(
         return
     result.unmeasured = dict(_missing_ports(ports, [joined.host for joined in leaders]))
     stage = _Stage(meeting, leaders, found, limits, rdma)
-    tell(f"{len(stage.plan.hosts)} network ports of each machine connect")
-    stage.connect()
+    if stage.plan.hosts:
+        tell(f"{len(stage.plan.hosts)} network ports of each machine connect")
+        stage.connect()
     for number in range(1, MOST_ROUNDS + 1):
-        for rail, pairs in stage.plan.round(number).items():
+        for rail, due in stage.plan.round(number).items():
+            pairs = stage.plan.those_left(rail, due)
+            if not pairs:
+                continue
             if meeting.stop.is_set() or time.monotonic() + limits.flow + 1 > until:
                 break
             tell(f"{rail}, round {number}: {len(pairs)} pairs measure")
@@ -219,9 +228,9 @@ def _missing_ports(ports: Mapping[str, Mapping[str, Port]], hosts: Sequence[str]
     for rail, of in ports.items():
         for host in hosts:
             if host not in of:
-                yield (rail, host), f"{host} has no {rail} that is up ({len(of)} of {len(hosts)} machines have)"
+                yield (rail, host), f"{{rail}} on {{host}}: none that is up ({len(of)} of {len(hosts)} machines have)"
         if len(of) == 1:
-            yield (rail, next(iter(of))), f"no other machine has a {rail} that is up"
+            yield (rail, next(iter(of))), "{rail} on {host}: no other machine has one that is up"
 
 
 class _Stage:
@@ -234,22 +243,24 @@ class _Stage:
         self._meeting, self._leaders, self._found, self._limits = meeting, leaders, found, limits
         self._ports = {rail: of for rail, of in found.rails.ports.items() if len(of) > 1}
         self._rdma = {rail for rail, of in self._ports.items() if rdma and all(map(_has_perftest, of.values()))}
-        hosts: dict[str, list[str]] = {}
-        for rail, of in self._ports.items():
-            sixes = sum(":" in port.address for port in of.values()) > len(of) / 2
-            for host, port in of.items():
-                other = port.port and (":" in port.address) != sixes
-                if rail in self._rdma or (port.port and not other):
-                    hosts.setdefault(rail, []).append(host)
-                else:
-                    why = f"most others are measured by IPv{6 if sixes else 4}" if other else port.because
-                    found.rails.unmeasured[rail, host] = f"{rail} on {host}: {why}"
-        several = {rail: names for rail, names in hosts.items() if len(names) > 1}
+        several = {rail: hosts for rail in self._ports if len(hosts := self._measurable_hosts(rail)) > 1}
         self.plan = RailPlan(several, found.switches, {rail: self._kind(rail) for rail in several})
         self.plan.cards = frozenset(rail for rail in several if any(port.number for port in self._ports[rail].values()))
         self._links: list[LinkSeen] = []
         self._counted, self._began = self._counters(), time.monotonic()
         self._measuring: dict[str, Measuring] = {}
+
+    def _measurable_hosts(self, rail: str) -> list[str]:
+        """Hosts of which that port can be measured; why the others' cannot is noted."""
+        of = self._ports[rail]
+        if rail in self._rdma:
+            return list(of)
+        sixes = sum(":" in port.address for port in of.values()) > len(of) / 2
+        hosts = [host for host, port in of.items() if port.port and (":" in port.address) == sixes]
+        for host in [host for host in of if host not in hosts]:
+            why = f"most others are measured by IPv{6 if sixes else 4}" if of[host].port else of[host].because
+            self._found.rails.unmeasured.setdefault((rail, host), f"{{rail}} on {{host}}: {why}")
+        return hosts
 
     def _kind(self, rail: str) -> tuple[object, bool]:
         """(rate that all its ports have, else its name; whether it is measured by RDMA)."""
@@ -272,7 +283,9 @@ class _Stage:
         measuring.run_round(number, pairs)
         if isinstance(measuring, RdmaMeasuring) and measuring.failed:
             self._leave_rdma(rail, measuring.failed)
-            self._measuring[rail].run_round(number, pairs)
+            if rail not in self.plan.hosts:
+                return
+            self._measuring[rail].run_round(number, self.plan.those_left(rail, pairs))
         self.plan.pairs[rail] = self._measuring[rail].pairs
 
     @property
@@ -294,15 +307,19 @@ class _Stage:
                 rates = measuring.written(ways, gpu=True)
                 result.gpu_memory.update({(rail, *way): rate for way, rate in rates.items()})
                 for host, why in measuring.failed.items():
-                    result.unmeasured[rail, host] = f"{rail} on {host} from GPU memory: {PERFTEST} says: {why}"
+                    result.unmeasured[rail, host] = f"{{rail}} on {{host}} from GPU memory: {PERFTEST} says: {why}"
 
     def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
-        """Use TCP for the rail from now on, and for all not measured yet; `failed` maps machines to reasons."""
+        """Use TCP for the rail from now on, and for all not measured yet; those that have no addresses leave the plan.
+        `failed` maps machines to reasons.
+        """
         host, why = next(iter(failed.items()))
-        self._found.rails.unmeasured[rail, host] = f"{rail} on {host} by RDMA: {PERFTEST} says: {why}"
-        for other in [other for other in self._rdma if other == rail or not self.plan.pairs.get(other)]:
-            self._rdma.remove(other)
-            self._measuring[other] = self._new_measuring(other)
+        self._found.rails.unmeasured[rail, host] = f"{{rail}} on {{host}} by RDMA: {PERFTEST} says: {why}"
+        untried = {other for other in self._rdma if other == rail or not self.plan.pairs.get(other)}
+        self._rdma -= untried
+        hosts = {each: self._measurable_hosts(each) if each in untried else of for each, of in self.plan.hosts.items()}
+        self.plan.hosts = {each: of for each, of in hosts.items() if len(of) > 1}
+        self._measuring |= {each: self._new_measuring(each) for each in self.plan.hosts if each in untried}
         self.plan.kinds = {each: self._kind(each) for each in self.plan.hosts}
 
     def conclude(self) -> None:
@@ -321,8 +338,8 @@ class _Stage:
         begun = {rail for rail, _ in known}
         for rail, host in ((rail, host) for rail, hosts in self.plan.hosts.items() for host in hosts):
             if (rail, host) not in known | result.unmeasured.keys():
-                where = f" on {host}" if rail in begun else ""
-                result.unmeasured[rail, host] = f"no measurement of {rail}{where} came to an end in time"
+                where = " on {host}" if rail in begun else ""
+                result.unmeasured[rail, host] = f"no measurement of {{rail}}{where} came to an end in time"
 
     def _counters(self) -> dict[RailPort, Mapping[str, int]]:
         """Current error counters of each port."""
@@ -414,7 +431,7 @@ class RdmaMeasuring(Measuring):
             tasks[self._rank(target)] = self._task(target, "", gpu)
             tasks[self._rank(host)] = self._task(host, server, gpu)
         answers = self._meeting.ask(tasks, self._seconds + 1)
-        for host in {host for way in ways for host in way}:
+        for host in dict.fromkeys(host for way in ways for host in way):
             if why := answers.get(self._rank(host), {}).get("why"):
                 self.failed.setdefault(host, str(why))
         rates = {way: answers.get(self._rank(way[0]), {}).get("gbps") for way in ways}

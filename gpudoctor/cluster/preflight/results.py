@@ -115,7 +115,7 @@ class RailResults:
     gains: dict[tuple[str, str], Gain] = field(default_factory=dict)
     """By rail and machine: what the port counted while all of them were measured."""
     unmeasured: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By rail and machine: why nothing is known of that port."""
+    """By rail and machine: why nothing is known of that port; ``{rail}`` and ``{host}`` stand for its names."""
 
 
 @dataclass

@@ -99,7 +99,7 @@ def test_ports_that_only_some_hosts_have_are_told_and_nothing_is_said_of_them() 
         said = checked(hosts, NCCL_SOCKET_IFNAME="eth0,rail")
     assert (said.ids, said.document["verdict"]) == (set(), "sound")
     (title,) = said.titles("nccl.rail-unmeasured")
-    assert "node1 has no rail2 that is up (2 of 3 machines have)" in title
+    assert "rail2 on node1: none that is up (2 of 3 machines have)" in title
     rows = {(row["rail"]["value"], row["host"]["value"]): row["sends_gbps"] for row in said.document["facts"]["rail"]}
     nothing = {("rail2", "node1"), ("rail0", "node2"), ("rail1", "node2")}
     assert {port for port, sends in rows.items() if "that is up" in sends.get("unread", "")} == nothing
