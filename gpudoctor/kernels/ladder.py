@@ -134,9 +134,8 @@ class Ladder:
         """Run the kernels of scope ``node`` on all GPUs that are idle and failed no rung, be it one; if none, skip."""
         fit = self._fit_devices()
         if not fit:
-            self._skip_remaining(
-                NODE, f"no GPU is left for it: GPU {self._devices[0].index}: {next(iter(self._stop_reasons.values()))}"
-            )
+            first = self._devices[0].index
+            self._skip_remaining(NODE, f"no GPU is left for it: GPU {first}: {self._stop_reasons[first]}")
         elif not self._cpu and not all(device.uuid for device in fit):
             self._skip_remaining(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
         elif not self._halt_reason():

@@ -176,6 +176,21 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
     assert [one.host for one in found if not one.answered] == ["n5"]
 
 
+@pytest.mark.parametrize(
+    ("at", "because"), [(10, "Error -3 while decompressing data"), (-8, "CRC check failed"), (None, "ended before")]
+)
+def test_a_damaged_file_is_a_host_without_an_answer(tmp_path: Path, at: int | None, because: str) -> None:
+    zipped = bytearray(gzip.compress(N1.encode()))
+    if at is None:
+        del zipped[-20:]
+    else:
+        zipped[at] ^= 0xFF
+    (tmp_path / "n1.json.gz").write_bytes(zipped)
+    *_, reply = sources.replies([str(tmp_path)])
+    assert reply.name == "n1"
+    assert because in reply.because
+
+
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         sources.verify([str(tmp_path / "x.json")])
@@ -270,9 +285,10 @@ node3 idle*
 node4 drained
 node10 allocated
 node11 down*
+node12 idle~
 END
 """
-"""Slurm marks nodes that do not respond by an asterisk."""
+"""Slurm marks nodes that do not respond by an asterisk, those that are powered off by a tilde."""
 
 
 def test_nodes_that_do_not_respond_or_are_taken_out_are_not_asked(
@@ -288,4 +304,5 @@ def test_nodes_that_do_not_respond_or_are_taken_out_are_not_asked(
         "node3": "Slurm calls it idle*",
         "node4": "Slurm calls it drained",
         "node11": "Slurm calls it down*",
+        "node12": "Slurm calls it idle~",
     }

@@ -127,12 +127,13 @@ def test_a_gpu_in_use_is_left_alone_and_what_needs_all_sees_the_others(sick: Sic
 
 
 def test_what_needs_all_is_not_tried_where_no_gpu_is_fit(sick: Sick) -> None:
-    devices = (Device(0, "H100", "pid 7, train.py"),)
-    found = climbed(sick, [*sick.family("eager", "right"), *sick.family("collective", "right", scope="node")], devices)
-    assert [run.because for run in found.runs] == [
-        "in use by pid 7, train.py",
-        "no GPU is left for it: GPU 0: in use by pid 7, train.py",
-    ]
+    devices = (ONE[0], Device(1, "H100", "pid 7, train.py"))
+    kernels = [*sick.family("eager", "raises"), *sick.family("collective", "right", scope="node")]
+    found = climbed(sick, kernels, devices)
+    assert run_of(found, "eager.raises", 1).because == "in use by pid 7, train.py"
+    assert run_of(found, "collective.right", NODE).because.startswith(
+        "no GPU is left for it: GPU 0: on the rung below it, torch, nothing is right: eager.raises: "
+    )
 
 
 def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:

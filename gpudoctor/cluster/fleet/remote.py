@@ -220,6 +220,10 @@ echo "node ${{SLURMD_NODENAME:-$(hostname)}}"
 """What runs on a node. srun labels lines of up to 1024 bytes: a document is one line of a hundred times that."""
 _LABELLED = re.compile(r" *(\d+): (.*)")
 _USABLE = ("idle", "allocated", "mixed", "completing")
+_AWAY = frozenset("*~#!%^")
+"""What follows the state of a node that does not respond, is powered off, up or down, or reboots (sinfo(1), NODE STATE
+CODES). A step for one that is powered off would have Slurm start it, and take it for down where that fails (22.05).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +390,7 @@ def _partition_nodes(name: str) -> Nodes:
     states = dict(line.split(maxsplit=1) for line in answer.out.splitlines() if " " in line)
     if not states:
         raise UsageError(f"--partition {name}: Slurm knows no nodes of it ({answer.how}); sinfo lists the partitions")
-    usable = {node: state.startswith(_USABLE) and "*" not in state for node, state in states.items()}
+    usable = {node: state.startswith(_USABLE) and _AWAY.isdisjoint(state) for node, state in states.items()}
     out = {node: f"Slurm calls it {state.strip()}" for node, state in states.items() if not usable[node]}
     return Nodes(tuple(ordered(node for node in states if usable[node])), out)
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -180,7 +181,7 @@ def _replies_in_file(path: Path) -> Iterator[Reply]:
         with path.open("rb") as file:
             zipped = file.peek(2)[:2] == _GZIP
             yield from _replies_in_stream(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file, name)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         yield Reply("", name=name, because=f"{path}: {getattr(error, 'strerror', None) or error}")
 
 
