@@ -1,9 +1,12 @@
 """What came back of a host is read as far as it goes and ends nothing; and the names of hosts in one word."""
 
+import errno
 import gzip
 import io
 import json
+import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,6 +192,25 @@ def test_a_damaged_file_is_a_host_without_an_answer(tmp_path: Path, at: int | No
     *_, reply = sources.replies([str(tmp_path)])
     assert reply.name == "n1"
     assert because in reply.because
+
+
+def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    (tmp_path / "n1.json").write_text(N1)
+    listed = Path.iterdir
+
+    def refused(folder: Path) -> Iterator[Path]:
+        if folder == locked:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        return iter(listed(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    silent, found = sources.replies([str(tmp_path)])
+    assert (silent.name, silent.because.startswith(f"{locked}: ")) == ("locked", True)
+    assert found.text == N1
 
 
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:

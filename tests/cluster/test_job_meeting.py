@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -97,7 +98,12 @@ def test_a_rank_whose_connection_broke_may_come_again() -> None:
             meeting.close(lambda _: {"verdict": "go", "code": 0})
 
 
-def test_a_rank_that_does_not_hang_up_leaves_the_port_to_the_job() -> None:
+@pytest.mark.parametrize("kind", [selectors.DefaultSelector, selectors.SelectSelector])
+def test_a_rank_that_does_not_hang_up_leaves_the_port_to_the_job(
+    kind: type[selectors.BaseSelector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By select(2), too, which Windows has alone, and which no closed socket may be given."""
+    monkeypatch.setattr(selectors, "DefaultSelector", kind)
     port = free_port()
     meeting = Meeting(place(port), ListeningSockets([port]))
     with beside(lambda: come(port, 1)) as silent:

@@ -53,6 +53,8 @@ def test_bus_bandwidth_is_nccl_tests(name: str, ranks: int, busbw: float) -> Non
         ("Call to ibv_reg_mr failed with error Cannot allocate memory", "ulimit -l"),
         ("socketPollConnect: connect to 10.0.0.2<43215> returned Connection refused", "open all TCP ports"),
         ("Call to connect to 10.0.0.2<43215> failed : No route to host", "NCCL_SOCKET_IFNAME"),
+        ("NET/OFI Couldn't open a fabric access domain. RC: -38, ERROR: Function not implemented", "fi_info -p efa"),
+        ("NET/OFI Request 0x7f completed with error. RC: 103. Error: 4126 (Unresponsive receiver)", "security group"),
     ],
 )
 def test_the_first_warning_is_the_message_and_has_its_advice(said: str, advice: str) -> None:

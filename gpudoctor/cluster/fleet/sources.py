@@ -163,13 +163,17 @@ def replies(names: Sequence[str]) -> Iterator[Reply]:
 
 
 def _files_under(path: Path) -> Iterator[Path]:
-    """The path itself if it is a file; else the files below the folder, recursively, sorted by name, hidden ones
-    left out.
+    """The path itself if it is a file, or a folder that cannot be listed; else the files below the folder, recursively,
+    sorted by name, hidden ones left out.
     """
-    if not path.is_dir():
+    try:
+        below = sorted(path.iterdir()) if path.is_dir() else None
+    except OSError:
+        below = None
+    if below is None:
         yield path
         return
-    for inside in sorted(path.iterdir()):
+    for inside in below:
         if not inside.name.startswith("."):
             yield from _files_under(inside)
 

@@ -239,7 +239,9 @@ class Meeting:
         """
         for joined in self.here:
             self._give_task(joined, 0, last(joined))
-        self._listening.close()  # before anybody goes on: the port is the job's
+        for sock in self._listening.sockets:  # before anybody goes on: the port is the job's
+            self._selector.unregister(sock)
+        self._listening.close()
         end = time.monotonic() + _HANG_UP_SECONDS
         while any(map(self._will_receive, self.here)) and time.monotonic() < end:
             self._receive(0.1)

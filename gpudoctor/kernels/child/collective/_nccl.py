@@ -37,7 +37,7 @@ _KNOWN: List[Tuple[str, str]] = [
         "unset NCCL_SOCKET_IFNAME, or set it to an interface that ip -br addr lists as UP",
     ),
     (
-        r"system not yet initialized|system not initialized|fabric",
+        r"system not yet initialized|system not initialized|fabric ?manager",
         "start the fabric manager, in the driver's own version: systemctl start nvidia-fabricmanager",
     ),
     (
@@ -47,6 +47,10 @@ _KNOWN: List[Tuple[str, str]] = [
     (
         r"ibv_reg_\w+ failed|Cannot allocate memory",
         "allow locked memory without limit (ulimit -l unlimited), which RDMA needs",
+    ),
+    (
+        r"NET/OFI|libfabric",
+        "see what fi_info -p efa (or cxi) lists on each host; on AWS the security group must let its own traffic pass",
     ),
     (
         r"ibv_modify_qp|GID|completion (?:from peer|with)|NET/IB",
