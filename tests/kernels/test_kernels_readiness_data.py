@@ -145,7 +145,8 @@ def test_memory_that_a_cgroup_withholds_is_not_free(tmp_path: Path) -> None:
             "proc/meminfo": "MemTotal: 64000000 kB\nMemAvailable: 32000000 kB",
             "proc/self/cgroup": "0::/job",
             "sys/fs/cgroup/job/memory.max": "8000000000",
-            "sys/fs/cgroup/job/memory.current": "3000000000",
+            "sys/fs/cgroup/job/memory.current": "7000000000",
+            "sys/fs/cgroup/job/memory.stat": "anon 2500000000\nfile 4500000000\ninactive_file 4000000000",
         },
     )
     assert _host.free_memory(root) == 5_000_000_000

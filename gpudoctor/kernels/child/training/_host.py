@@ -77,15 +77,20 @@ def cpu_quota(root: str = "/") -> Optional[float]:
 
 
 def free_memory(root: str = "/") -> int:
-    """Bytes of host memory that can be had: MemAvailable, or less where a cgroup leaves less; 0 if unknown."""
+    """Bytes of host memory that can be had: MemAvailable, or less where a cgroup leaves less; 0 if unknown.
+
+    What a cgroup holds of files that nobody uses is given back where it is needed, and counts as free.
+    """
     amounts = [
         int(line.split()[1]) << 10 for line in read_text(root + "proc/meminfo").splitlines() if "MemAvailable" in line
     ]
     for folder in _cgroups(root, "memory"):
+        held = dict(line.split(" ", 1) for line in read_text(folder + "/memory.stat").splitlines() if " " in line)
+        files = int(held.get("total_inactive_file") or held.get("inactive_file") or 0)
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             limit_bytes, used_bytes = read_text(folder + "/" + limit), read_text(folder + "/" + used)
             if limit_bytes.isdigit() and used_bytes.isdigit():
-                amounts.append(max(0, int(limit_bytes) - int(used_bytes)))
+                amounts.append(max(0, int(limit_bytes) - int(used_bytes) + files))
     return min(amounts, default=0)
 
 
