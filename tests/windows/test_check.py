@@ -155,12 +155,22 @@ def test_a_dry_run_installs_the_build_for_cuda(machine: Windows) -> None:
     assert before == sorted(path.name for path in (machine.folder / "patient/Lib/site-packages").iterdir())
 
 
-def test_a_kernel_on_the_processor(machine: Windows) -> None:
-    """By the real torch for Windows."""
-    words = ["bench", "--device", "cpu", "--kernel", "elementwise", "--python", "D:\\patient\\python.exe"]
+@pytest.mark.parametrize(
+    ("kernel", "counts"),
+    [
+        ("elementwise", "1 right, 0 wrong, 0 failed, 0 not run"),
+        ("readiness.clipping", "1 right, 0 wrong, 0 failed, 0 not run"),
+        ("compile.function", "0 right, 0 wrong, 0 failed, 1 not run"),
+        ("readiness.dataloader", "0 right, 0 wrong, 0 failed, 1 not run"),
+        ("readiness.parallel", "0 right, 0 wrong, 0 failed, 1 not run"),
+    ],
+)
+def test_a_kernel_on_the_processor(machine: Windows, kernel: str, counts: str) -> None:
+    """By the real torch for Windows; without Visual C++, and what Windows has not is no failure."""
+    words = ["bench", "--device", "cpu", "--kernel", kernel, "--python", "D:\\patient\\python.exe"]
     ran = machine.gpudoctor(*words, env={"KMP_AFFINITY": "disabled"})
-    assert ran.code == 0, ran.out + ran.err
-    assert "1 right, 0 wrong, 0 failed, 0 not run" in ran.out
+    assert counts in ran.out, ran.out + ran.err
+    assert list((machine.folder / "prefix/drive_c/users").rglob("Temp/gpudoctor-*")) == []
 
 
 NVJPEG = "nvidia-nvjpeg-cu12"

@@ -21,7 +21,7 @@ import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
-from . import _ranks
+from . import _ranks, _scratch
 from ._kernel import Broken, CannotRun, Outcome, last_line, no_memory, reserve_stdout, say
 
 _ROOT = __name__.rpartition(".")[0]
@@ -47,6 +47,7 @@ def main(ask: Mapping[str, Any]) -> None:
     if context is not None:
         _run_kernels(ask, context)
         say(done=True)
+    _scratch.remove_all()
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 

@@ -53,8 +53,10 @@ def run_ranks(
     """Run the module `job` in `count` rank processes for at most `seconds`; how each ended, by rank.
 
     `environ` is added to our own environment. Call it from the main thread: Linux ends the ranks together with the
-    thread that started them.
+    thread that started them. Raises `CannotRun` on Windows, where pipes cannot be waited for.
     """
+    if sys.platform == "win32":
+        raise CannotRun("processes of one job are not measured on Windows")
     ranks: List[Rank] = []
     with _scratch.Folder() as folder:
         shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}

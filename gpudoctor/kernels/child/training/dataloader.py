@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import time
 from typing import Any, Dict, List, Sequence
 
@@ -32,7 +33,12 @@ OTHERS_MATTER = 0.25
 
 
 def run(context: TrainingContext, _: Spec) -> Outcome:
-    """Sweep DataLoader settings; value: batches/s of the best one. Raises `CannotRun` for an unusable dataset."""
+    """Sweep DataLoader settings; value: batches/s of the best one.
+
+    Raises `CannotRun` for an unusable dataset, and on Windows, where workers start in one way alone.
+    """
+    if sys.platform == "win32":
+        raise CannotRun("DataLoader settings are not measured on Windows")
     side, batch = (_SIDE_CPU, _BATCH_CPU) if context.on_cpu else (_SIDE, _BATCH)
     try:
         sweep = LoaderSweep(context.torch, side, batch)

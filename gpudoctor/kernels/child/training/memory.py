@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from .._kernel import Outcome, Spec
+from .._kernel import CannotRun, Outcome, Spec
 from ..eager import Context
 from . import format_bytes
 from ._host import free_memory
@@ -103,9 +103,12 @@ def _allocator_settings() -> str:
 
 
 def _free_bytes(context: Context) -> int:
-    """Free bytes of the GPU, of the host's memory on a CPU."""
+    """Free bytes of the GPU, of the host's memory on a CPU; raises `CannotRun` where that is not known."""
     if context.on_cpu:
-        return free_memory()
+        free = free_memory()
+        if not free:
+            raise CannotRun("how much memory is free is not known")
+        return free
     context.torch.cuda.empty_cache()
     return int(context.torch.cuda.mem_get_info(context.device)[0])
 
