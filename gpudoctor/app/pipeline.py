@@ -93,7 +93,12 @@ def run_context(level: str = "standard", python: str | None = None, rules: Seque
     patient = Local(level, python)
     patient.verify()
     own = patient.python if patient.python and not rights.is_foreign(patient.python) else None
-    return RunContext(journals_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
+
+    def judge(environment: str | None) -> Diagnosis:
+        """Check this machine anew, with the Python of that environment or else that of the run."""
+        return check(level, environment or python, rules)
+
+    return RunContext(journals_folder(), own, judge, rights.trusted_environ(os.environ))
 
 
 def watch(

@@ -28,7 +28,7 @@ def apply(plan: Plan, context: RunContext, tell: Tell, wants: Wants, ask: Ask | 
     """
     target = _target_environment(plan, context)
     _refuse_unrunnable(plan, target, context, by_hand=ask is not None)
-    judging = Judging(context.judge, context.judge())
+    judging = Judging(context.judge, context.judge(None))
     with opened(plan, context, target, tell) as recorder, heeding_signals(wants) as wanted:
         applying = _Application(recorder, context, wanted, target, judging)
         why = step_by_step(recorder, wanted, ask or (lambda _: "run"), applying.prepare, applying.do)
@@ -122,6 +122,7 @@ class _Application:
         """Reason why the environment cannot be changed, ``""`` if it can; keeps a copy before its first change."""
         if new := guard.makes(step.argv):
             self.made.append(new)
+            self.judging.environment = new
             self.recorder.journal.put("made.json", {"folders": self.made})
         elif not self.backup and not guard.refusal(step.argv, target):  # else it fills what this run made
             lock = environment.installed(target)
@@ -205,10 +206,13 @@ def _only_shows(step: PlanStep) -> bool:
 
 @dataclass
 class Judging:
-    """Diagnoses the machine by `judge`, at most once per change. `before` is the diagnosis before the run."""
+    """Diagnoses the machine by `judge`, at most once per change. `before` is the diagnosis before the run,
+    `environment` the folder of the one that the run has made, if any: what is cured is cured there.
+    """
 
-    judge: Callable[[], Diagnosis]
+    judge: Callable[[str | None], Diagnosis]
     before: Diagnosis
+    environment: str | None = None
     worse: tuple[str, ...] = ()
     """The rules that find an error and found none before the run."""
     _latest: Diagnosis | None = None
@@ -241,7 +245,7 @@ class Judging:
         """Diagnosis since the last change, or the reason as text if it failed."""
         if self._latest is None:
             try:
-                self._latest = self.judge()
+                self._latest = self.judge(self.environment)
             except Exception as error:  # whatever it is: the steps are done, and the record must say so
                 return f"the machine could not be judged anew: {error or type(error).__name__}"
         return self._latest

@@ -21,12 +21,13 @@ from gpudoctor.core.plan import Plan, PlanStep
 class RunContext:
     """This machine as the place where steps are run.
     `python` is the interpreter whose environment may be changed, None if none may. `judge` reads and judges the machine
-    anew. `environ` is what commands inherit, less the variables that would divert them.
+    anew, with the environment in that folder as the one meant (None: that of `python`). `environ` is what commands
+    inherit, less the variables that would divert them.
     """
 
     journals: Path
     python: str | None
-    judge: Callable[[], Diagnosis]
+    judge: Callable[[str | None], Diagnosis]
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     root: bool = field(default_factory=system.is_root)
 

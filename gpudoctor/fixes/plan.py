@@ -8,7 +8,7 @@ cure that would bring about another error is not offered first. Nothing is run h
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
@@ -24,7 +24,12 @@ from gpudoctor.fixes.cures import Cure, cures_of, effect_text, same, title_of
 from gpudoctor.fixes.effects import Judge
 from gpudoctor.fixes.effects.commands import bare, command_of
 
-_FREEZE = {"pip": ("-m", "pip", "freeze"), "uv": ("uv", "pip", "freeze"), "conda": ("conda", "list", "--explicit")}
+_LISTINGS: Mapping[str, Callable[[str], tuple[str, ...]]] = {
+    "pip": lambda python: (python or "python", "-m", "pip", "freeze"),
+    "uv": lambda python: ("uv", "pip", "freeze", *(("--python", python) if python else ())),
+    "conda": lambda prefix: ("conda", "list", "--explicit", *(("--prefix", prefix) if prefix else ())),
+}
+"""By tool: the command that lists the packages of the environment that is named, or of the one in use."""
 _ON_RECORD = "the record can tell what was there before"
 MOST_FORESEEN = 8
 """Causes up to which each is planned on the machine as the others' steps leave it: a plan is made while one waits."""
@@ -123,7 +128,7 @@ class _PlanBuilder:
         """The complete plan; if packages change, it starts with a step that lists those installed."""
         snapshot = self.diagnosis.snapshot
         steps = [self._refused_as_manual(step) for step in _with_single_reboot(self.blocks)]
-        note = _freeze_step(steps)
+        note = _listing_step(steps)
         steps = [*([note] if note else []), *steps]
         torch = snapshot.text("torch.version")
         changes = any(step.touches == "environment" for step in steps)
@@ -238,20 +243,18 @@ def _versions(snapshot: Snapshot) -> dict[str, str]:
     return versions
 
 
-def _freeze_step(steps: Sequence[PlanStep]) -> PlanStep | None:
-    """Step that prints the installed packages, by the tool of the first step that changes them; None if there is
-    none.
+def _listing_step(steps: Sequence[PlanStep]) -> PlanStep | None:
+    """Step that prints the packages of the environment that is changed first, by the tool that changes it; None if no
+    step changes one that is there already.
     """
+    made: tuple[str, ...] = ()
     for step in steps:
-        if step.touches != "environment" or not step.chosen or not step.argv:
-            continue
-        tool = step.argv[2] if step.argv[1:2] == ("-m",) and len(step.argv) > 2 else program_name(step.argv[0])
-        freeze = _FREEZE.get(tool)
-        if not freeze or "venv" in step.argv:
-            continue
-        python = step.argv[step.argv.index("--python") : step.argv.index("--python") + 2] if tool == "uv" else ()
-        argv = (step.argv[0], *freeze) if tool == "pip" else (*freeze, *python)
-        return PlanStep("", say("note what is installed now"), argv, makes_true=say(_ON_RECORD))
+        command = command_of(step.argv) if step.touches == "environment" and step.chosen else None
+        if command and command.creates:
+            made = (*made, command.creates)
+        elif command and not command.python.startswith(made):
+            listing = _LISTINGS[command.tool](command.python)
+            return PlanStep("", say("note what is installed now"), listing, makes_true=say(_ON_RECORD))
     return None
 
 

@@ -84,9 +84,9 @@ class Place:
     def site(self, **environ: str) -> RunContext:
         return RunContext(self.journals.folder, self.python, self.judge, {**self.environ, **environ})
 
-    def judge(self) -> Diagnosis:
-        """This machine as it is, by the real rules, with this environment as the one meant."""
-        return pipeline.check(level="quick", python=self.python)
+    def judge(self, environment: str | None = None) -> Diagnosis:
+        """This machine as it is, by the real rules, with this environment or that one as the one meant."""
+        return pipeline.check(level="quick", python=environment or self.python)
 
     def pip(self, *words: str) -> None:
         """Install or uninstall by hand, as its user does."""

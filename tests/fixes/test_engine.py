@@ -50,6 +50,17 @@ def test_a_cure_that_does_not_cure_is_said_to_be_none(place: Place) -> None:
     assert run.why == f"{PINS} is still found"
 
 
+def test_a_cure_in_an_environment_that_the_plan_makes_is_judged_there(place: Place) -> None:
+    place.install(f"torch=={NEW}", shelf="cu128")
+    place.install("--no-deps", f"{CUDNN}==9.1.0.70", shelf="cu128")
+    new = str(place.folder / "new")
+    make = PlanStep("1", "venv", (place.python, "-m", "venv", new), touches="environment", cause=PINS)
+    fill = place.step(2, "install", f"torch=={NEW}", "--index-url", place.index.url("cu128"))
+    fill = replace(fill, argv=(f"{new}/bin/python", *fill.argv[1:]), cause=PINS)
+    run = place.apply(place.plan(make, fill, PlanStep("3", "verify", cause=PINS, verify=PINS)))
+    assert (run.outcome, run.judged, run.why) == ("fixed", ((PINS, False),), "")
+
+
 def test_what_makes_it_worse_stops_the_run(place: Place) -> None:
     place.install(f"torch=={NEW}", shelf="cu128")
     run = place.apply(place.plan(*cured(place, "9.1.0.70")))
@@ -185,7 +196,7 @@ def test_a_program_that_is_not_there_fails_before_it_begins(place: Place) -> Non
 def test_a_judge_that_breaks_is_no_traceback(place: Place) -> None:
     judged: list[int] = []
 
-    def judge() -> object:
+    def judge(_: str | None) -> object:
         judged.append(1)
         if len(judged) > 1:
             raise RuntimeError("the card fell off")

@@ -186,6 +186,16 @@ def test_a_plan_says_what_must_hold_and_what_each_package_becomes() -> None:
     assert step.makes_true == "torch 2.9.1+cu126 is there"
 
 
+def test_what_is_installed_is_noted_save_where_the_plan_makes_the_environment() -> None:
+    managed: dict[str, Value] = {"python__externally_managed": True, "driver__version": "580.95.05"}
+    sick = diagnosed("NVIDIA L4", "8.9", torch__version="2.9.1+cpu", **managed)
+    assert [step.argv[1:3] for step in plan.plan_for(sick).commands] == [("-m", "venv"), ("-m", "pip")]
+    assert plan.plan_for(V100).commands[0].argv == (PYTHON, "-m", "pip", "freeze")
+    conda = Step(("conda", "install", "--yes", "--prefix", "/opt/x", "cudnn"), touches="environment")
+    made = plan.plan_for(replace(V100, findings=(found("torch.x", "torch", conda),)))
+    assert made.commands[0].argv == ("conda", "list", "--explicit", "--prefix", "/opt/x")
+
+
 def test_lines_that_told_of_a_cause_are_set_aside_with_it() -> None:
     report = "Tesla V100 with CUDA capability sm_70 is not compatible with the current PyTorch installation"
     sick = reading.read(report)

@@ -369,7 +369,7 @@ from gpudoctor.target import rights
 from pathlib import Path
 rights.consent = "trust"  # as --trust-python: everybody can write to this environment
 folder, python, text = sys.argv[1:]
-context = RunContext(Path(folder), python, lambda: pipeline.check(level="quick", python=python))
+context = RunContext(Path(folder), python, lambda _: pipeline.check(level="quick", python=python))
 try:
     run = apply(plan.from_json(json.loads(text)), context, lambda _: None, lambda: "go on")
     print(run.outcome)

@@ -217,15 +217,13 @@ def environment_yml(order: Order) -> str:
 
 # ---- pixi.toml: conda-forge's builds in a project of pixi ----
 
-_PLATFORMS = {("linux", "aarch64"): "linux-aarch64", ("windows", ""): "win-64", ("windows", "x86_64"): "win-64"}
-
 
 def pixi(order: Order) -> str:
     """Text of a pixi.toml; ``""`` if conda-forge has no such torch."""
     specs = conda_specs(order)
     if not specs:
         return ""
-    platform = _PLATFORMS.get((order.system, order.arch), "linux-64")
+    platform = "win-64" if order.system == "windows" else "linux-aarch64" if order.arch == "aarch64" else "linux-64"
     python = f"{order.python}.*" if order.python else "*"
     lines = [
         "# pixi install",

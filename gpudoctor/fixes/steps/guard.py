@@ -76,7 +76,9 @@ def makes(argv: Sequence[str]) -> str:
     head = [program_name(argv[0]), *argv[1:]] if argv else []
     if not (head[:2] == ["uv", "venv"] or (head[1:3] == ["-m", "venv"] and head[0].startswith("python"))):
         return ""
-    plain = [word for word in (head[2:] if head[0] == "uv" else head[3:]) if not word.startswith("-")]
+    words = head[2:] if head[0] == "uv" else head[3:]
+    pythons = list(_option_values(words, _TARGETS["uv"]))
+    plain = [word for word in words if not word.startswith("-") and word not in pythons]
     return os.path.abspath(plain[-1]) if len(plain) == 1 else ""  # noqa: PTH100
 
 

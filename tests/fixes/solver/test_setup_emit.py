@@ -242,6 +242,8 @@ def test_conda_reads_the_environment_file() -> None:
 def test_pixi_reads_its_project() -> None:
     document = tomllib.loads(FILES["pixi"](Order(WITH_VLLM, python="3.12", arch="aarch64", system="linux")))
     assert document["workspace"]["platforms"] == ["linux-aarch64"]
+    unnamed = tomllib.loads(FILES["pixi"](Order(CU126, arch="aarch64")))
+    assert unnamed["workspace"]["platforms"] == ["linux-aarch64"]
     assert document["system-requirements"] == {"cuda": "12"}
     assert document["dependencies"]["cuda-version"] == ">=12.6,<13"
     assert document["pypi-dependencies"] == {"vllm": "==0.13.0"}
