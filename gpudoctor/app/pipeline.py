@@ -110,7 +110,10 @@ def watch(
     expect: str | Profile | None = None,
     wait: float | None = None,
 ) -> Iterator[Diagnosis]:
-    """Diagnose as `check` does, yielding a diagnosis whenever a probe has answered; the last is complete."""
+    """Diagnose as `check` does, yielding a diagnosis whenever a probe has answered; the last is complete.
+
+    Raises what `check` raises, when the first or the next diagnosis is asked for.
+    """
     profile = expected(expect)
     more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 
@@ -122,23 +125,28 @@ def watch(
 
     collection = ask(target, level, python, hear, wait)
     book = rulebook.load(rules)
-    whole: list[Snapshot] = []
+    ended: list[Snapshot | Exception] = []
 
     def collecting() -> None:
-        """Collect all facts, in a thread, and hand the complete snapshot over."""
-        whole.append(deepened(collection, progress, more.put, stop))
+        """Collect all facts, in a thread, and hand over the complete snapshot, or what kept it from coming."""
+        try:
+            ended.append(deepened(collection, progress, more.put, stop))
+        except Exception as error:
+            ended.append(error)
         more.put(None)
 
     stop = threading.Event()
     threading.Thread(target=collecting, name="collect", daemon=True).start()
     try:
-        while not whole:
+        while not ended:
             latest = more.get()
             while not more.empty():  # several at once are judged once
                 latest = more.get() or latest
-            if not whole:
+            if not ended:
                 yield diagnose(latest or collection.so_far(), book, profile=profile)
-        last = diagnose(whole[0], book, profile=profile)
+        if isinstance(ended[0], Exception):
+            raise ended[0]
+        last = diagnose(ended[0], book, profile=profile)
         yield last if target else _with_history(last)
     finally:
         stop.set()  # who hears no more wants nothing measured

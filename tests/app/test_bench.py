@@ -13,7 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpudoctor.app import soak
+from gpudoctor.app import bench, pipeline, soak
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.measurement import Meanwhile, Measurements, from_json
@@ -21,12 +21,14 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.snapshot import Target as Subject
 from gpudoctor.kernels.ladder import Meter
 from gpudoctor.target.local import Local
+from gpudoctor.target.recorded import Recorded
 from gpudoctor.views import schema
 from tests import rates
 from tests.conftest import Program
 from tests.processes import gone
 from tests.sick_kernels import Sick
 from tests.sick_kernels import sick as sick
+from tests.sim import scenario
 
 DRIVER = ("bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction")
 
@@ -177,6 +179,18 @@ def test_where_the_time_is_too_short_for_anything_nothing_is_called_sound(gpudoc
     ran = gpudoctor("soak", "--device", "cpu", "--minutes", "1e-9", "--json")
     assert (ran.code, ran.document["verdict"], ran.document["findings"]) == (3, "unknown", [])
     assert {one["status"]["value"] for one in ran.document["facts"]["measured"]} == {"not-run"}
+
+
+def test_a_measurement_that_cannot_begin_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever follows the readings of a machine gets the error in place of the next one, as `check` gives it."""
+
+    def refused(*_: object, **__: object) -> Snapshot:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(bench, "run", refused)
+    record = replace(scenario.load(scenario.PROFILES / "t4.json"), level="deep")
+    with Recorded(record) as machine, pytest.raises(RuntimeError, match="can't start"):
+        list(pipeline.watch(target=machine))
 
 
 @pytest.mark.parametrize(

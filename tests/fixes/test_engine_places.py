@@ -240,6 +240,24 @@ def test_each_package_manager_has_its_words(manager: str, commands: list[tuple[s
     assert list(system_packages.revert_commands(manager, before, after)) == commands
 
 
+def test_one_version_beside_another_is_removed_again(tmp_path: Path) -> None:
+    """As rpm has kernels and their headers: each version is a package, listed in no order."""
+    lines = "ii\tkernel-devel.x86_64\t0:5-2\nii\tbash.x86_64\t0:5-1\nii\tkernel-devel.x86_64\t0:5-1\n"
+    for name, text in (("dnf", ""), ("rpm", f"printf '{lines}'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    found = system_packages.installed({"PATH": str(tmp_path)})
+    assert found
+    before = {"kernel-devel.x86_64": "0:5-1", "bash.x86_64": "0:5-1"}
+    assert system_packages.changes(before, found.versions) == ("kernel-devel.x86_64 0:5-1 → 0:5-1, 0:5-2 (system)",)
+    assert system_packages.revert_commands("dnf", before, found.versions) == (
+        ("dnf", "remove", "-y", "kernel-devel-0:5-2.x86_64"),
+    )
+    assert system_packages.revert_commands("dnf", found.versions, before) == (
+        ("dnf", "install", "-y", "kernel-devel-0:5-2.x86_64"),
+    )
+
+
 def test_a_name_that_is_none_is_no_word_of_a_command() -> None:
     assert system_packages.revert_commands("apt-get", {}, {"--purge": "1", "a b": "1", "x;reboot": "1"}) == ()
     assert system_packages.revert_commands("apt-get", {"x": "1 --force"}, {"x": "2"}) == ()

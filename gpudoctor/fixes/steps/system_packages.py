@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from gpudoctor.target.child import run_child
 
 Versions = Mapping[str, str]
-"""By name, with the architecture where there may be several: ``libcuda1:amd64``, ``535.183.01-1``."""
+"""By name, with the architecture where there may be several: ``libcuda1:amd64``, ``535.183.01-1``. Versions that stand
+beside one another, as of kernels by rpm, are joined by commas.
+"""
 _QUERY_SECONDS = 30.0
 _MOST_OUTPUT_BYTES = 32 << 20
 _QUERIES = {
@@ -40,19 +42,20 @@ def installed(environ: Mapping[str, str] = os.environ) -> Packages | None:
             continue
         answer = run_child(query, _QUERY_SECONDS, {**environ, "LC_ALL": "C"}, limit=_MOST_OUTPUT_BYTES)
         if answer.status == 0:
-            return Packages(manager, dict(_installed_versions(manager, answer.out)))
+            return Packages(manager, _installed_versions(manager, answer.out))
     return None
 
 
-def _installed_versions(manager: str, text: str) -> list[tuple[str, str]]:
-    """(name, version) of the installed packages in the manager's output: ``name version`` lines from pacman, else
-    status (ends in ``i`` if installed), name and version, separated by tabs.
+def _installed_versions(manager: str, text: str) -> Versions:
+    """Versions of the installed packages in the manager's output: ``name version`` lines from pacman, else status (ends
+    in ``i`` if installed), name and version, separated by tabs.
     """
-    if manager == "pacman":
-        rows = [line.split() for line in text.splitlines()]
-        return [(row[0], row[1]) for row in rows if len(row) == 2]
-    found = (line.split("\t") for line in text.splitlines())
-    return [(row[1], row[2]) for row in found if len(row) == 3 and row[0].strip().endswith("i")]
+    rows = [["i", *line.split()] if manager == "pacman" else line.split("\t") for line in text.splitlines()]
+    found: dict[str, list[str]] = {}
+    for status, name, version in (row for row in rows if len(row) == 3):
+        if status.strip().endswith("i"):
+            found.setdefault(name, []).append(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
 
 
 def changes(before: Versions, after: Versions) -> tuple[str, ...]:
@@ -65,10 +68,15 @@ def changes(before: Versions, after: Versions) -> tuple[str, ...]:
 
 def revert_commands(manager: str, before: Versions, after: Versions) -> tuple[tuple[str, ...], ...]:
     """Commands that change the packages from `after` back to `before`; malformed names and versions are left out."""
-    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    sane = [name for name in names if _SANE.fullmatch(name) and _SANE.fullmatch(before.get(name, "0"))]
-    came = [name for name in sane if name not in before]
-    others = [(name, before[name]) for name in sane if name in before]
+    came: list[str] = []
+    others: list[tuple[str, str]] = []
+    for name in sorted({*before, *after}):
+        then, now = (versions[name].split(", ") if name in versions else [] for versions in (before, after))
+        beside = [version for version in now if version not in then] if max(len(then), len(now)) > 1 else []
+        if not all(map(_SANE.fullmatch, (name, *then, *beside))):
+            continue
+        came += [_pinned_name(manager, name, version) for version in beside] if then else [name]
+        others += [(name, version) for version in then if version not in now]
     if not came and not others:
         return ()
     if manager == "apt-get":  # one transaction: what came and what it took the place of may not stand together
