@@ -319,4 +319,4 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         write()
     else:
-        sys.exit("\n".join(str(path) for path, content in made() if kept(path) != content))
+        sys.exit("\n".join(str(path) for path, content in made() if kept(path) != content) or None)
