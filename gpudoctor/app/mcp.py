@@ -184,9 +184,10 @@ def _text_of_regular_file(folder: Path, parts: Sequence[str]) -> str:
         finally:
             os.close(at)
         at = inside
+    if not stat.S_ISREG(os.fstat(at).st_mode):
+        os.close(at)
+        raise UsageError(f"{'/'.join(parts) or folder} is no regular file")
     with os.fdopen(at, "rb") as file:
-        if not stat.S_ISREG(os.fstat(at).st_mode):
-            raise UsageError(f"{'/'.join(parts)} is no regular file")
         text = file.read(MOST_TEXT_CHARACTERS + 1)
     if len(text) > MOST_TEXT_CHARACTERS:
         raise UsageError(

@@ -249,18 +249,18 @@ def _stack_lines(best: Candidate, wishes: Wishes, kind: str, by_conda: bool) -> 
     """Lines for that kind of file; `by_conda` gives conda specs, else pip pins with their index."""
     order = Order(best, python=minor(wishes.python), system=wishes.os, arch=wishes.arch)
     if by_conda and (specs := conda_specs(order)):
-        return f"{', '.join(specs)} of conda-forge"
+        return say("{specs} of conda-forge", specs=", ".join(specs))
     pins = ", ".join(order.own)
     option = {"pyproject": "index", "lock": "index", "dockerfile": "--index-url"}.get(kind, "--extra-index-url")
     others = f"; {', '.join(order.others)}" if order.others else ""
-    return f"{pins} with {option} {order.index}{others}"
+    return say("{pins} with {option} {index}", pins=pins, option=option, index=order.index) + others
 
 
 def _place_phrase(snapshot: Snapshot) -> str:
     """Where the lines go: ``In place of requirements.txt, line 3``."""
     torch = snapshot.known("torch.version")
     place = torch.source.partition(" (")[0] if torch else snapshot.target.name.partition(" on ")[0]
-    return f"In place of {place}"
+    return say("In place of {place}", place=place)
 
 
 def _package_names(snapshot: Snapshot) -> set[str]:

@@ -60,8 +60,10 @@ OUTSIDE = (
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_nothing_else_is(mcp: ModuleType, folder: Path, name: str) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(UsageError):
         mcp.text_under([folder], name.format(folder=folder))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_without_a_folder_no_file_can_be_named(mcp: ModuleType, folder: Path) -> None:

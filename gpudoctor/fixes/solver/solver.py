@@ -129,7 +129,7 @@ def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -
         yield say("No GPU and no driver is known here: these are builds without CUDA.")
     else:
         yield from assumption_notes(wishes, machine)
-    if best and best.build.row.get("cudnn", "0").split(".")[0] >= "9" and _has_gpu_before_cudnn_9(machine):
+    if best and int(best.build.row.get("cudnn", "0").split(".")[0]) >= 9 and _has_gpu_before_cudnn_9(machine):
         yield "cuDNN 9 serves no GPU before compute capability 5.0: convolutions may need torch 2.3.1, with cuDNN 8."
     for want in wants.others:
         kept = f"{want.text} is kept as it is: the tables do not follow it, so whether it fits was not judged."
