@@ -262,7 +262,7 @@ def output_of(arguments: Sequence[str], seconds: float, stdin: str = "") -> str:
     env = {**os.environ, **quiet, MARK: secrets.token_hex(8)}
     answer = run_child([*shipped.own_command(), *arguments], seconds, env, stdin, _MOST_OUTPUT_BYTES)
     if answer.status is None or answer.status < 0 or answer.status == MISUSE or not answer.out.strip():
-        last = (answer.err.strip().splitlines() or [answer.how])[-1]
+        last = answer.complaint or answer.how
         raise DoctorError(last.removeprefix("gpudoctor: ") if answer.status == MISUSE else f"{answer.how}: {last}")
     return answer.out
 

@@ -214,15 +214,21 @@ _BESIDE = tuple(name for name in EXTRAS if name != "triton")
 
 
 def lines_to_change(snapshot: Snapshot, kind: str) -> Fix:
-    """Fix that states which lines of the manifest to change, with the command that prints them all.
-    `kind` is a key of `EMITS`.
+    """Fix that states which lines of the manifest to change, with the command that prints them all; where nothing fits,
+    the smallest change of the machine with which something would. `kind` is a key of `EMITS`.
     """
     wishes = wishes_from_snapshot(snapshot)
-    beside = tuple(name for name in _BESIDE if name in _package_names(snapshot))
+    there = {text_of(row.get("name")) for row in listed(snapshot.rows("package"))}
+    beside = tuple(name for name in _BESIDE if name in there)
     found = solve(replace(wishes, extras=beside)) if wishes.gpus else Solution(wishes)
-    command = Step(_setup_command(snapshot, kind), say("Prints the whole; without --emit it also says why."))
+    wanted = ("--want", " ".join(["torch", *beside])) if beside else ()
+    emit = EMITS.get(kind, "requirements")
+    argv = ("gpudoctor", "setup", "torch", "--for", ",".join(_machine_keys(snapshot)), *wanted, "--emit", emit)
+    command = Step(argv, say("Prints the whole; without --emit it also says why."))
+    if not found.best and found.smallest:
+        return Fix(say("First {change}; then the lines that fit", change=found.smallest[0].text), (command,))
     if not found.best:
-        return _fix_without_stack(found, command)
+        return Fix(say("Change the lines: let gpudoctor write those that fit the machine"), (command,))
     best = completed(found.best, wishes.arch)
     build = f"CUDA {best.cuda}" if best.cuda else say("the CPU")
     because = next((reason.because for reason in found.reasons if reason.standing == "chosen"), "")
@@ -236,13 +242,6 @@ def lines_to_change(snapshot: Snapshot, kind: str) -> Fix:
     )
     title = say("Change the lines to torch {version} for {build}", version=best.torch, build=build)
     return Fix(title, (Step(text=text), command))
-
-
-def _fix_without_stack(solution: Solution, command: Step) -> Fix:
-    """Fix where no stack fits: first the smallest change of the machine, if there is one."""
-    if not solution.smallest:
-        return Fix(say("Change the lines: let gpudoctor write those that fit the machine"), (command,))
-    return Fix(say("First {change}; then the lines that fit", change=solution.smallest[0].text), (command,))
 
 
 def _stack_lines(best: Candidate, wishes: Wishes, kind: str, by_conda: bool) -> str:
@@ -261,19 +260,6 @@ def _place_phrase(snapshot: Snapshot) -> str:
     torch = snapshot.known("torch.version")
     place = torch.source.partition(" (")[0] if torch else snapshot.target.name.partition(" on ")[0]
     return say("In place of {place}", place=place)
-
-
-def _package_names(snapshot: Snapshot) -> set[str]:
-    """Names of the packages in the snapshot."""
-    return {text_of(row.get("name")) for row in listed(snapshot.rows("package"))}
-
-
-def _setup_command(snapshot: Snapshot, kind: str) -> tuple[str, ...]:
-    """The ``gpudoctor setup torch`` command that prints all lines for this manifest."""
-    emit = EMITS.get(kind, "requirements")
-    beside = [name for name in _BESIDE if name in _package_names(snapshot)]
-    wanted = ("--want", " ".join(["torch", *beside])) if beside else ()
-    return ("gpudoctor", "setup", "torch", "--for", ",".join(_machine_keys(snapshot)), *wanted, "--emit", emit)
 
 
 def _machine_keys(snapshot: Snapshot) -> Iterator[str]:

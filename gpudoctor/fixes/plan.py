@@ -56,16 +56,11 @@ def _causes(diagnosis: Diagnosis, only: Collection[str]) -> dict[str, list[Findi
     """Findings to cure by rule id, from the lowest layer up."""
     explained = {name for finding in diagnosis.findings for name in finding.explains}
     causes: dict[str, list[Finding]] = {}
-    for finding in sorted(diagnosis.findings, key=lambda finding: _layer_rank(finding.layer)):
+    for finding in sorted(diagnosis.findings, key=lambda finding: LAYERS.index(finding.layer)):
         root = finding.id not in explained and finding.severity != "info"
         if finding.fixes and (finding.id in only if only else root):
             causes.setdefault(finding.id, []).append(finding)
     return causes
-
-
-def _layer_rank(layer: str) -> int:
-    """Position of the layer from the bottom; unknown layers come last."""
-    return LAYERS.index(layer) if layer in LAYERS else len(LAYERS)
 
 
 @dataclass
@@ -98,8 +93,10 @@ class _PlanBuilder:
         self.prospect.add_steps(name, cures[best - 1].steps if best else ())
 
     def _ranked_cures(self, name: str, cures: list[Cure]) -> tuple[list[Cure], int]:
-        """(cures in order of preference, number of the one to choose): 0 if none should be chosen now."""
-        best = self._first_shared_cure(cures)
+        """(cures in order of preference, number of the one to choose): one whose steps are all planned already comes
+        first; 0 if none should be chosen now.
+        """
+        best = next((number for number, cure in enumerate(cures, 1) if all(map(self._planned, cure.steps))), 1)
         first = self.prospect.outcome_of(name, cures[0]) if cures else Outcome()
         if not first.adds:
             return cures, best
@@ -113,13 +110,6 @@ class _PlanBuilder:
             self.remarks.append(f"{name} is looked at again first: its cures and that of {min(undone)} are at odds")
         return [cure for _, cure in ranked], 0 if undone else 1
 
-    def _first_shared_cure(self, cures: Sequence[Cure]) -> int:
-        """Number of the cure whose steps are all planned already; else 1."""
-        for number, cure in enumerate(cures, 1):
-            if all(self._planned(step) for step in cure.steps):
-                return number
-        return 1
-
     def _planned(self, step: Step) -> bool:
         """True if the plan already has an equal step; reboots never count."""
         return step.argv not in _REBOOTS and any(same(step, done) for done in self.prospect.steps)
@@ -128,8 +118,8 @@ class _PlanBuilder:
         """The complete plan; if packages change, it starts with a step that lists those installed."""
         snapshot = self.diagnosis.snapshot
         steps = [self._refused_as_manual(step) for step in _with_single_reboot(self.blocks)]
-        note = _listing_step(steps)
-        steps = [*([note] if note else []), *steps]
+        if listing := _listing_step(steps):
+            steps.insert(0, listing)
         torch = snapshot.text("torch.version")
         changes = any(step.touches == "environment" for step in steps)
         where = snapshot.text("python.prefix") or snapshot.target.python or ""
@@ -418,5 +408,4 @@ def setup_plan(page: SetupPage, fixes: Sequence[Fix], snapshot: Snapshot, root: 
         references=page.sources,
     )
     made = plan_for(Diagnosis(snapshot, "unknown", (asked,), (), (), ""), (name,), root)
-    steps = (step for step in made.steps if not step.verify)
-    return replace(made, title=page.title, steps=tuple(steps))
+    return replace(made, title=page.title, steps=tuple(step for step in made.steps if not step.verify))

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gpudoctor.core import system
@@ -107,7 +108,7 @@ def _current_entries(part: Part, target: Environment) -> Entries:
 
 
 def _loose_root(target: Environment) -> str:
-    """What the paths of loose files begin with: ``/``, on Windows the drive of the Python."""
+    """What the paths of loose files begin with: ``/``, or the drive on Windows."""
     return Path(target.prefix).anchor
 
 
@@ -191,10 +192,7 @@ def _prepare_restoring(
 ) -> Restoring:
     """Restoring of one part, with the files that others have changed since the run."""
 
-    def current_entries() -> Entries:
-        """The part's files as they are now."""
-        return _current_entries(part, target)
-
+    current_entries = partial(_current_entries, part, target)
     newest = part.stores[-1] / "after"  # without it the last run was killed, and who changed what is not known
     others = changed_by_others(load_manifest(newest).entries, current_entries()) if newest.is_file() else frozenset()
     aside = Path(part.store).with_name(f"aside-{undo}{_LOOSE if part.loose else ''}")
@@ -272,7 +270,7 @@ class Restoring:
         for path, entry in reversed(then.items()):
             if entry.kind == "folder":
                 set_owner_and_mode(Path(self.root, path), entry)
-        self._clear_staging()
+        shutil.rmtree(self.store.store / "staging", ignore_errors=True)
         system.sync_all()  # what was kept is dropped next
         return tuple(f"{path}{self._reason_lost(path)}" for path in self.differences())
 
@@ -313,7 +311,8 @@ class Restoring:
     def _put_back_entry(self, path: str, then: Entry, now: Entry | None) -> None:
         """Restore one entry; a file changed by others is moved aside first."""
         place = Path(self.root, path)
-        staging = self._staging_folder() / secrets.token_hex(8)  # whole before what is there goes: it may be spoilt
+        staging = self.store.store / "staging" / secrets.token_hex(8)  # whole before what is there goes: may be spoilt
+        staging.parent.mkdir(exist_ok=True)
         if then.kind == "link":
             staging.symlink_to(then.goal)
             set_owner_and_mode(staging, then)
@@ -339,35 +338,16 @@ class Restoring:
         _with_write_permission(lambda: place.replace(goal), place)
         self.put_aside.append(path)
 
-    def _staging_folder(self) -> Path:
-        """Folder in which files are completed before they are moved into place."""
-        folder = self.store.store / "staging"
-        folder.mkdir(exist_ok=True)
-        return folder
-
-    def _clear_staging(self) -> None:
-        """Delete the staging folder."""
-        folder = self.store.store / "staging"
-        with suppress(FileNotFoundError):
-            for place in folder.iterdir():
-                place.unlink()
-            folder.rmdir()
-
 
 def changed_by_others(after: Entries, now: Entries) -> frozenset[str]:
     """Paths that differ from the state `after` the run; folders and .pyc files do not count."""
-
-    def is_as_left(path: str, entry: Entry) -> bool:
-        """Whether the file has the kind, size, time and link target that the run left it with."""
-        then = after.get(path)
-        return bool(
-            then and (then.kind, then.size, then.mtime, then.goal) == (entry.kind, entry.size, entry.mtime, entry.goal)
-        )
-
+    left = {path: (entry.kind, entry.size, entry.mtime, entry.goal) for path, entry in after.items()}
     return frozenset(
         path
         for path, entry in now.items()
-        if not is_as_left(path, entry) and entry.kind != "folder" and not path.endswith(".pyc")
+        if (entry.kind, entry.size, entry.mtime, entry.goal) != left.get(path)
+        and entry.kind != "folder"
+        and not path.endswith(".pyc")
     )
 
 

@@ -41,7 +41,6 @@ def main() -> None:
     venv = sys.prefix != sys.base_prefix
     answer = {
         "prefix": sys.prefix,
-        "base_prefix": sys.base_prefix,
         "version": ".".join(map(str, sys.version_info[:3])),
         "venv": venv,
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),

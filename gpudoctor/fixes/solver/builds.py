@@ -150,9 +150,7 @@ def _driver_floor(cuda: str, drivers_of: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _how_it_runs(build: Build, wheels: Wheels, capability: Capability) -> Runs:
-    """How the build runs on a GPU: ``code`` (machine code), ``ptx`` (compiled by the driver), or ``""`` (not at
-    all).
-    """
+    """What `Build.runs` says, kept."""
     fitting = [code for code in build.listings[wheels].codes if code.runs_on(capability)]
     if any(not code.ptx for code in fitting):
         return "code"

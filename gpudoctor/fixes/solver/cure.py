@@ -137,8 +137,7 @@ def _in_new_environment(best: Candidate, wishes: Wishes, env: Environment, pytho
 
 def _set_up(wishes: Wishes, env: Environment) -> Fix:
     """Fix that installs the best stack for the wishes."""
-    found = _solution_with_companions(wishes, env)
-    return _fix(found, wishes, env)
+    return _fix(_solution_with_companions(wishes, env), wishes, env)
 
 
 def _solution_with_companions(wishes: Wishes, env: Environment) -> Solution:
@@ -174,7 +173,7 @@ def _fix(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
 
 def _steps(commands: Argvs, best: Candidate, wishes: Wishes, env: Environment, because: str = "") -> tuple[Step, ...]:
     """Steps of the commands; the last one has the explanation and the facts it makes true."""
-    facts = facts_once_installed(best, env, wishes)
+    facts = tuple(facts_once_installed(best, env, wishes))
     last = len(commands) - 1
     return tuple(
         Step(

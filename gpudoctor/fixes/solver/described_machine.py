@@ -34,9 +34,9 @@ USUAL: Mapping[str, str] = {"python": "3.12", "os": "linux", "arch": "x86_64"}
 """What most machines are, where the wheels depend on it."""
 
 
-def parse_machine(text: str, read: Wishes | None = None) -> Wishes:
-    """Wishes for the described machine, added to `read`; an unknown key or invalid value raises `UsageError`."""
-    wishes = read or Wishes()
+def parse_machine(text: str) -> Wishes:
+    """Wishes for the described machine; an unknown key or invalid value raises `UsageError`."""
+    wishes = Wishes()
     keys_given: set[str] = set()
     for part in filter(None, (item.strip() for item in text.split(","))):
         key, equals, value = (item.strip() for item in part.partition("="))

@@ -225,7 +225,7 @@ def fitting(machine: Machine, wants: Wants) -> Iterator[Fit]:
     alien = unserved_devices(machine) or conflicting_modules(machine)
     for build in candidate_builds(machine, wants):
         if build in good and not (alien and build.cuda[0]):
-            packages = _packages_beside(wants, build, machine)
+            packages = beside(wants, build, machine)
             if not isinstance(packages, Refused):
                 yield Fit(build, machine, packages)
 
@@ -239,10 +239,5 @@ def judge_builds(machine: Machine, wants: Wants) -> Iterator[Fit | Rejected]:
         if failed or (alien and build.cuda[0]):
             yield Rejected(build, failed or "generation")
             continue
-        packages = _packages_beside(wants, build, machine)
+        packages = beside(wants, build, machine)
         yield Rejected(build, packages) if isinstance(packages, Refused) else Fit(build, machine, packages)
-
-
-def _packages_beside(wants: Wants, build: Build, machine: Machine) -> tuple[Package, ...] | Refused:
-    """Packages to install with the build, or the first want that fails; empty if nothing is wanted."""
-    return beside(wants, build, machine) if wants.beside or wants.others else ()

@@ -119,13 +119,9 @@ def wheels(pages: Iterable[tuple[str, str]], seconds: float = INDEX_SECONDS) -> 
     """Wheels by (index, package), fetched in parallel; an empty list if an index lacks the package.
     Raises `UnreachableError` if any page did not come within `seconds`.
     """
-    wanted = list(dict.fromkeys(pages))
     deadline = time.monotonic() + seconds
-    asked = [_PageRequest(*page, deadline) for page in wanted]
-    found = {}
-    for page, request in zip(wanted, asked, strict=True):
-        found[page] = request.answer(deadline, page[0])
-    return found
+    asked = {page: _PageRequest(*page, deadline) for page in dict.fromkeys(pages)}
+    return {page: request.answer() for page, request in asked.items()}
 
 
 class _PageRequest:
@@ -146,21 +142,17 @@ class _PageRequest:
         except Exception as trouble:  # whatever a stranger's answer does, it is told as not reachable
             self._trouble = trouble
 
-    def answer(self, deadline: float, index: str) -> list[Wheel]:
-        """Wheels on the page; `UnreachableError` if it failed or was not complete by `deadline` (monotonic seconds)."""
+    def answer(self) -> list[Wheel]:
+        """Wheels on the page; `UnreachableError` if it failed or was not complete by the deadline."""
+        index, _, deadline = self._page
+        host = urllib.parse.urlsplit(index).hostname or "the index"
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            raise UnreachableError(f"{host(index)} did not answer in time")
+            raise UnreachableError(f"{host} did not answer in time")
         if self._trouble:
             reason = self._trouble if isinstance(self._trouble, UnreachableError) else _error_text(self._trouble)
-            raise UnreachableError(f"{host(index)}: {reason}") from self._trouble
+            raise UnreachableError(f"{host}: {reason}") from self._trouble
         return self._found
-
-
-def host(index: str) -> str:
-    """Host name of a URL, without credentials; ``the index`` if it has none."""
-    parts = urllib.parse.urlsplit(index)
-    return parts.hostname or "the index"
 
 
 def _error_text(trouble: BaseException) -> str:
@@ -329,13 +321,8 @@ class Indexes:
 
 
 def user_indexes(base: str = BASE) -> Indexes:
-    """Indexes with the one named by the user's pip or uv settings, else PyPI."""
+    """Indexes with the one named by the user's pip or uv settings, its user name and password left out, else PyPI."""
     named = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), PYPI)
-    others = _without_credentials(named) if named.startswith(("https://", "http://")) else PYPI
+    parts = urllib.parse.urlsplit(named if named.startswith(("https://", "http://")) else PYPI)
+    others = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     return Indexes(checked_base(base), others)
-
-
-def _without_credentials(url: str) -> str:
-    """The URL without user name and password."""
-    parts = urllib.parse.urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

@@ -146,15 +146,9 @@ def _shipped_rows(distribution: str) -> Iterator[TableRow]:
     """Rows of the driver branches that a distribution such as ``ubuntu 24.04`` ships; a rebuild of RHEL has RHEL's."""
     name, _, release = distribution.lower().partition(" ")
     for row in table("drivers")["shipped"]:
-        if row["distribution"] == _LIKE.get(name, name) and (
-            not row["release"] or _is_of_release(row["release"], release)
-        ):
+        same = row["release"] in ("", release) or release.startswith(f"{row['release']}.")  # 9.4 is of 9
+        if row["distribution"] == _LIKE.get(name, name) and same:
             yield row
-
-
-def _is_of_release(release: str, written: str) -> bool:
-    """True if version `written` is of the release: ``9.4`` of ``9``."""
-    return written == release or written.startswith(f"{release}.")
 
 
 # ---- The machine ----
@@ -239,16 +233,12 @@ class Machine:
 @lru_cache(maxsize=64)
 def generation(capability: Capability) -> tuple[str, str]:
     """(first, last) driver branch that serves a compute capability; ``""`` where unlimited or unknown."""
-
-    def text_or_empty(bound: object) -> str:
-        """The bound if it is a text, else ``""``."""
-        return bound if isinstance(bound, str) else ""
-
     number = f"{capability[0]}.{capability[1]}"
     try:
-        return text_or_empty(gpus.gpu_floor(number)), text_or_empty(gpus.gpu_ceiling(number))
+        first, last = gpus.gpu_floor(number), gpus.gpu_ceiling(number)
     except CannotJudge:
         return "", ""
+    return first if isinstance(first, str) else "", last if isinstance(last, str) else ""
 
 
 @lru_cache(maxsize=64)

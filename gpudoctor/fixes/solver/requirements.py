@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -15,9 +15,6 @@ from gpudoctor.core.stack import Wishes
 from gpudoctor.core.versions import normal
 from gpudoctor.fixes.solver.builds import Build, builds, cpu_builds
 from gpudoctor.fixes.solver.machine import Machine
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 FOLLOWED = (
     "vllm",

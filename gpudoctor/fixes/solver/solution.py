@@ -85,19 +85,13 @@ class Solution:
 # ---- What an environment's facts are once a candidate is installed ----
 # What a plan's steps make true.
 
-Makes = tuple[tuple[str, Json], ...]
 _NONE_LEFT = ("torch.companions_unmet", "torch.companions_broken", "torch.pins_unmet", "torch.few_archs")
 
 
-def facts_once_installed(candidate: Candidate, environment: Environment, wishes: Wishes) -> Makes:
+def facts_once_installed(candidate: Candidate, environment: Environment, wishes: Wishes) -> Iterator[tuple[str, Json]]:
     """(fact name, value) of what is true once the candidate is installed.
     With conda torch's version is left out, since conda-forge's newest build is not known in advance.
     """
-    return tuple(_facts_after(candidate, environment, wishes))
-
-
-def _facts_after(candidate: Candidate, environment: Environment, wishes: Wishes) -> Iterator[tuple[str, Json]]:
-    """(fact name, value) of what is true once the candidate is installed."""
     if environment.tool != "conda":
         yield "torch.version", f"{candidate.torch}+{candidate.build}"
     yield "torch.flavor", "cuda" if candidate.cuda else "cpu"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -53,7 +52,7 @@ def solve(wishes: Wishes) -> Solution:
         wishes=wishes,
         ranked=tuple(_candidate(fit, machine) for fit in ranked),
         heading=_heading(wants),
-        reasons=(*(Reason(verdict.candidate, "rejected", verdict.because) for verdict in at_odds), *explained),
+        reasons=(*at_odds, *explained),
         needs=tuple(_needs(ranked[0], machine)) if ranked else (),
         smallest=() if ranked else smallest(Case(machine, wants, wishes.distribution)),
         remarks=tuple(_remarks(wishes, machine, wants, ranked[0] if ranked else None)),
@@ -118,27 +117,19 @@ def _needs(best: Fit, machine: Machine) -> Iterator[Need]:
         yield Need("libc", say("{least} or newer", least="glibc {}.{}".format(*glibc_of(build))), libc, True)
 
 
-def _has_gpu_before_cudnn_9(machine: Machine) -> bool:
-    """True if a GPU is below compute capability 5.0, which cuDNN 9 dropped (its 9.0.0 release notes)."""
-    return any(capability < (5, 0) for device in machine.devices for capability in device.capabilities)
-
-
 def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -> Iterator[str]:
     """Sentences on what was assumed or not judged."""
     if machine.bare:
         yield say("No GPU and no driver is known here: these are builds without CUDA.")
     else:
         yield from assumption_notes(wishes, machine)
-    if best and int(best.build.row.get("cudnn", "0").split(".")[0]) >= 9 and _has_gpu_before_cudnn_9(machine):
+    old = any(capability < (5, 0) for device in machine.devices for capability in device.capabilities)
+    if old and best and int(best.build.row.get("cudnn", "0").split(".")[0]) >= 9:  # cuDNN's release notes, 9.0.0
         yield "cuDNN 9 serves no GPU before compute capability 5.0: convolutions may need torch 2.3.1, with cuDNN 8."
     for want in wants.others:
         kept = f"{want.text} is kept as it is: the tables do not follow it, so whether it fits was not judged."
-        yield f"{kept} Did you mean {near}?" if (near := _similar_name(want.name)) else kept
-
-
-def _similar_name(name: str) -> str:
-    """Known package with a similar name, for a hint about a typing error; ``""`` if there is none."""
-    return next(iter(get_close_matches(name, ("torch", *FOLLOWED), 1, 0.8)), "")
+        near = get_close_matches(want.name, ("torch", *FOLLOWED), 1, 0.8)
+        yield f"{kept} Did you mean {near[0]}?" if near else kept
 
 
 @lru_cache(maxsize=1)
@@ -175,48 +166,38 @@ _ANY_LINUX = Machine("Linux", "linux", None, (), "", None)
 _ANY_WINDOWS = Machine("Windows", "windows", None, (), "", None)
 
 
-class Conflict(NamedTuple):
-    """Wants that exclude each other (``torch==2.5 and vllm>=0.12``), and why."""
-
-    candidate: str
-    because: str
-
-
-def conflicts(wants: Wants) -> tuple[Conflict, ...]:
-    """Smallest sets of wants that no machine could meet; empty if all can be met together."""
-    if _is_met(wants.torch, wants.beside):
-        return ()
+def conflicts(wants: Wants) -> tuple[Reason, ...]:
+    """Smallest sets of wants that no machine could meet (``torch==2.5 and vllm>=0.12``), and why; empty if all can be
+    met together.
+    """
     every = ([wants.torch] if wants.torch.texts else []) + list(wants.beside)
+    if _can_be_met(every):
+        return ()
     for several in (1, 2, 3):
         found = tuple(_conflict(subset) for subset in combinations(every, several) if not _can_be_met(subset))
         if found:
             return found
-    return (Conflict(" and ".join(want.text for want in every), "no releases of these go together"),)
+    return (Reason(" and ".join(want.text for want in every), "rejected", "no releases of these go together"),)
 
 
-def _can_be_met(subset: tuple[Want, ...]) -> bool:
-    """True if these wants can be met together on any machine."""
+def _can_be_met(subset: Sequence[Want]) -> bool:
+    """True if some build fits these wants together on an otherwise unlimited Linux or Windows machine."""
     torch = next((want for want in subset if want.name == "torch"), ANY_TORCH)
-    return _is_met(torch, tuple(want for want in subset if want.name != "torch"))
-
-
-def _is_met(torch: Want, beside: tuple[Want, ...]) -> bool:
-    """True if some build fits on an otherwise unlimited Linux or Windows machine."""
-    wants = Wants(torch, beside)
+    wants = Wants(torch, tuple(want for want in subset if want.name != "torch"))
     return fits(_ANY_LINUX, wants) or fits(_ANY_WINDOWS, wants)
 
 
-def _conflict(subset: tuple[Want, ...]) -> Conflict:
-    """Conflict of a set of wants, with its explanation."""
+def _conflict(subset: tuple[Want, ...]) -> Reason:
+    """Why no machine can meet this set of wants."""
     name = " and ".join(want.text for want in subset)
     if len(subset) > 1:
-        return Conflict(name, "; ".join(("exclude each other", *_matching_torch(subset))))
+        return Reason(name, "rejected", "; ".join(("exclude each other", *_matching_torch(subset))))
     want = subset[0]
     if not any(want.takes(version) for version in _versions(want)) and len(want.texts) > 1:
-        return Conflict(name, "exclude each other")
+        return Reason(name, "rejected", "exclude each other")
     newest = _versions(want)[0]
     checked = table("torch" if want.name == "torch" else "companions")["checked"]
-    return Conflict(name, f"the tables have no such release; the newest is {newest} (checked {checked})")
+    return Reason(name, "rejected", f"the tables have no such release; the newest is {newest} (checked {checked})")
 
 
 def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:

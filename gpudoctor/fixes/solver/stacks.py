@@ -61,34 +61,7 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
     )
     if choice.candidate is None:
         return empty
-    order = _order(choice, wishes, environment, shelves)
-    return _with_commands(replace(empty, needs=found.needs), order)
-
-
-def _with_commands(stack: Stack, order: Order) -> Stack:
-    """The stack with packages, commands, files and effects of the order."""
-    best = order.candidate
-    versions = (
-        (item.name, order.pin(item).partition("==")[2] or item.version or item.requirement) for item in best.packages
-    )
-    return replace(
-        stack,
-        torch=f"{best.torch}+{best.build}",
-        packages=tuple(versions),
-        libraries=best.libraries,
-        commands={
-            tool: write(replace(order, environment=order.environment.by(tool))) for tool, write in COMMANDS.items()
-        },
-        files={form: text for form, write in FILES.items() if (text := write(order))},
-        remarks=(*stack.remarks, *(conda_remarks(order) if order.environment.tool == "conda" else ())),
-        makes=dict(facts_once_installed(best, order.environment, stack.wishes)),
-    )
-
-
-def _order(choice: _Choice, wishes: Wishes, environment: Environment, shelves: Indexes | None) -> Order:
-    """Order that installs the chosen candidate (not None) into the environment."""
-    assert choice.candidate
-    return Order(
+    order = Order(
         choice.candidate,
         environment,
         base=shelves.base if shelves else BASE,
@@ -97,6 +70,27 @@ def _order(choice: _Choice, wishes: Wishes, environment: Environment, shelves: I
         arch=wishes.arch,
         pinned=bool(wishes.torch),
         hashes=choice.hashes or {},
+    )
+    return _with_commands(replace(empty, needs=found.needs), order)
+
+
+def _with_commands(stack: Stack, order: Order) -> Stack:
+    """The stack with packages, commands, files and effects of the order."""
+    best = order.candidate
+    return replace(
+        stack,
+        torch=f"{best.torch}+{best.build}",
+        packages=tuple(
+            (item.name, order.pin(item).partition("==")[2] or item.version or item.requirement)
+            for item in best.packages
+        ),
+        libraries=best.libraries,
+        commands={
+            tool: write(replace(order, environment=order.environment.by(tool))) for tool, write in COMMANDS.items()
+        },
+        files={form: text for form, write in FILES.items() if (text := write(order))},
+        remarks=(*stack.remarks, *(conda_remarks(order) if order.environment.tool == "conda" else ())),
+        makes=dict(facts_once_installed(best, order.environment, stack.wishes)),
     )
 
 

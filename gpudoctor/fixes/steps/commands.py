@@ -79,7 +79,8 @@ def run_command(
         raise FileNotFoundError(errno.ENOENT, "no such program", argv[0])
     command = [program, *argv[1:]]
     if leash and not Process.DIES_WITH_US:
-        command = _with_leash(command)
+        text = shipped.text("fixes/children/leash.py")
+        command = [sys.executable, "-I", "-S", "-c", text, str(os.getpid()), *command]
     child = Process(command, {**environ, **_SURROUNDINGS}, with_stdin=False, stderr=subprocess.STDOUT)
     children.begun.add(child.pid)
     try:
@@ -93,12 +94,6 @@ def run_command(
         assert child.stdout
         child.stdout.close()
     return Outcome(child.returncode if child.status is None else child.status, time.monotonic() - began, stopped)
-
-
-def _with_leash(argv: Sequence[str]) -> list[str]:
-    """The command wrapped so that it is killed when this process dies."""
-    text = shipped.text("fixes/children/leash.py")
-    return [sys.executable, "-I", "-S", "-c", text, str(os.getpid()), *argv]
 
 
 class _Listener:
@@ -197,9 +192,11 @@ def run_step(
     then = _note_system(step, recorder, environ, "before") if system else None
 
     def on_start(pid: int) -> None:
-        """Record the process id of a command that changes the system."""
+        """Put a command that changes the system on record, for it may outlive this process."""
         if system:
-            _note_child(recorder, step, pid)
+            with contextlib.suppress(OSError):
+                document = {"pid": pid, "birth": start_ticks(pid), "argv": list(step.argv)}
+                recorder.journal.put("child.json", document)
 
     try:
         outcome = run_command(
@@ -219,23 +216,19 @@ def run_step(
 
 
 def _step_result(step: PlanStep, outcome: Outcome, changed: tuple[str, ...], recorder: Recorder) -> Result:
-    """Result of a step from its command's outcome: done for status 0, stopped if ended by us, else failed with the
-    reason.
+    """Result of a step from its command's outcome: done for status 0, stopped if ended by us, else failed, with the
+    last line that looks like an error, or the last one, as the reason.
     """
     if outcome.stopped:
         return Result("stopped", outcome.status, changed, f"step {step.id} was {outcome.stopped}")
     if outcome.status == 0:
         return Result("done", 0, changed)
     how = f"ended with status {outcome.status}" if outcome.status > 0 else f"was {crash(outcome.status)}"
-    last = _last_words([line.strip() for line in recorder.run.step(step.id).output.lines if line.strip()])
+    lines = [line.strip() for line in recorder.run.step(step.id).output.lines if line.strip()]
+    errors = [line for line in lines if line.lower().startswith(("error", "e:", "fatal"))]
+    last = (errors or lines or [""])[-1][:300]
     why = f"step {step.id} {how}" + (f": {last}" if last else "")
     return Result("failed", outcome.status, changed, why)
-
-
-def _last_words(lines: list[str]) -> str:
-    """Last line that looks like an error, else the last line, at most 300 characters."""
-    errors = [line for line in lines if line.lower().startswith(("error", "e:", "fatal"))]
-    return (errors or lines or [""])[-1][:300]
 
 
 def _note_system(
@@ -248,12 +241,6 @@ def _note_system(
         with contextlib.suppress(OSError):
             recorder.journal.put(f"system-{when}-{step.id}.json", document)
     return found
-
-
-def _note_child(recorder: Recorder, step: PlanStep, pid: int) -> None:
-    """Store the child's process id in the journal, for it may outlive this process."""
-    with contextlib.suppress(OSError):
-        recorder.journal.put("child.json", {"pid": pid, "birth": start_ticks(pid), "argv": list(step.argv)})
 
 
 def refuse_while_one_is_at_work(journals: Journals) -> None:

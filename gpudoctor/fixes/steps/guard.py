@@ -56,7 +56,9 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
     if not tool:
         return f"{argv[0]} is neither the target's Python nor uv or conda: what it would change is not known"
     if not words or words[0] not in _CHANGING[tool]:
-        return "" if tool == "python" and _is_python(argv[0], target, made) else _not_a_change(tool, words)
+        if tool == "python" and _is_python(argv[0], target, made):
+            return ""
+        return f"{' '.join((tool, *words[:1]))} is no command that this is known to change packages by"
     if bad := next(_forbidden_options(tool, words), ""):
         return f"{bad} leads it to another place than the environment {target.prefix}"
     if tool == "pip":
@@ -107,11 +109,6 @@ def _tool_and_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
     if name == "uv":
         return ("uv", argv[2:]) if tuple(argv[1:2]) == ("pip",) else ("", ())
     return ("conda", argv[1:]) if name in _CONDAS else ("", ())
-
-
-def _not_a_change(tool: str, arguments: Sequence[str]) -> str:
-    """Refusal of a subcommand that is not known to change packages."""
-    return f"{tool} {' '.join(arguments[:1])} is no command that this is known to change packages by".replace("  ", " ")
 
 
 def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
@@ -202,11 +199,8 @@ def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     if not program:
         return f"{argv[0]}: no such program"
     spoilt = next((word for word in argv[1:] if _CMD.search(word)), "") if _BATCH.search(program) else ""
-    return (
-        f"{program} is a batch file, and cmd.exe would take {spoilt!r} apart: type the command yourself"
-        if spoilt
-        else ""
-    )
+    why = f"{program} is a batch file, and cmd.exe would take {spoilt!r} apart: type the command yourself"
+    return why if spoilt else ""
 
 
 def changed_since_plan(plan: Plan, installed: Lock) -> str:

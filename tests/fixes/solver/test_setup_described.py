@@ -5,7 +5,7 @@ import pytest
 from gpudoctor.core import plan as plans
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known, listed
-from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
+from gpudoctor.core.stack import GPU, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.fixes.solver.described_machine import KEYS, SOURCE, machine_text, parse_machine, snapshot_of
 from tests.conftest import Program
@@ -69,12 +69,6 @@ def test_what_cannot_be_taken_is_named_with_what_could(text: str, says: str) -> 
         parse_machine(text)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_machine_that_was_read_keeps_what_is_not_said() -> None:
-    read = Wishes((GPU("H100", "9.0", 8),), "535.183.06", "3.11.9", "linux", "x86_64")
-    wishes = parse_machine("driver=580", read)
-    assert (wishes.gpus, wishes.python, wishes.driver) == (read.gpus, "3.11.9", "580")
 
 
 def test_the_facts_are_those_that_were_said_and_say_so() -> None:
