@@ -114,16 +114,12 @@ def deepened(
             if status_before.get((run.kernel, run.gpu), "waiting") != run.status:
                 status_before[run.kernel, run.gpu] = run.status
                 any_ended = any_ended or run.status != "running"
-                progress(Event(_run_label(measurements, run), "started" if run.status == "running" else "done"))
+                where = f" on GPU {run.gpu}" if len(measurements.devices) > 1 and run.gpu >= 0 else ""
+                progress(Event(f"{run.kernel}{where}", "started" if run.status == "running" else "done"))
         if any_ended:
             on_snapshot(facts.measured(snapshot, measurements))
 
     return facts.measured(snapshot, run(target, snapshot, Plan(budget=DEEP_SECONDS), follow, stop))
-
-
-def _run_label(measurements: Measurements, run: Run) -> str:
-    """Label of a run: ``matmul.bf16``, or ``matmul.bf16 on GPU 1`` where there are several GPUs."""
-    return f"{run.kernel} on GPU {run.gpu}" if len(measurements.devices) > 1 and run.gpu >= 0 else run.kernel
 
 
 # ---- What NVML says of the GPUs while kernels run there ----

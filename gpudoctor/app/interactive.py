@@ -29,7 +29,6 @@ from gpudoctor.views.tui.work import FactInfo, JobLook, JobWatch, Work
 if TYPE_CHECKING:
     from gpudoctor.app import live_gpus
     from gpudoctor.app.live_job import Source
-    from gpudoctor.app.redaction import Redactor
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
     from gpudoctor.core.run import Run, Stop
@@ -163,10 +162,7 @@ class _ThisMachine:
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
         demand_changes()
-        from gpudoctor.fixes import (
-            records,  # a fix alone needs them
-            undo,
-        )
+        from gpudoctor.fixes import records, undo
 
         python = self._python or records.python_of(run)
         return undo.undo(run, pipeline.run_context(self._level, python, self._rules), report, wants)
@@ -179,28 +175,17 @@ def of_files(
 
     def diagnoses(_: Progress) -> Iterator[Diagnosis]:
         """Yield one diagnosis of all files together; progress is not reported."""
-        yield _diagnosis_of(names, rules, machine, profile)
+        from gpudoctor.app import reading
+
+        yield reading.diagnose_files(names, rulebook.load(rules), machine, profile)
 
     return work_on(", ".join(names), diagnoses, rules)
-
-
-def _diagnosis_of(
-    names: Sequence[str], rules: Sequence[Path], machine: Snapshot | None = None, profile: Profile | None = None
-) -> Diagnosis:
-    """The diagnosis of all these files together; raises `DoctorError` for what cannot be read."""
-    from gpudoctor.app import reading
-
-    return reading.diagnose_files(names, rulebook.load(rules), machine, profile)
 
 
 def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) -> Work:
     """Work that diagnoses a fleet: `watch` yields diagnoses of the hosts answered so far, the last of all hosts."""
 
-    def diagnoses(_: Progress) -> Iterator[Diagnosis]:
-        """Yield what `watch` yields; progress is not reported."""
-        yield from watch()
-
-    return replace(work_on("the fleet", diagnoses, rules), stack=None, first="cluster")
+    return replace(work_on("the fleet", lambda _: watch(), rules), stack=None, first="cluster")
 
 
 def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.Shared) -> Work:
@@ -214,7 +199,9 @@ def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.
 
 def shared(work: Work) -> Work:
     """The same Work with personal data hidden from titles and answers; it can neither run nor change anything."""
-    hidden = _sharing()
+    from gpudoctor.app.redaction import Redactor
+
+    hidden = Redactor()
 
     def diagnose(progress: Progress, partly: Callable[[Diagnosis], None]) -> Diagnosis:
         """Diagnose with personal data hidden, in partial diagnoses, too."""
@@ -245,13 +232,6 @@ def shared(work: Work) -> Work:
         measured=work.measured and (lambda: hidden(work.measured and work.measured())),
         job=work.job and hiding_job(work.job),
     )
-
-
-def _sharing() -> Redactor:
-    """The Redactor that all answers of this Work go through."""
-    from gpudoctor.app.redaction import Redactor
-
-    return Redactor()
 
 
 def _unfinished_run() -> Run | None:
@@ -337,7 +317,9 @@ class _DiagnosisSource:
         """Diagnose a file; raises UsageError for ``-`` (standard input) and DoctorError for what cannot be read."""
         if name == "-":
             raise UsageError("standard input is this terminal; give a file's name")
-        return _diagnosis_of([str(Path(name).expanduser())], self._rules)
+        from gpudoctor.app import reading
+
+        return reading.diagnose_files([str(Path(name).expanduser())], rulebook.load(self._rules))
 
     def stack(self, wishes: Wishes) -> Stack:
         """The torch stack that fits these wishes, on the machine diagnosed last or, where wished, elsewhere."""
@@ -380,7 +362,9 @@ _FORMS: Mapping[str, Callable[[Diagnosis], str]] = {
 
 def _without_personal_data(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
     """The diagnosis with personal data hidden, and a sentence that says what was hidden."""
-    hide = _sharing()
+    from gpudoctor.app.redaction import Redactor
+
+    hide = Redactor()
     return hide(diagnosis), hide.summary
 
 

@@ -278,11 +278,6 @@ TRAFFIC = (("nvlink_send_mb_s", "FieldValues(138)"), ("nvlink_receive_mb_s", "Fi
 _READ = {*NUMBERS, "name", "uuid", "address", "throttle_reasons"}
 
 
-def _megabytes_per_second(raw: Any) -> float:
-    """KB/s as MB/s."""
-    return int(raw) / 1000
-
-
 _FIELDS: Sequence[tuple[str, Sequence[str], values.Reading]] = (
     *(
         (column.name, [call.removeprefix("nvmlDeviceGet") for call in column.calls], column.read)
@@ -292,8 +287,8 @@ _FIELDS: Sequence[tuple[str, Sequence[str], values.Reading]] = (
     ("links", ("FieldValues(91)",), values.as_int),
     ("pcie_replays", ("PcieReplayCounter",), values.as_int),
     *((name, (name,), values.as_int) for name in ("nvlink_crc", "nvlink_replays", "nvlink_failures")),
-    ("pcie_send_mb_s", ("PcieThroughput(0)",), _megabytes_per_second),
-    ("pcie_receive_mb_s", ("PcieThroughput(1)",), _megabytes_per_second),
+    ("pcie_send_mb_s", ("PcieThroughput(0)",), lambda kb_s: int(kb_s) / 1000),
+    ("pcie_receive_mb_s", ("PcieThroughput(1)",), lambda kb_s: int(kb_s) / 1000),
 )
 """Fields of a GPU, with the calls that tell them and how each is read."""
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
 
 from gpudoctor.app import pipeline
 from gpudoctor.app.output import BROKEN, INTERRUPTED, SOUND, stopping
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.plan import Foreseen, Plan, PlanStep
-from gpudoctor.core.run import Run, Stop
+from gpudoctor.core.run import Run
 from gpudoctor.fixes import records, undo
 from gpudoctor.fixes.apply import apply
 from gpudoctor.fixes.permissions import (
@@ -29,6 +28,7 @@ from gpudoctor.fixes.permissions import (
     with_hindrances,
 )
 from gpudoctor.fixes.records import Journals
+from gpudoctor.fixes.steps.engine import Answer, Ask, Wants
 from gpudoctor.views import fix_run as run_view
 from gpudoctor.views import plan as plan_view
 from gpudoctor.views._terminal import one_line, style_of
@@ -94,7 +94,7 @@ def applied(plan: Plan, settings: RunOptions) -> int:
     """Run the chosen steps; if that fails, offer to undo them at once. The exit code, 130 after Ctrl-C."""
     context = settings.context
     with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
-        ask = _run_always if settings.yes else Questions(plan, tell.introduce(plan))
+        ask: Ask = (lambda _: "run") if settings.yes else Questions(plan, tell.introduce(plan))
         run = apply(plan, context, tell, wants, ask)
     _print_run(run, settings.json)
     if stopped.is_set():
@@ -149,33 +149,22 @@ def _print_run(run: Run, json: bool) -> None:
     sys.stdout.flush()
 
 
-def _run_always(_: PlanStep) -> Answer:
-    """Answer ``run`` to every step."""
-    return "run"
-
-
 def code_of(run: Run) -> int:
     """Exit code of a run: 0 if it succeeded, 1 if something is left to fix."""
     return SOUND if run.outcome in ("fixed", "done", "undone") else BROKEN
 
 
 @contextmanager
-def interruptible() -> Iterator[tuple[Callable[[], Stop], threading.Event]]:
+def interruptible() -> Iterator[tuple[Wants, threading.Event]]:
     """Context for running a plan: a function that says whether to go on, and an event set by the first Ctrl-C."""
     stopped = threading.Event()
-
-    def wants() -> Stop:
-        """``now`` after Ctrl-C, else ``go on``."""
-        return "now" if stopped.is_set() else "go on"
-
     with stopping(stopped):
-        yield wants, stopped
+        yield lambda: "now" if stopped.is_set() else "go on", stopped
 
 
 # ---- The questions on a terminal ----
 # Nothing but a plain yes runs a step, and a reboot wants the host's name.
 
-Answer = Literal["run", "leave out", "stop"]
 _STEP = "Run it? y yes, n leave it out, a all the rest, q stop [n] "
 _BY_HAND = "Is it done? y yes, n leave it out, q stop [n] "
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,36 +26,35 @@ if TYPE_CHECKING:
 
     from gpudoctor.core.measurement import Measurements
 
-    OnResults = Callable[[Measurements], None]
-
 
 def bench(options: argparse.Namespace) -> int:
     """``gpudoctor bench``: run kernels, or list them, and print; the verdict's exit code, 130 after Ctrl-C."""
     if options.list:
         print(view.kernel_list([spec.kernel for spec in specs.select_kernels(options.kernel)]))
         return SOUND
-    with measuring_on(sys.stderr) as on_results, _stop_on_ctrl_c(on_results) as (record_results, stop):
-        result = pipeline.bench(options.kernel, options.device, options.python, record_results, stop)
+    with _measuring() as (on_results, stop, _):
+        result = pipeline.bench(options.kernel, options.device, options.python, on_results, stop)
     result = shared(result, options)
     print(view.document(result) if options.json else view.render(result, style_of(sys.stdout)))
     return INTERRUPTED if stop.is_set() else OF_VERDICT[result.verdict]
 
 
 @contextmanager
-def _stop_on_ctrl_c(on_results: OnResults) -> Iterator[tuple[OnResults, threading.Event]]:
-    """Context with a callback for results and a stop event, which Ctrl-C sets once there are results.
-
-    Before there are any, Ctrl-C interrupts.
+def _measuring(
+    signals: Sequence[int] = (),
+) -> Iterator[tuple[Callable[[Measurements], None], threading.Event, list[int]]]:
+    """Context with a callback that shows results, an event that Ctrl-C or one of the signals sets once there are
+    results, and the list that gets the signal's number. Before there are any, a signal ends the program.
     """
     begun, stop = threading.Event(), threading.Event()
+    with measuring_on(sys.stderr) as show, stopping(stop, lambda: not begun.is_set(), signals) as received:
 
-    def record_results(measurements: Measurements) -> None:
-        """Note that there are results, and pass them on."""
-        begun.set()
-        on_results(measurements)
+        def on_results(measurements: Measurements) -> None:
+            """Note that there are results, and show them."""
+            begun.set()
+            show(measurements)
 
-    with stopping(stop, lambda: not begun.is_set()):
-        yield record_results, stop
+        yield on_results, stop, received
 
 
 # ---- ``soak`` ----
@@ -70,23 +69,13 @@ def soak(options: argparse.Namespace) -> int:
     A signal ends at once what runs on the GPUs; the report follows. Before anything runs there, it ends the program.
     """
     output.check(options.out)
-    begun, stop = threading.Event(), threading.Event()
-    with (
-        measuring_on(sys.stderr) as on_results,
-        stopping(stop, lambda: not begun.is_set(), system.ENDING_SIGNALS) as received,
-    ):
-
-        def on_measurements(measurements: Measurements) -> None:
-            """Note that kernels run, and pass on what they have measured."""
-            begun.set()
-            on_results(measurements)
-
+    with _measuring(system.ENDING_SIGNALS) as (on_results, stop, received):
         diagnosis = pipeline.soak(
             60 * options.minutes,
             options.device,
             options.python,
             options.rules,
-            on_measurements,
+            on_results,
             stop,
             lambda: signal.Signals(received[0]).name if received else "",
         )

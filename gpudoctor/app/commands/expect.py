@@ -38,7 +38,6 @@ def expect(options: argparse.Namespace) -> int:
 
 def _write(options: argparse.Namespace) -> None:
     """Write a profile of this machine or of the files' machines, and warn of those that are not sound."""
-
     if options.profile and not NAME.match(options.profile):
         raise UsageError(f"--name {options.profile[:80]}: a profile's name is in lower case: our-h100")
     output.check(options.out)  # before minutes are spent on what cannot be kept

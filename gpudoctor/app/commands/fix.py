@@ -36,13 +36,11 @@ def fix(options: argparse.Namespace) -> int:
         return _runs()
     if options.undo:
         return _undo(options)
-    if options.dry_run:
-        return _dry_run(options)
-    if options.out != "-":  # else nothing is run
+    if not options.dry_run and options.out != "-":  # else nothing is run
         settle_unfinished(options)
     diagnosis = _diagnosis(options)
     plan = _plan(diagnosis, options)
-    if not plan.steps:
+    if options.dry_run or not plan.steps:
         return _show(diagnosis, plan, options)
     if options.out == "-":
         text = root_script(plan)
@@ -85,14 +83,9 @@ def _write_script(plan: Plan, name: str | None) -> None:
         print(f"gpudoctor: what needs root is in {place}; an administrator runs it: sudo sh {place}", file=sys.stderr)
 
 
-def _journals() -> Journals:
-    """The journals of runs on this machine."""
-    return Journals(journals_folder())
-
-
 def _runs() -> int:
     """Print every run on this machine, the newest first; exit code 0."""
-    entries = _journals().list()
+    entries = Journals(journals_folder()).list()
     broken = [f"{entry.id}  cannot be read: {entry.trouble}" for entry in entries if not entry.run]
     listing = run_view.run_list([(entry.run, records.undo_state(entry.run, entries)) for entry in entries if entry.run])
     print("\n".join(filter(None, [listing, *broken])) or "No run was made on this machine by this user.")
@@ -101,7 +94,7 @@ def _runs() -> int:
 
 def _undo(options: argparse.Namespace) -> int:
     """``fix --undo``: take a run back after asking; the exit code, 1 if the user declined."""
-    journals = _journals()
+    journals = Journals(journals_folder())
     run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
     if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
         print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
@@ -114,12 +107,6 @@ def _undo(options: argparse.Namespace) -> int:
     if not options.yes and not apply_plan.agreed(f"\nTake run {run.id} back?"):
         return BROKEN
     return undo_run(run, context, options.json)
-
-
-def _dry_run(options: argparse.Namespace) -> int:
-    """``fix --dry-run``: diagnose and print the plan without running it; the exit code."""
-    diagnosis = _diagnosis(options)
-    return _show(diagnosis, _plan(diagnosis, options), options)
 
 
 def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:

@@ -14,7 +14,6 @@ from gpudoctor.app.commands.reports import rendered, shared
 from gpudoctor.app.output import SOUND, holding_sigterm
 from gpudoctor.cluster.preflight import JobOptions
 from gpudoctor.cluster.preflight.run import Checked, run
-from gpudoctor.core.errors import UsageError
 from gpudoctor.target import child
 from gpudoctor.views import document
 from gpudoctor.views.progress import saying_on
@@ -86,4 +85,3 @@ def _replace_process(command: Sequence[str]) -> int:
     except OSError as error:
         print(f"gpudoctor: {command[0]}: {error.strerror}", file=sys.stderr)
         return CANNOT_RUN
-    raise UsageError(f"{command[0]}: it did not start")

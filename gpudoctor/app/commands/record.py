@@ -51,7 +51,8 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
     seen = target.seen
     variables = _variables(target, diagnosis.snapshot)
     hider = Hider(target.name, [_current_user()])
-    for text in (*seen.files, *seen.folders, *seen.links, *seen.links.values(), *_assignments(variables)):
+    settings = (f"{name}={value}" for name, value in variables.items())
+    for text in (*seen.files, *seen.folders, *seen.links, *seen.links.values(), *settings):
         hider.learn(text)
     sections = Sections()
     commands = tuple(command for answer in seen.answers if (command := sections.take(answer)))
@@ -131,11 +132,6 @@ def _variables(target: Recording, snapshot: Snapshot) -> dict[str, str]:
     wanted = {name.removeprefix("env.") for name in snapshot.facts if name.startswith("env.")} | target.seen.variables
     given = {name: value for name, value in target.environ.items() if name in wanted}
     return {name: value if name == "PWD" else variable_shown(name, value) for name, value in given.items()}
-
-
-def _assignments(variables: Mapping[str, str]) -> list[str]:
-    """Each variable as ``NAME=value``."""
-    return [f"{name}={value}" for name, value in variables.items()]
 
 
 # ---- What the children of probes and ladders told, as the sections of a record that answer for them ----

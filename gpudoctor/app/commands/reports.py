@@ -71,14 +71,13 @@ _ASSUMED_PLATFORM = {"host.platform": "linux", "host.arch": "x86_64"}
 
 
 def machine_of(description: str) -> Snapshot | None:
-    """The facts of the machine described (``here``: this one), None for an empty text; raises `UsageError` if wrong."""
+    """The facts of the machine described (``here``: this one), with an assumed platform where none is given; None for
+    an empty text. Raises `UsageError` if it cannot be understood.
+    """
     if not description:
         return None
-    return _this_machine() if description.strip() == HERE else _described(description)
-
-
-def _described(description: str) -> Snapshot:
-    """The facts of a machine described in words, with an assumed platform where it is not given."""
+    if description.strip() == HERE:
+        return _this_machine()
     from gpudoctor.fixes.solver import described_machine
 
     snapshot = described_machine.snapshot_of(described_machine.parse_machine(description))

@@ -15,7 +15,6 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
-from gpudoctor.core.plan import Plan
 from gpudoctor.core.rule import SetupPage
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import Stack, Wishes, parse_requirements, wishes_from_snapshot
@@ -129,7 +128,9 @@ def setup_system(options: argparse.Namespace) -> int:
     if options.apply:
         settle_unfinished(options)
     page = setups()[options.what]
-    snapshot = _with_cuda(options.cuda, _machine(options))
+    snapshot = _machine(options)
+    if options.cuda:
+        snapshot = replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(options.cuda, "as you said")})
     fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
     plan = setup_plan(page, fixes, snapshot, system.is_root())
     if not plan.steps:
@@ -137,7 +138,12 @@ def setup_system(options: argparse.Namespace) -> int:
         return BROKEN
     if options.apply:
         return int(run_plan(plan, options))
-    _show(shared(plan, options), options.json)
+    plan = shared(plan, options)
+    if options.json:
+        print(plans.document(plan))
+    else:
+        print(plans.render(plan, style_of(sys.stdout)))
+        print(f"\n{say('This was a dry run: nothing was changed.')}")
     return SOUND
 
 
@@ -148,22 +154,6 @@ def _machine(options: argparse.Namespace) -> Snapshot:
 
     with progress_on(sys.stderr) as progress:
         return complete(pipeline.look(options.level, options.python, progress))
-
-
-def _with_cuda(cuda: str, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with that CUDA release as the one to build for; unchanged for an empty string."""
-    if not cuda:
-        return snapshot
-    return replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(cuda, "as you said")})
-
-
-def _show(plan: Plan, json: bool) -> None:
-    """Print the plan as JSON or text."""
-    if json:
-        print(plans.document(plan))
-        return
-    print(plans.render(plan, style_of(sys.stdout)))
-    print(f"\n{say('This was a dry run: nothing was changed.')}")
 
 
 def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:

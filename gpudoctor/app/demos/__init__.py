@@ -26,10 +26,12 @@ from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fact import Reason, text_of, texts_of
 from gpudoctor.core.plan import Change, Plan, PlanStep
-from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State, Stop
+from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.fixes import records
+from gpudoctor.fixes.steps.engine import Tell, Wants
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record, from_json
 from gpudoctor.target.recorded import Recorded
@@ -205,8 +207,6 @@ class _PacedRecord(Recorded):
 RUN_SCHEMA = "gpudoctor-recorded-run/1"
 _LOOK_SECONDS = 0.1
 """Seconds between two looks at what the user wants."""
-Tell = Callable[[Run], None]
-Wants = Callable[[], Stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class Recording:
 
     def apply(self, plan: Plan, report: Tell, wants: Wants) -> Run:
         """Play the chosen steps and return the run; `report` gets it after each event, `wants` may stop it."""
-        return self._play(Run.of(plan, _run_id(), _now()), self.steps, report, wants)
+        return self._play(plan, self.steps, report, wants)
 
     def undo(self, run: Run, report: Tell, wants: Wants) -> Run:
         """Play the recorded run that undid `run`, and return it."""
@@ -264,10 +264,11 @@ class Recording:
             for number, played in enumerate(self.back, 1)
         )
         back = Plan(f"undo {run.plan.title}", run.plan.machine, steps, environment=run.plan.environment)
-        return self._play(Run.of(back, _run_id(), _now(), undoes=run.id), self.back, report, wants)
+        return self._play(back, self.back, report, wants, undoes=run.id)
 
-    def _play(self, run: Run, record: tuple[PlayedStep, ...], report: Tell, wants: Wants) -> Run:
+    def _play(self, plan: Plan, record: tuple[PlayedStep, ...], report: Tell, wants: Wants, undoes: str = "") -> Run:
         """Play the plan's steps from `record` until one fails or the user stops; the finished run."""
+        run = Run.of(plan, time.strftime("%Y%m%d-%H%M%S", time.gmtime()), records.now(), undoes=undoes)
 
         def apply_event(event: Event) -> None:
             """Apply the event to the run, and report it."""
@@ -283,10 +284,16 @@ class Recording:
             completed = self._prints(step, played, apply_event, wants)
             state: State = "stopped" if not completed else "failed" if played.status else "done"
             if completed and step.verify:
-                still_found = not all(_was_done(run, item) for item in record if item.changes)
+                ran = zip(run.plan.steps, run.steps, strict=True)
+                done = [other for other, how in ran if how.state == "done"]
+                planned = [item for item in record if item.changes and any(map(item.of, run.plan.steps))]
+                still_found = not all(any(map(item.of, done)) for item in planned)
                 apply_event(Judged(step.id, step.verify, still_found))
                 state = "failed" if still_found else "done"
-            changed = tuple(_change_label(change) for change in played.changes) if state != "stopped" else ()
+            changed = tuple(
+                f"{change.name} {change.before or 'not installed'} → {change.after or 'removed'}"
+                for change in (played.changes if state != "stopped" else ())
+            )
             apply_event(Ended(step.id, state, played.seconds, played.status if step.argv else None, changed))
             if state != "done":
                 break
@@ -303,28 +310,6 @@ class Recording:
             if text:
                 apply_event(Printed(step.id, text))
         return True
-
-
-def _was_done(run: Run, played: PlayedStep) -> bool:
-    """True if that step was done in this run, or is not part of it."""
-    return any(
-        played.of(step) and ran.state == "done" for step, ran in zip(run.plan.steps, run.steps, strict=True)
-    ) or not any(played.of(step) for step in run.plan.steps)
-
-
-def _change_label(change: Change) -> str:
-    """``torch 2.8 → 2.9``, with words for installed or removed packages."""
-    return f"{change.name} {change.before or 'not installed'} → {change.after or 'removed'}"
-
-
-def _run_id() -> str:
-    """The current time (UTC) as a run's id: ``20261121-093000``."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-
-
-def _now() -> str:
-    """The current time (UTC) in ISO 8601."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def run_from_json(raw: object, pace: float = 1.0) -> Recording:
@@ -381,13 +366,11 @@ class RecordedGpus:
         """The sample of moment `number`, counted from 0, repeating without end."""
         count = len(self)
         place = number if number < count else self.again + (number - count) % (count - self.again)
-        gpus = (gpu if gpu.error else self._gpu(gpu, row, place) for row, gpu in enumerate(self.gpus))
+        gpus = []
+        for row, gpu in enumerate(self.gpus):
+            numbers: dict[str, Any] = {name: rows[place][row] for name, rows in self.series.items()}
+            gpus.append(gpu if gpu.error else replace(gpu, **numbers))
         return Sample(number * self.every, tuple(gpus))
-
-    def _gpu(self, gpu: GPU, row: int, place: int) -> GPU:
-        """The GPU at column `row` with the values of moment `place`."""
-        numbers: dict[str, Any] = {name: rows[place][row] for name, rows in self.series.items()}
-        return replace(gpu, **numbers)
 
     def play(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with all recorded samples at once, then in real time, until the result is called."""

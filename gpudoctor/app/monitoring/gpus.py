@@ -175,7 +175,7 @@ def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
     gpu = use.last
     others = {pid: entry for pid, entry in use.others.items() if pid not in own}
     held = [reason for reason, count in use.reasons.most_common() if count >= _THROTTLED_SHARE * use.looks]
-    row: dict[str, Fact] = {
+    return {
         "index": Known(gpu.index, _SOURCE),
         "name": _known(gpu.name),
         "uuid": _known(gpu.uuid),
@@ -197,7 +197,6 @@ def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
         **{name: _known(use.gained(name)) for name in COUNTERS},
         "error": Known(gpu.error, _SOURCE) if gpu.error else Absent("it answered"),
     }
-    return row
 
 
 def _known(value: float | str | None, form: Callable[[float], float] | None = None) -> Fact:

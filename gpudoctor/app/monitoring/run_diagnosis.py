@@ -90,8 +90,7 @@ def conclude(
     printed = read_output(seen.kept) if own.failed else None
     echo, asked = bool(printed and printed.text("failure.echo")), was_asked(ended)
     own = replace(own, of_itself=not echo and not asked)
-    source = "gpudoctor run"
-    kept_from = Known(tuple(sorted(seen.kept_from)), source)
+    kept_from = Known(tuple(sorted(seen.kept_from)), _SOURCE)
     facts: dict[str, Fact] = {**seen.watch.facts, **seen.facts, "run.output_from": kept_from}
     if own.failed and asked and own.rank == 0 and "SLURM_JOB_ID" in os.environ:
         facts["failure.slurm"] = end_by_slurm(os.environ)
@@ -136,11 +135,10 @@ def judge(
     python = argv[0] if os.path.basename(argv[0]).startswith("python") else None  # noqa: PTH119
     machine = _machine(python if failed else None, whole=(failed or alarming) and not hurried)
     earlier, now = _kernel_events(machine, ended)
-    own: dict[str, Rows] = dict(groups)
     seen = {**facts_of_end(ended, argv), **facts}
     book = rulebook.load(rules)
     before = pipeline.diagnose(_with(machine, earlier, {}, {}, None), book)
-    whole = pipeline.diagnose(_with(machine, now, seen, own, printed), book)
+    whole = pipeline.diagnose(_with(machine, now, seen, groups, printed), book)
     findings = pipeline.new_findings(whole, before, book)
     notes = tuple(note for note in whole.notes if note not in before.notes)
     errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]

@@ -209,10 +209,10 @@ def decoded(text: str) -> str:
     """The text with ``%2F`` and the backslash escapes of JSON and Python decoded."""
     if "%" in text:
         text = unquote(text, errors="replace")
-    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 
+    def character(match: re.Match[str]) -> str:
+        """The character that an escape stands for."""
+        number = match[1] or match[2]
+        return chr(int(number, 16)) if number else _PLAIN.get(match[3], match[3])
 
-def _unescape(match: re.Match[str]) -> str:
-    """The character that an escape stands for."""
-    number = match[1] or match[2]
-    return chr(int(number, 16)) if number else _PLAIN.get(match[3], match[3])
+    return _ESCAPE.sub(character, text) if "\\" in text else text
