@@ -116,6 +116,8 @@ remap_failed bool: remap failed | row remap failed | remap failure | remapping f
 recovery_action lower: gpu recovery action | recovery action | nvml recovery action
 temperature_c int: gpu temperature | temperature | gpu temp | temperature current | gpu current temp | temp |
     temperature gpu
+temperature_max_c int: gpu max operating temp
+temperature_slowdown_c int: gpu slowdown temp
 throttle_reasons throttling: throttle reasons | clocks throttle reasons | clocks event reasons | throttle reason |
     clocks throttle reasons active | active throttle reasons | throttling
 link_generation int: pcie link gen current | pcie link generation current | pcie gen current | pcie generation

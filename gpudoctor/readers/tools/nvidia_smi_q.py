@@ -89,6 +89,8 @@ _HEAD = {
 _TEXT = {"product name": "name", "gpu uuid": "uuid", "compute mode": "compute_mode"}
 _NUMBERS = {
     "gpu current temp": "temperature_c",
+    "gpu slowdown temp": "temperature_slowdown_c",
+    "gpu max operating temp": "temperature_max_c",
     "utilization/gpu": "utilization",
     "pcie generation/current": "link_generation",
     "pcie generation/max": "link_generation_max",
