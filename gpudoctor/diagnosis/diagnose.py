@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.language import say
+from gpudoctor.core.language import and_list, say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.history.changes_since import with_changes
 from gpudoctor.diagnosis.judge import judge
@@ -71,16 +71,16 @@ def _with_by_rule(finding: Finding, new: Sequence[BeyondTables], weighed: frozen
 
 def _newer_text(new: Sequence[BeyondTables]) -> str:
     """One sentence for all: ``Tables of 2026-11; your torch 2.17.0 is newer: judged by rule, not by record.``"""
-    texts = list(dict.fromkeys(item.says for item in new if item.says))
+    texts = list(dict.fromkeys(item.says for item in new))
     months = sorted({table_reach.date_checked(item.table)[:7] for item in new})
     newer = _ARE_NEWER if len(texts) > 1 else _IS_NEWER
-    return say(newer, months=_and_list(months), facts=_and_list(texts))
+    return say(newer, months=and_list(months), facts=and_list(texts))
 
 
 def _old_text(names: Sequence[str]) -> str:
     """One sentence for all tables, with the month of the oldest."""
     month = min(table_reach.date_checked(name) for name in names)[:7]
-    old = say(_OLD_TABLES if len(names) > 1 else _OLD, names=_and_list(names), month=month, time=table_reach.GOOD_FOR)
+    old = say(_OLD_TABLES if len(names) > 1 else _OLD, names=and_list(names), month=month, time=table_reach.GOOD_FOR)
     return say(" ").join((old, say("A newer gpudoctor brings newer tables.")))
 
 
@@ -93,12 +93,6 @@ def _clashes_text(clashes: Known) -> str:
 def _value_texts(fact: Known) -> list[str]:
     """The fact's value, or each item of a list, as text."""
     return [str(item) for item in (fact.value if isinstance(fact.value, tuple) else (fact.value,))]
-
-
-def _and_list(items: Iterable[str]) -> str:
-    """The items as a list in words: ``a, b and c``; empty for none."""
-    *most, last = items
-    return say(" and ").join((", ".join(most), last)) if most else last
 
 
 def diagnosis_of(snapshot: Snapshot, book: Rulebook, today: str = "") -> Diagnosis:

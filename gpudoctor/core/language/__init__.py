@@ -8,7 +8,7 @@ in ``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no lan
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from gpudoctor.core import shipped
@@ -38,6 +38,15 @@ def say(english: str, **values: object) -> str:
     """The sentence in the language in use, its ``{holes}`` filled; English where it has no translation."""
     template = english if _current == ENGLISH else words(_current).get(english, english)
     return template.format(**values) if values else template
+
+
+def and_list(items: Iterable[str]) -> str:
+    """The items, of which there is one at least, as a list in the language in use: ``a, b and c``."""
+    *most, last = items
+    if not most:
+        return last
+    first, *others = most
+    return "".join((first, *(say(", {item}", item=item) for item in others), say(" and {item}", item=last)))
 
 
 @lru_cache(maxsize=len(OTHERS))

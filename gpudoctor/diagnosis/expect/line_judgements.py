@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from gpudoctor.core.diagnosis import Evidence, Finding, Unjudged, is_fact_name
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, listed, text_of, value_of
-from gpudoctor.core.language import say
+from gpudoctor.core.language import and_list, say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.catalog import catalog
@@ -56,7 +56,7 @@ def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], 
         "profile": profile,
     }
     if line.at_least:
-        others = f"; {'; '.join(values)}" if values else ""
+        others = "".join(say("; ") + value for value in values)
         few = "{what} is {wanted} on {held} {things}{where}, expected on {least} at least ({profile}){others}"
         things = _group_noun(line.group, count_met)
         return say(few, **words, held=count_met, things=things, least=line.at_least, others=others)
@@ -64,7 +64,7 @@ def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], 
         none = "{what}: there are no {things}{where} here, expected {wanted} ({profile})"
         return say(none, **words, things=_group_noun(line.group))
     unlike = "{what} is {found}{where}, expected {wanted} ({profile})"
-    return say(unlike, **words, found="; ".join(values)) + _spelling_hint(line.wanted.says, unmet)
+    return say(unlike, **words, found=say("; ").join(values)) + _spelling_hint(line.wanted.says, unmet)
 
 
 def _spelling_hint(wanted: str, unmet: Sequence[Place]) -> str:
@@ -109,9 +109,8 @@ def rows_in_words(group: str, rows: Sequence[tuple[int, Row]], total: int) -> st
         return say("all {count} {things}", count=total, things=_group_noun(group))
     names = list(dict.fromkeys(_row_name(group, index, row) for index, row in rows))
     if len(names) > _MOST_NAMED:
-        names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} more"]
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
+        names = [*names[:_MOST_NAMED], say("{count} more", count=len(names) - _MOST_NAMED)]
+    return and_list(names)
 
 
 def _group_noun(group: str, count: int = 2) -> str:
@@ -297,7 +296,8 @@ class ConditionJudgement(Judgement[ConditionLine]):
             return self.open(line.each, rows.why, rows.reason)
         if isinstance(rows, Absent) or not rows:
             evidence = [Evidence(line.each, group_as_fact(rows))]
-            title = f"There is no {line.each} here, and {line.name} is about each ({self.profile.name})"
+            none = "There is no {group} here, and {line} is about each ({profile})"
+            title = say(none, group=line.each, line=line.name, profile=self.profile.name)
             return self.finding(title, line.annotations.why, evidence, line.each, ())
         return self._rows_outcome(rows)
 
@@ -336,12 +336,15 @@ class ConditionJudgement(Judgement[ConditionLine]):
 
     def _title(self, names: str, facts: Facts) -> str:
         """The line's own sentence filled, else the facts that were read and the conditions expected."""
-        on = f"{names}: " if names else ""
         if self.line.says:
-            return f"{on}{fill(self.line.says, self.evaluator)} ({self.profile.name})"
-        seen = [f"{name} is {fact_text(state)}" for (name, _), state in facts.touched.items() if "." in name]
-        here = f"{', '.join(dict.fromkeys(seen[:4]))}, " if seen else ""
-        return f"{on}{here}expected {' and '.join(self.line.when)} ({self.profile.name})"
+            parts = [fill(self.line.says, self.evaluator)]
+        else:
+            states = ((name, fact_text(state)) for (name, _), state in facts.touched.items() if "." in name)
+            seen = [say("{name} is {value}", name=name, value=value) for name, value in states]
+            wanted = say("expected {conditions}", conditions=" and ".join(self.line.when))
+            parts = [*dict.fromkeys(seen[:4]), wanted]
+        sentence = say("{sentence} ({profile})", sentence=say(", ").join(parts), profile=self.profile.name)
+        return say("{rows}: {sentence}", rows=names, sentence=sentence) if names else sentence
 
 
 def _evidence(facts: Facts) -> list[Evidence]:

@@ -31,8 +31,7 @@ HOLE = re.compile(r"\{(\w+)\}")
 
 @lru_cache(maxsize=1)
 def _trees() -> tuple[ast.AST, ...]:
-    ours = (path for path in PACKAGE.rglob("*.py") if "language" not in path.relative_to(PACKAGE).parts)
-    return tuple(ast.parse(path.read_text("utf-8")) for path in ours)
+    return tuple(ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py"))
 
 
 def _said() -> Iterator[str]:

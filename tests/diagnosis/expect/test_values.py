@@ -164,10 +164,18 @@ def test_the_rows_that_deviate_are_named_each_value_once(tmp_path: Path) -> None
 
 
 def test_what_is_unmet_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
-    rows = [{"ecc": index != 3, "index": index} for index in range(8)]
+    rows = [{"ecc": index not in (1, 3, 5), "index": index} for index in range(8)]
+    lines = "[expect]\ngpu.ecc = true\n[line.each]\neach = 'gpu'\nwhen = ['gpu.ecc']\n"
+    lines += "[line.ports]\neach = 'rdma'\nwhen = ['rdma.port > 0']\n"
+    lines += "[line.own]\nwhen = ['gpu.count == 8']\nsays = '{gpu.count} only'"
     with speaking("zh"):
-        (finding,) = unmet(held(known(gpu=rows), profile(tmp_path, "[expect]\ngpu.ecc = true"))).values()
-    assert finding.title == "gpu.ecc 为 no（GPU 3），应为 yes（ours）"
+        found = unmet(held(known({"gpu.count": 7}, gpu=rows, rdma=[]), profile(tmp_path, lines)))
+    assert [one.title for one in found.values()] == [
+        "gpu.ecc 为 no（GPU 1、GPU 3、GPU 5），应为 yes（ours）",
+        "GPU 1、GPU 3、GPU 5：gpu.ecc 为 no，应为 gpu.ecc（ours）",
+        "这里没有 rdma，而 ports 针对每一个（ours）",
+        "7 only（ours）",
+    ]
 
 
 def test_rows_that_were_not_read_or_are_not_there(tmp_path: Path) -> None:
