@@ -220,6 +220,8 @@ _LONGEST_LINE = 1500
 _MOST_LINES = 2000
 _DEEPEST_EXTENDS = 8
 """Profiles that extend each other."""
+_MOST_DOTS = 8
+"""Dots of a key that is written without quotes, that is, as nested tables."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}\Z")
 _KEYS = ("profile", "about", "sources", "checked", "extends", "without", "expect", "measure", "line")
 
@@ -331,11 +333,10 @@ def _lines(raw: Mapping[str, Any], origin: str) -> Iterator[Line]:
 
 def _dotted_entries(entries: Mapping[str, Any], table: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys with their entries: ``gpu.count`` without quotes is a nested table to TOML."""
-
     for key, entry in entries.items():
         name = f"{prefix}{key}"
         within = isinstance(entry, Mapping) and table != "line" and not is_key(name, table)
-        if within and entry and name.count(".") < _DEEPEST_EXTENDS:
+        if within and entry and name.count(".") < _MOST_DOTS:
             yield from _dotted_entries(entry, table, f"{name}.")
         else:
             yield name, entry

@@ -119,7 +119,7 @@ _COMPARE: dict[str, Callable[[Version, Version], bool]] = {
 
 @lookup
 def requirement_met(requirement: object, cuda: object, driver: object) -> bool:
-    """Whether a driver serving `cuda` meets an image's NVIDIA_REQUIRE_CUDA; raises `CannotJudge` if brand decides."""
+    """Whether a driver serving `cuda` meets an image's NVIDIA_REQUIRE_CUDA; raises `CannotJudge` if the GPU decides."""
     have = {"cuda": version(cuda, "CUDA of the driver"), "driver": version(driver, "driver version")}
     open_terms: list[str] = []
     for alternative in str(requirement).split():
@@ -135,7 +135,7 @@ def requirement_met(requirement: object, cuda: object, driver: object) -> bool:
         if False not in states:
             open_terms.append(alternative)
     if open_terms:
-        raise CannotJudge("requirement", f"{open_terms[0]} depends on the GPU's brand")
+        raise CannotJudge("requirement", f"{open_terms[0]} depends on the GPU's brand or architecture")
     return False
 
 
