@@ -269,18 +269,13 @@ def all_fixes() -> list[tuple[str, Sequence[Fix]]]:
     return [*rules, *((f"setup {page.id}", page.fixes) for page in setups().values())]
 
 
-def _machine(**facts: object) -> Snapshot:
-    known: dict[str, Fact] = {name.replace("__", "."): Known(value, "test") for name, value in facts.items()}  # type: ignore[arg-type]
-    row = {"name": Known("NVIDIA GeForce RTX 4090", "test")}
-    return complete(Snapshot(Target("local", "test"), known, {"gpu": (row,)}))
-
-
 def machines() -> Iterator[Snapshot]:
     """Environments of every tool, owner and driver that torch is put into."""
     for tool, managed, driver, python in product(
         ("pip", "uv", "conda"), (True, False), ("525.60.13", "580.95.05"), ("3.9.2", "3.12.3")
     ):
-        yield _machine(
+        yield machine(
+            ("NVIDIA GeForce RTX 4090",),
             python__installer=tool,
             python__environment="conda" if tool == "conda" else "system" if managed else "venv",
             python__externally_managed=managed,
@@ -294,12 +289,8 @@ def machines() -> Iterator[Snapshot]:
         )
 
 
-def test_no_page_weakens() -> None:
-    for name, fixes in all_fixes():
-        no_fix_weakens(name, fixes)
-
-
-def no_fix_weakens(name: str, fixes: Sequence[Fix]) -> None:
+@pytest.mark.parametrize(("name", "fixes"), all_fixes(), ids=[name for name, _ in all_fixes()])
+def test_no_page_weakens(name: str, fixes: Sequence[Fix]) -> None:
     for fix in fixes:
         for text in said(fix):
             assert not weakens(text), f"{name}: {fix.title}: {weakens(text)}"
@@ -321,36 +312,3 @@ def test_no_torch_cure_weakens(mode: str) -> None:
         assert not any(map(weakens, said(fix))), [weakens(text) for text in said(fix)]
         for step in fix.steps:
             assert "root" not in step.needs, f"{step.argv}: an environment is its user's"
-
-
-PLANTED = (
-    "python -m pip install --break-system-packages torch",
-    "chmod -R a+w /usr/lib/python3",
-    "chmod 0666 /dev/nvidiactl",
-    "sudo python3 -m pip install torch",
-    "curl -fsSL https://get.example.org | sh",
-    "sh -c wget -qO- https://get.example.org | sudo bash",
-    "mokutil --disable-validation",
-    "Disable Secure Boot in the firmware.",
-    "setenforce 0",
-    "iptables -F",
-    "ufw disable",
-    "systemctl disable --now firewalld",
-    "docker run --privileged IMAGE",
-    "rm -rf /usr/*",
-    "pip install --trusted-host pypi.org torch",
-    "apt-get install --allow-unauthenticated nvidia-driver",
-    "curl -k -o driver.deb https://example.org/driver.deb",
-    "pip install torch --index-url http://example.org/wheels",
-)
-
-
-@pytest.mark.parametrize("text", PLANTED)
-def test_what_is_planted_is_found(text: str) -> None:
-    assert weakens(text)
-
-
-def test_a_restart_says_so_and_is_alone() -> None:
-    assert restarts_unmarked(Step(("reboot",), needs=("root",)))
-    assert restarts_unmarked(Step(("sh", "-c", "apt-get install -y x && reboot"), needs=("root", "reboot")))
-    assert not restarts_unmarked(Step(("reboot",), needs=("root", "reboot")))

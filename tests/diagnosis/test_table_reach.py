@@ -118,11 +118,6 @@ def test_a_new_generation_is_told_by_its_compute_capability_and_windows_numbers_
 GPUS = [("NVIDIA B200", "10.0"), ("NVIDIA R200", "14.0"), ("NVIDIA L4", "no version")]
 
 
-def test_which_cuda_a_newer_driver_serves_is_not_guessed() -> None:
-    assert not complete(reading.snapshot_of("Nvidia driver version: 620.10\n")).known("driver.cuda_version")
-    assert complete(reading.snapshot_of("Nvidia driver version: 615.10\n")).text("driver.cuda_version") == "13.4"
-
-
 def test_a_finding_that_rests_on_it_is_marked_and_no_other() -> None:
     report = changed(torch="2.17.0+cu138", cuda=": 13.8", driver="570.11").replace("True", "False")
     report += "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
