@@ -251,18 +251,15 @@ class FactJudgement(Judgement[FactLine]):
         held: list[Place] = []
         unmet: list[Place] = []
         unread: list[Place] = []
+        wanted = self.line.wanted
         for index, state in places:
             if isinstance(state, Unread):
                 unread.append((index, state))
-            elif (holds := self._holds(state)) is None:
-                unread.append((index, Unread(f"{fact_text(state)} cannot be compared with {self.line.wanted.says}")))
+            elif (holds := wanted.holds(state.value) if isinstance(state, Known) else wanted.absent) is None:
+                unread.append((index, Unread(f"{fact_text(state)} cannot be compared with {wanted.says}")))
             else:
                 (held if holds else unmet).append((index, state))
         return held, unmet, unread
-
-    def _holds(self, state: Known | Absent) -> bool | None:
-        """Whether the value is as expected; None where it cannot be compared."""
-        return self.line.wanted.holds(state.value) if isinstance(state, Known) else self.line.wanted.absent
 
     def _unmet(self, unmet: Sequence[Place], held: int) -> Finding:
         """The finding for these unmet facts; `held` is the number of facts that are as expected."""

@@ -38,12 +38,8 @@ def applicable_fixes(
         elif written := _filled_fix(fix, evaluator, groups):
             found.append((doubt, written))
     ordered = sorted(found, key=lambda offer: offer[0])
-    return [offer for place, offer in enumerate(ordered) if not _is_duplicate(offer[1], ordered[:place])]
-
-
-def _is_duplicate(fix: Fix, offers: Sequence[Offer]) -> bool:
-    """Whether one of the offers has the same title, steps and setup."""
-    return any((fix.title, fix.steps, fix.setup) == (other.title, other.steps, other.setup) for _, other in offers)
+    alike = [(fix.title, fix.steps, fix.setup) for _, fix in ordered]
+    return [offer for place, offer in enumerate(ordered) if alike[place] not in alike[:place]]
 
 
 def setup_options(page_id: str, snapshot: Snapshot, evaluator: Evaluator) -> list[Offer]:

@@ -213,7 +213,7 @@ def _link_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
         return
     live = snapshot.target.kind != "report"
     states = [_link_states(row, links, live) for row in rows]
-    switched = _any_switch(links)
+    switched = any(value_of(link.get("remote")) == "switch" for link in listed(links))
     done: list[Row] = []
     for index, row in enumerate(rows):
         own = states[index]
@@ -256,11 +256,6 @@ def _link_states(row: Row, links: Rows, live: bool) -> dict[int, bool] | Absent 
         return found
     answers = live and not known(row.get("error"))
     return Absent("it has no NVLink") if answers else Unread("its links were not read")
-
-
-def _any_switch(links: Rows) -> bool:
-    """Whether any NVLink leads to a switch."""
-    return any(value_of(link.get("remote")) == "switch" for link in listed(links))
 
 
 def _lost_links(

@@ -94,17 +94,14 @@ def find_companions(key: str) -> Matches:
     """Rows of the table companions for a package, or ``package version``; without a version also its support rows."""
     package, _, version = re.sub(r"[\s=@]+", " ", key).partition(" ")
     package, version = package.lower().replace("_", "-"), version.partition("+")[0].strip()
-    other_rows = (
-        []
-        if version
-        else [hit for part in ("support", "source_builds", "sdists") for hit in _package_rows(part, package)]
-    )
-    return Matches([*_release_rows(package, version), *other_rows])
+    hits = [*_release_rows(package, version)]
+    for section in () if version else _OTHER_COMPANIONS:
+        hits += matching_rows("companions", section, lambda row: row["name"] == package)
+    return Matches(hits)
 
 
-def _package_rows(section: str, package: str) -> list[Hit]:
-    """The rows of that section of the table companions for the package."""
-    return matching_rows("companions", section, lambda row: row["name"] == package)
+_OTHER_COMPANIONS = ("support", "source_builds", "sdists")
+"""Sections of the table companions that are of no package's releases."""
 
 
 def _release_rows(package: str, version: str) -> list[Hit]:
@@ -118,7 +115,7 @@ def _release_rows(package: str, version: str) -> list[Hit]:
     if package == "bitsandbytes":
         return matching_rows("companions", package, lambda row: not version or _is_in_range(row, version))
     section = package.replace("-", "_")
-    if section not in _sections("companions") or section in ("support", "source_builds", "sdists"):
+    if section not in _sections("companions") or section in _OTHER_COMPANIONS:
         return []
     return matching_rows("companions", section, lambda row: not version or has_version_prefix(row["version"], version))
 

@@ -55,9 +55,10 @@ def imply_images(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     for name, value in brought.items():
         if value:
             fill(snapshot, facts, name, Known(value, why))
-    if image.torch and not _has_torch_of_image(groups):
-        asked = groups.get("requirement")
-        groups["requirement"] = (_torch_requirement(image, source), *listed(asked))
+    asked = listed(groups.get("requirement"))
+    if image.torch and not any(text_of(line.get("installer")) == _IMAGE for line in asked):
+        torch = known_facts(source, name="torch", asked=f"=={image.torch}", installer=_IMAGE, step=-1)
+        groups["requirement"] = (torch, *asked)
         facts["manifest.image_cuda"] = Known(".".join(image.cuda.split(".")[:2]), why)
 
 
@@ -75,17 +76,6 @@ def _main_container(images: list[tuple[Row, Image]]) -> tuple[Row, Image]:
     asking = [pair for pair in images if value_of(pair[0].get("asks_gpus"))]
     made = [pair for pair in images if pair[1].for_gpus]
     return (asking or made or images)[0]
-
-
-def _has_torch_of_image(groups: Groups) -> bool:
-    """Whether the base image's torch is among the requirement rows already."""
-    rows = groups.get("requirement")
-    return isinstance(rows, tuple) and any(text_of(row.get("installer")) == _IMAGE for row in rows)
-
-
-def _torch_requirement(image: Image, source: str) -> Row:
-    """The base image's torch as a requirement row, before any command (step -1)."""
-    return known_facts(source, name="torch", asked=f"=={image.torch}", installer=_IMAGE, step=-1)
 
 
 def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
