@@ -16,7 +16,7 @@ from gpudoctor.core.measurement import COUNTERS, TIMES, Expected, Meanwhile, kin
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, number
-from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, expected, product_side
+from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, expected, identity_columns, product_side
 
 _FEWEST_OTHERS = 2
 _NOTABLE_SHARE = 0.95
@@ -194,7 +194,7 @@ def _worst_rate_row(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[
         if rate.share < _FAR_SHARE and rate.run.kernel != run.kernel:
             also.setdefault(rate.run.kernel, f"{rate.run.kernel} ({rate.share * 100:.0f} %)")
     source = _value_source(run.row)
-    row: dict[str, Fact] = {
+    return {
         "gpu": Known(run.gpu, source),
         "kernel": Known(run.kernel, source),
         "value": Known(_rounded(run.value), source),
@@ -207,12 +207,8 @@ def _worst_rate_row(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[
         "spread": Known(number(run.row, "spread") or 0.0, source),
         "name": Known(run.name, source),
         "expected_from": rows[run.at].get("expected_from", _UNKNOWN["expected_from"]),
+        **identity_columns(known.get(run.gpu), source),
     }
-    device = known.get(run.gpu)
-    for column in ("uuid", "address"):
-        if value := getattr(device, column, ""):
-            row[column] = Known(value, source)
-    return row
 
 
 def _rounded(value: float) -> float:

@@ -29,7 +29,7 @@ from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, TableRow, fill, is_open, number
 from gpudoctor.diagnosis.knowledge.builds import packages_of
-from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, operations
+from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, identity_columns, operations
 
 _SOURCE = "gpudoctor bench"
 _RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl", "training")
@@ -164,7 +164,6 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
     if value_of(row.get("right")) is not False or not isinstance(details, Mapping):
         return
     device = known.get(int(gpu)) if (gpu := number(row, "gpu")) is not None else None
-    whose = _identity(device)
     for kind in _MEMORY_FAULTS:
         if not isinstance(places := details.get(kind), tuple) or not places:
             continue
@@ -175,13 +174,12 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
             "count": len(places),
             "words": words if isinstance(words := details.get("wrong_words"), int) else len(places),
         }
-        yield {"gpu": row["gpu"], "device": row["device"], **whose, **known_facts(_SOURCE, **columns)}
-
-
-def _identity(device: Device | None) -> Mapping[str, Fact]:
-    """The columns ``uuid`` and ``address`` of that GPU, as far as they are known."""
-    known_texts = {name: getattr(device, name, "") for name in ("uuid", "address")}
-    return known_facts(_SOURCE, **{name: value for name, value in known_texts.items() if value})
+        yield {
+            "gpu": row["gpu"],
+            "device": row["device"],
+            **identity_columns(device, _SOURCE),
+            **known_facts(_SOURCE, **columns),
+        }
 
 
 def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:
@@ -247,7 +245,7 @@ def _result_columns(
         yield "error", Known(error or "a kernel failed", _SOURCE)
     elif wrong:
         yield "kernel", Known("wrong", _SOURCE)
-    yield from _identity(device).items()
+    yield from identity_columns(device, _SOURCE).items()
 
 
 def _fill_tf32_gain(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
@@ -282,7 +280,7 @@ def _mark_lowest_rung(rungs: Sequence[Row], by_number: Mapping[int, Device]) -> 
             broken.add(gpu)
     for at, row in enumerate(rungs):
         device = by_number.get(int(whole)) if (whole := number(row, "gpu")) is not None else None
-        yield {**row, "lowest": marks[at], **_identity(device)}
+        yield {**row, "lowest": marks[at], **identity_columns(device, _SOURCE)}
 
 
 # ---- What a torch's version, build and package list imply ----

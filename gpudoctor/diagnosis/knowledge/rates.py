@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from gpudoctor.core.fact import Row, listed, text_of, value_of
+from gpudoctor.core.fact import Fact, Row, known_facts, listed, text_of, value_of
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.measurement import Expected, Meanwhile
 from gpudoctor.core.pattern import pattern
@@ -55,6 +55,12 @@ class Device:
     """GB/s of its NVLinks together, one way, where all lead to switches: each GPU reaches each other one so."""
     whole: bool = True
     """Whether it is a GPU of its own, with memory of its own."""
+
+
+def identity_columns(device: Device | None, source: str) -> Mapping[str, Fact]:
+    """The columns ``uuid`` and ``address`` of that GPU, as far as they are known."""
+    texts = {name: getattr(device, name, "") for name in ("uuid", "address")}
+    return known_facts(source, **{name: value for name, value in texts.items() if value})
 
 
 def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None) -> Expected | None:
