@@ -144,9 +144,7 @@ def test_could_not_look_is_not_the_same_as_not_there_and_an_absent_group_is_one_
     assert [(change.name, change.unread) for change in difference.unread] == [("nvml.state", "B")]
     assert "Not read on B (1): nvml.state; the child was stopped after 5 s" in said(difference)
     difference = compare(diagnosis(), diagnosis(gpu=Absent("no NVIDIA GPU on the bus")))
-    assert "gpu: 2 (number of rows) -> none (no NVIDIA GPU on the bus)" in said(difference) or "gpu" in names(
-        difference
-    )
+    assert "gpu: 2 -> none" in said(difference)
 
 
 def test_evidence_that_was_not_read_on_the_other_side_says_so() -> None:

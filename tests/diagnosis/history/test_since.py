@@ -190,12 +190,8 @@ def test_a_kernel_is_told_with_its_revision_and_the_running_one_by_its_boot(shel
     assert running.after == "6.8.0-80-generic"
 
 
-TORCH = {"torch.version": "2.9.0+cpu", "torch.flavor": "cpu", "torch.cuda": "", "live.cuda_available": False}
+TORCH = {**WELL, "torch.version": "2.9.0+cpu", "torch.flavor": "cpu", "torch.cuda": "", "live.cuda_available": False}
 RECORD = "/v/lib/python3.12/site-packages/torch-2.9.0+cpu.dist-info/RECORD"
-
-
-def sick_torch(**more: Any) -> dict[str, Any]:
-    return {**WELL, **TORCH, **more}
 
 
 def test_torch_by_pip_and_what_was_before_by_the_run(shelf: Shelf) -> None:
@@ -205,7 +201,7 @@ def test_torch_by_pip_and_what_was_before_by_the_run(shelf: Shelf) -> None:
         change("docker-ce", "1", "2", 1),
         change("nvidia-cuda-toolkit", "1", "2", 1),
     )
-    found = with_changes(diagnosis(sick_torch(), *rows), shelf)
+    found = with_changes(diagnosis(TORCH, *rows), shelf)
     ids = [finding.id for finding in found.findings]
     assert "torch.cpu-build" in ids, ids
     assert told(found, "torch.cpu-build")[0] == ("torch", "2.9.0+cu128", "2.9.0+cpu", "pip")
@@ -214,7 +210,7 @@ def test_torch_by_pip_and_what_was_before_by_the_run(shelf: Shelf) -> None:
 def test_a_run_of_another_interpreter_tells_nothing_of_torch(shelf: Shelf) -> None:
     well = {**WELL, "torch.version": "2.9.0+cu128", "torch.flavor": "cuda", "torch.cuda": "12.8"}
     kept(shelf, 3, diagnosis(well, python="/other/bin/python"))
-    found = with_changes(diagnosis(sick_torch()), shelf)
+    found = with_changes(diagnosis(TORCH), shelf)
     assert [one for one in since(found, "torch.cpu-build") if one.what == "torch"] == []
 
 
