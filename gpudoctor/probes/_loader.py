@@ -7,6 +7,7 @@ folders.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import struct
 from collections import deque
@@ -123,7 +124,7 @@ class Loader:
         for folder in folders:
             path = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
             if path.startswith("/"):
-                yield _normalize(path), f"{tag} of {owner.file}", False
+                yield posixpath.normpath(path), f"{tag} of {owner.file}", False
 
     def _read_object(
         self, path: str, why: str, needed_by: LibraryObject | None, *, by_variable: bool = False
@@ -141,17 +142,6 @@ class Loader:
             if known:
                 self.loaded.setdefault(known, library)
                 self.missing.pop(known, None)
-
-
-def _normalize(path: str) -> str:
-    """``/a/b/../c`` as ``/a/c``; links are not followed."""
-    out: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            del out[-1:]
-        elif part not in ("", "."):
-            out.append(part)
-    return "/" + "/".join(out)
 
 
 # ---- ``/etc/ld.so.cache``, read directly, and the built-in folders ----

@@ -6,6 +6,8 @@ import os
 import re
 
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Unread
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.pattern import pattern
 from gpudoctor.target import Target
 
 
@@ -121,3 +123,50 @@ def folders(cgroup_file: str, controller: str) -> list[str]:
             inside = inside.rpartition("/")[0]
         out += [mount] if match else []
     return out
+
+
+def cpu_quota(target: Target, folder: str) -> float | None:
+    """How many processors the folder's quota lets its processes use; None if it sets none.
+
+    ``cpu.max`` holds ``200000 100000``, or ``max 100000`` without a quota; version 1 has a file for each number.
+    """
+    found = text(target, f"{folder}/cpu.max", 64)
+    if not isinstance(found, str):
+        parts = [text(target, f"{folder}/cpu.cfs_{name}_us", 64) for name in ("quota", "period")]
+        found = " ".join(part if isinstance(part, str) else "" for part in parts)
+    match = re.fullmatch(r"(\d{1,15}) (\d{1,15})", found)
+    return int(match[1]) / max(1, int(match[2])) if match else None
+
+
+# ---- Mounted file systems, by a mountinfo file ----
+
+_REMOTE = pattern(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|panfs|pvfs|orangefs|virtiofs", re.I)
+"""Kinds of file systems that somebody else serves: a look at them may wait for ever."""
+
+_MOUNT = pattern(r"^\S+ \S+ \S+ \S+ (\S+) (\S+) [^\n]*?- (\S+) (\S*) (\S+)", re.M)
+
+
+@frozen
+class Mount:
+    """A mounted file system; `source` is what the kernel was told to mount."""
+
+    point: str
+    kind: str
+    source: str
+    read_only: bool
+
+    @property
+    def remote(self) -> bool:
+        """True if it is a network file system or FUSE, so that access may hang."""
+        return bool(_REMOTE.search(self.kind))
+
+
+def mount_in(listed: str, path: str) -> Mount | None:
+    """The file system that holds the path, by the text of a mountinfo file; None where none does."""
+    best: Mount | None = None
+    for match in _MOUNT.finditer(listed):
+        point, source = (re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), match[at]) for at in (1, 4))
+        inside = path == point or path.startswith(f"{point.rstrip('/')}/")
+        if inside and (best is None or len(point) >= len(best.point)):
+            best = Mount(point, match[3], source, "ro" in f"{match[2]},{match[5]}".split(","))
+    return best

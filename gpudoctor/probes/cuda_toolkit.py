@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -105,7 +104,7 @@ def _wheel_folders(target: Target) -> Iterator[str]:
     """Yields the folders where nvidia-cuda-nvcc wheels in the target's environment put the compiler."""
     if not target.python:
         return
-    library = os.path.dirname(os.path.dirname(target.python)) + "/lib"  # noqa: PTH120 - the patient's path, not ours
+    library = f"{places.prefix_of(target.python)}/lib"
     for name in names_in(target, library):
         if name.startswith("python3."):
             yield from (f"{library}/{name}/site-packages/nvidia/{part}" for part in ("cuda_nvcc", "cu13", "cu14"))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, value_of
-from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import (
+    Mount,
     as_unread,
     line,
+    mount_in,
     names,
     number,
     path_exists,
@@ -255,7 +256,7 @@ def _edac_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 # ---- Room and rights in the folders that GPU work fills ----
 # Caches of models, wheels and compiled kernels.
 
-_NETWORK = pattern(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|fuse|9p|virtiofs|wekafs|afs|panfs", re.I)
+_MOUNTS = "/proc/self/mountinfo"
 
 
 def _filled_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -282,26 +283,30 @@ def _filled_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _space_rows(target: Target) -> Iterator[Row]:
     """One row per file system that holds such folders: mount, type, uses, and free space; network file systems last."""
-    table = text(target, "/proc/self/mountinfo", 1 << 18)
-    mounts = _parse_mountinfo(table) if isinstance(table, str) else {}
+    table = text(target, _MOUNTS, 1 << 18)
+    listed = table if isinstance(table, str) else ""
+    mounts: dict[str, Mount] = {}
     uses: dict[str, dict[str, None]] = {}
     first: dict[str, str] = {}
     for path, use in _filled_folders(target.environ):
-        mount = _mount_of(resolve_path(target, path) or path, mounts) if mounts else path
-        uses.setdefault(mount, {})[use] = None
-        first.setdefault(mount, path)
-    for mount in sorted(uses, key=lambda mount: bool(_NETWORK.match(mounts.get(mount, ("", ""))[0]))):
-        kind, options = mounts.get(mount, ("", ""))
-        room = _space_of(target, mount)
+        found = mount_in(listed, resolve_path(target, path) or path)
+        point = found.point if found else "/" if listed else path
+        if found:
+            mounts[point] = found
+        uses.setdefault(point, {})[use] = None
+        first.setdefault(point, path)
+    for point in sorted(uses, key=lambda point: point in mounts and mounts[point].remote):
+        mount = mounts.get(point)
+        room = _space_of(target, point)
         yield {
-            "mount": Known(mount, "/proc/self/mountinfo"),
-            "kind": Known(kind, "/proc/self/mountinfo") if kind else Unread("/proc/self/mountinfo cannot be read"),
-            "folder": Known(first[mount], "environment variables and their defaults"),
-            "uses": Known(tuple(uses[mount]), "environment variables and their defaults"),
-            "read_only": Known("ro" in options.split(","), "/proc/self/mountinfo") if kind else Unread("no such mount"),
-            "total_mib": room if isinstance(room, Unread) else Known(room[0] >> 20, mount),
-            "free_mib": room if isinstance(room, Unread) else Known(room[1] >> 20, mount),
-            "inodes_percent": room if isinstance(room, Unread) else _inodes_percent(target, mount),
+            "mount": Known(point, _MOUNTS),
+            "kind": Known(mount.kind, _MOUNTS) if mount else Unread(f"{_MOUNTS} cannot be read"),
+            "folder": Known(first[point], "environment variables and their defaults"),
+            "uses": Known(tuple(uses[point]), "environment variables and their defaults"),
+            "read_only": Known(mount.read_only, _MOUNTS) if mount else Unread("no such mount"),
+            "total_mib": room if isinstance(room, Unread) else Known(room[0] >> 20, point),
+            "free_mib": room if isinstance(room, Unread) else Known(room[1] >> 20, point),
+            "inodes_percent": room if isinstance(room, Unread) else _inodes_percent(target, point),
         }
 
 
@@ -320,19 +325,3 @@ def _inodes_percent(target: Target, mount: str) -> Fact:
     except OSError as error:
         return refusal(mount, error)
     return Known(100 * (total - free) // total, mount) if total else Absent(f"{mount} makes inodes as needed")
-
-
-def _parse_mountinfo(table: str) -> dict[str, tuple[str, str]]:
-    """Type and options by mount point, from /proc/self/mountinfo; of several mounts at one point, the last."""
-    found = re.findall(r"^\S+ \S+ \S+ \S+ (\S+) (\S+) .*?- (\S+) \S+ (\S+)", table, re.M)
-    return {
-        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point): (kind, f"{options},{super_options}")
-        for point, options, kind, super_options in found
-    }
-
-
-def _mount_of(path: str, mounts: Mapping[str, object]) -> str:
-    """The mount point that holds the path; ``/`` if no other does."""
-    while path not in mounts and path != "/":
-        path = path.rpartition("/")[0] or "/"
-    return path

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, path_exists, refusal, text
+from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, cpu_quota, path_exists, refusal, text
 from gpudoctor.probes._reading import folders as cgroup_folders
 from gpudoctor.target import Target
 
@@ -110,20 +111,7 @@ def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fa
     allowed = sum(int(last or first) - int(first) + 1 for first, last in spans)
     least = Known(allowed, f"{path}: Cpus_allowed_list")
     for folder in cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
-        quota = _cpu_quota(target, folder)
-        if quota and quota < allowed:
-            allowed, least = quota, Known(quota, f"processor quota in {folder}")
+        quota = cpu_quota(target, folder)
+        if quota is not None and (whole := max(1, math.ceil(quota))) < allowed:
+            allowed, least = whole, Known(whole, f"processor quota in {folder}")
     return least
-
-
-def _cpu_quota(target: Target, folder: str) -> int | None:
-    """The folder's CPU quota in processors, rounded up, at least 1; None if there is none.
-
-    ``cpu.max`` holds ``200000 100000``, or ``max 100000`` without a quota.
-    """
-    found = text(target, f"{folder}/cpu.max", 64)
-    if not isinstance(found, str):
-        parts = [text(target, f"{folder}/cpu.cfs_{name}_us", 64) for name in ("quota", "period")]
-        found = " ".join(part if isinstance(part, str) else "" for part in parts)
-    match = re.fullmatch(r"(\d+) (\d+)", found)
-    return max(1, -(-int(match[1]) // max(1, int(match[2])))) if match else None

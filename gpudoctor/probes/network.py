@@ -58,9 +58,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from _interface_facts(target, found)
     interface_names = [one.name for one in found] if isinstance(found, list) else found
     yield "net.unmatched", _unmatched(target, interface_names)
-    devices = names(target, _DEVICES)
-    yield "net.hca_unmatched", _hca_unmatched(target, devices)
-    yield "net.hca_inactive", _hca_inactive(target, devices)
+    selection = _selected_hcas(target, names(target, _DEVICES))
+    yield "net.hca_unmatched", _hca_unmatched(selection)
+    yield "net.hca_inactive", _hca_inactive(target, selection)
 
 
 def _interface_facts(target: Target, listed: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
@@ -105,28 +105,32 @@ def _unmatched(target: Target, present: list[str] | Absent | Unread) -> Fact:
     return Known(tuple(wrong), f"the settings against {INTERFACES}")
 
 
-def _hca_unmatched(target: Target, devices: list[str] | Absent | Unread) -> Fact:
-    """NCCL_IB_HCA if it selects none of the RDMA devices; absent if it selects some or is not set."""
+def _selected_hcas(target: Target, devices: list[str] | Absent | Unread) -> tuple[str, list[str]] | Absent | Unread:
+    """NCCL_IB_HCA and the RDMA devices that it selects; absent if it is not set, else as the devices are."""
     wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
-    if not isinstance(devices, list):
-        return devices
-    if selected_names(wanted, devices):
+    return (wanted, selected_names(wanted, devices)) if isinstance(devices, list) else devices
+
+
+def _hca_unmatched(selection: tuple[str, list[str]] | Absent | Unread) -> Fact:
+    """NCCL_IB_HCA if it selects none of the RDMA devices; absent if it selects some or is not set."""
+    if not isinstance(selection, tuple):
+        return selection
+    wanted, selected = selection
+    if selected:
         return Absent(f"NCCL_IB_HCA={wanted} selects RDMA devices")
     return Known(wanted, f"the settings against {_DEVICES}")
 
 
-def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
+def _hca_inactive(target: Target, selection: tuple[str, list[str]] | Absent | Unread) -> Fact:
     """NCCL_IB_HCA if no port of the devices it selects is active; absent if one is or it is not set."""
-    wanted = settings_of(target)["NCCL_IB_HCA"]
-    if not wanted:
-        return Absent("NCCL_IB_HCA is not set")
-    if not isinstance(devices, list):
-        return devices
+    if not isinstance(selection, tuple):
+        return selection
+    wanted, selected = selection
     states = [
         line(target, f"{_DEVICES}/{device}/ports/{port}/state")
-        for device in selected_names(wanted, devices)
+        for device in selected
         for port in target.listing(f"{_DEVICES}/{device}/ports")
     ]
     if any("ACTIVE" in text_of(state) for state in states):

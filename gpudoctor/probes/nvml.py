@@ -128,10 +128,7 @@ def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
     if path_exists(target, "/dev/dxg") is True:
         return None  # WSL: the driver is Windows' own
     loaded = any(path_exists(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
-    # a sandbox may show neither
-    shown = any(
-        path_exists(target, path) is True for path in ("/sys/module", "/proc/modules")
-    )  # a sandbox may show neither
+    shown = any(path_exists(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox: neither
     if not loaded and shown:
         return Absent("no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing")
     if path_exists(target, "/dev/nvidiactl") is not True:

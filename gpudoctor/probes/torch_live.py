@@ -146,7 +146,7 @@ class _ImportWatch:
 
     def __init__(self, target: Target, gpus: int) -> None:
         self._target, self._gpus = target, gpus
-        self._waiting = Waiting(IMPORT_SECONDS, min(STILL_SECONDS, IMPORT_SECONDS))
+        self._waiting = Waiting(IMPORT_SECONDS, STILL_SECONDS)
         self._step = "start"
         self.entries = 0
         """Answers until it was given up; the signal that it then gets may well end what it waits in."""

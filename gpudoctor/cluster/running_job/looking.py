@@ -22,7 +22,8 @@ from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.probes._job.members import Job, Member, RankProcess, is_same
 from gpudoctor.probes._job.stacks import MEETING, Stack, Stacks, find_program, stacks_of
 from gpudoctor.probes._job.traffic import Traffic
-from gpudoctor.probes._job.waiting import Mount, Progress, Wait, exit_of, gpu_files, is_frozen, progress_of, wait_of
+from gpudoctor.probes._job.waiting import Progress, Wait, exit_of, gpu_files, is_frozen, progress_of, wait_of
+from gpudoctor.probes._reading import Mount
 from gpudoctor.target.local import Local
 
 _LOOKS = (0.0, 0.1, 0.3, 0.6, 1.0)

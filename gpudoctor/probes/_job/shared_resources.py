@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._job.waiting import mount_in
-from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, folders, text
+from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, cpu_quota, folders, mount_in, text
 from gpudoctor.target import Target
 
 _SOURCE = "sampled while it ran"
@@ -91,13 +90,9 @@ def processors(target: Target) -> Fact:
     source = "sched_getaffinity"
     listed = text(target, "/proc/self/cgroup", 1 << 16)
     for folder in folders(listed, "cpu") if isinstance(listed, str) else ():
-        quota = text(target, f"{folder}/cpu.max", 64)
-        if not isinstance(quota, str):
-            quota, period = (text(target, f"{folder}/cpu.cfs_{name}_us", 64) for name in ("quota", "period"))
-            quota = f"{quota} {period}"
-        match = re.match(r"(\d{1,15}) (\d{1,15})", quota)
-        if match and int(match[2]) and int(match[1]) / int(match[2]) < least:
-            least, source = int(match[1]) / int(match[2]), folder
+        quota = cpu_quota(target, folder)
+        if quota is not None and quota < least:
+            least, source = quota, folder
     return Known(round(least, 2), source) if least else Unread("the system does not tell")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.core import system
-from gpudoctor.probes._reading import folders
+from gpudoctor.probes._reading import Mount, folders, mount_in
 from gpudoctor.target import proc
 from gpudoctor.target.proc import first_bytes, stat_fields
 
@@ -43,23 +43,7 @@ _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
 """Numbers of system calls that wait, by what they wait for (Linux's tables for these processors, read 2026-11)."""
 _SELECTS = (23, 270)
 """select(2) and pselect(2) of x86_64: without descriptors they are a sleep, as older Pythons do it."""
-_REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
-"""Kinds of file systems that somebody else serves: a look at them may wait for ever."""
 _LONGEST_PATH = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A mounted file system."""
-
-    point: str
-    kind: str
-    source: str
-
-    @property
-    def remote(self) -> bool:
-        """True if it is a network file system or FUSE, so that access may hang."""
-        return bool(_REMOTE.search(self.kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +148,6 @@ def gpu_files(pid: int) -> set[str]:
 def mount_of(pid: int, path: str) -> Mount | None:
     """The file system that holds the path, as that process sees it."""
     return mount_in(proc.text(f"/proc/{pid}/mountinfo"), path)
-
-
-def mount_in(listed: str, path: str) -> Mount | None:
-    """The file system that holds the path, by the text of a mountinfo file; None where none does."""
-    best: Mount | None = None
-    for match in re.finditer(r"^\S+ \S+ \S+ \S+ (\S+) .* - (\S+) (\S+)", listed, re.M):
-        point = match[1].replace("\\040", " ")
-        inside = path == point or path.startswith(f"{point.rstrip('/')}/")
-        if inside and (best is None or len(point) >= len(best.point)):
-            best = Mount(point, match[2], match[3].replace("\\040", " "))
-    return best
 
 
 def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:

@@ -442,7 +442,7 @@ def _exclude_fault(left_out: list[tuple[int | None, str]], faults: list[Fault], 
     if len(same_faults) == 2:
         if same_faults[0].gpu == fault.gpu:
             return False
-        left_out[:] = [candidate for candidate in left_out if candidate[0] not in (same_faults[0].gpu,)]
+        left_out[:] = [candidate for candidate in left_out if candidate[0] != same_faults[0].gpu]
         left_out.append((None, fault.function))
     elif fault.gpu is None:
         left_out.append((None, fault.function))

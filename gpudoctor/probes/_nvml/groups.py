@@ -63,24 +63,16 @@ def rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
         _combine_groups([_ecc_rows(replies, gpu) for gpu in gpus], "no GPU here counts ECC errors by place"),
     )
     yield "mig", _combine_groups([_mig_rows(replies, gpu) for gpu in gpus], "no GPU here is divided into MIG devices")
-    listed = [_process_rows(replies, gpu) for gpu in gpus]
-    yield (
-        "gpu_process",
-        _combine_groups(listed, "") if any(isinstance(near, Unread) for near in listed) else _flatten(listed),
-    )
+    processes = _combine_groups([_process_rows(replies, gpu) for gpu in gpus], "no process")
+    yield "gpu_process", () if isinstance(processes, Absent) else processes
     yield from _link_rows(replies, count)
 
 
-def _flatten(groups: Sequence[Sequence[Row] | Unread]) -> tuple[Row, ...]:
-    """The rows of all GPUs in one tuple; GPUs whose rows are unread are skipped."""
-    return tuple(row for of_gpu in groups if not isinstance(of_gpu, Unread) for row in of_gpu)
-
-
-def _combine_groups(groups: Sequence[Sequence[Row] | Unread], why_empty: str) -> Rows:
+def _combine_groups(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty: str) -> Rows:
     """The rows of all GPUs; if there is none, the first `Unread` among them, else `Absent(why_empty)`."""
-    found = _flatten(groups)
+    rows = tuple(row for of_gpu in groups if not isinstance(of_gpu, (Absent, Unread)) for row in of_gpu)
     unread = next((of_gpu for of_gpu in groups if isinstance(of_gpu, Unread)), None)
-    return found or unread or Absent(why_empty)
+    return rows or unread or Absent(why_empty)
 
 
 def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
@@ -237,7 +229,7 @@ _CAPABILITIES = ("read", "write", "nvlink", "atomics")
 def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the groups ``nvlink`` and ``p2p`` and the fact ``topology.pairs``."""
     links = [_links(replies, gpu) for gpu in range(count)]
-    yield "nvlink", _combine_links(links)
+    yield "nvlink", _combine_groups(links, "no GPU here has NVLink")
     peers = tuple(_peer_row(replies, links, gpu, peer) for gpu in range(count) for peer in range(count) if gpu != peer)
     if count < 2:
         alone = Absent("a single GPU has no peer" if count else "NVML lists no GPU")
@@ -246,15 +238,6 @@ def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]
         return
     yield "p2p", peers
     yield "topology.pairs", _pairs(replies, peers)
-
-
-def _combine_links(links: Sequence[Sequence[Row] | Absent | Unread]) -> Rows:
-    """The NVLink rows of all GPUs; if there is none, the first `Unread` among them, else `Absent`."""
-    known = tuple(row for of_gpu in links if not isinstance(of_gpu, (Absent, Unread)) for row in of_gpu)
-    unread = next((of_gpu for of_gpu in links if isinstance(of_gpu, Unread)), None)
-    if known or not unread:
-        return known or Absent("no GPU here has NVLink")
-    return unread
 
 
 def _links(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
