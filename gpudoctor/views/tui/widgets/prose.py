@@ -40,6 +40,11 @@ def badge(text: str, word: str, look: str, style: str = "bold") -> Block:
     return Block(plain(text, style), lead, lead.cell_length)
 
 
+def labelled(label: str, text: Content | str, hang: int, style: str = "bold") -> Block:
+    """A paragraph behind a label in that style, indented by `hang` columns; neither is ever read as markup."""
+    return Block(plain(text) if isinstance(text, str) else text, plain(label, style), hang)
+
+
 def lines(blocks: Iterable[Block], width: int) -> list[Content]:
     """The blocks as lines of at most `width` columns, of at least 8 beside the indent."""
     out: list[Content] = []

@@ -13,7 +13,7 @@ from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import command, one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.findings import Entry, by_topic
-from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.words import summary
 from gpudoctor.views.tui.words.facts import fact_label
 from gpudoctor.views.tui.work import Reading
@@ -41,33 +41,30 @@ def finding_blocks(
     glyph, word, colour = marks.SEVERITY[finding.severity]
     account = report.account(finding, others)
     yield badge(report.headline(finding), f"{glyph} {word}", colour)
-    also = Content.styled("also", "dim")
-    for title in account.also[:_MOST_OTHERS]:
-        yield Block(plain(title), also, _HANG)
+    also = list(account.also[:_MOST_OTHERS])
     if (more := len(account.also) - _MOST_OTHERS) > 0:
-        yield Block(Content(f"{more} more of this kind; a saved report names each"), also, _HANG)
-    if account.same_of:
-        yield Block(plain(f"the same of {account.same_of}"), also, _HANG)
+        also.append(f"{more} more of this kind; a saved report names each")
+    also += [f"the same of {account.same_of}"] if account.same_of else []
+    yield from (labelled("also", text, _HANG, "dim") for text in also)
     parts = (_cures(finding.fixes), _follows(finding, under))
     for part in parts if cure_first else reversed(parts):
         yield from part
     yield GAP
-    yield Block(Content(f"{finding.confidence}, because"), Content.styled("Read", "bold"), _HANG)
+    yield labelled("Read", f"{finding.confidence}, because", _HANG)
     yield from _proofs(account.proofs)
     if account.changes:
         yield GAP
-        changes = f"{account.changes_lead}: {'; '.join(account.changes)}"
-        yield Block(plain(changes), Content.styled("Since", "bold"), _HANG)
+        yield labelled("Since", f"{account.changes_lead}: {'; '.join(account.changes)}", _HANG)
     if finding.by_rule:
         newer = f"newer than the tables: {', '.join(finding.by_rule)}"
         yield Block(plain(f"judged by rule, not by record; {newer}"), hang=_HANG)
     if account.confirm:
         yield GAP
-        yield Block(plain(account.confirm), Content.styled("Sure?", "bold"), _HANG)
+        yield labelled("Sure?", account.confirm, _HANG)
     for note in notes:
         if finding.id in note.rules:
             yield GAP
-            yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
+            yield labelled("Note", note.text, _HANG)
     yield GAP
     yield Block(plain(f"{finding.id} · {finding.layer} · {finding.role}", "dim"))
 
@@ -92,7 +89,7 @@ def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
     """What follows from the finding, and how many symptoms it explains."""
     yield GAP
     if finding.why:
-        yield Block(plain(one_line(finding.why)), Content.styled("So", "bold"), _HANG)
+        yield labelled("So", one_line(finding.why), _HANG)
     if under:
         many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
         yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
@@ -103,14 +100,14 @@ def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
     for number, fix in enumerate(fixes, 1):
         yield GAP
         label = f"Do {number}" if number == 1 else f"or {number}"
-        yield Block(plain(fix.title, "bold"), Content.styled(label, "bold"), _HANG)
+        yield labelled(label, plain(fix.title, "bold"), _HANG)
         for step in fix.steps:
             if step.text:
                 yield Block(plain(step.text), hang=_HANG)
             if labels := _step_marks(step):
                 yield Block(Content.styled(labels, "$warning" if "▲" in labels else "dim"), hang=_HANG)
             if step.argv:
-                yield Block(plain(command(step.argv), "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
+                yield labelled("      $ ", plain(command(step.argv), "$primary"), _HANG + 2, "dim")
         if fix.undo:
             yield Block(plain(f"undo: {fix.undo}", "dim"), hang=_HANG)
 
@@ -130,12 +127,8 @@ def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:
     lengths = [len(name) for name, proof in zip(names, shown, strict=True) if not proof.is_line]
     width = min(max(lengths, default=0), _NAME)
     for name, proof in zip(names, shown, strict=True):
-        source = plain(f"  {proof.source}", "dim")
-        if proof.is_line:
-            yield Block(Content.assemble(plain(proof.value), source), hang=_HANG)
-        else:
-            text = Content.assemble(plain(f"{name:<{width}}  "), plain(proof.value, "bold"), source)
-            yield Block(text, hang=_HANG)
+        text = plain(proof.value) if proof.is_line else plain(f"{name:<{width}}  ") + plain(proof.value, "bold")
+        yield Block(text + plain(f"  {proof.source}", "dim"), hang=_HANG)
     if (more := len(proofs) - _MOST_EVIDENCE) > 0:
         yield Block(Content.styled(f"and {more} more facts; 3 shows them all", "dim"), hang=_HANG)
 
@@ -167,7 +160,7 @@ def trouble(reading: Reading, title: str) -> Iterator[Block]:
     yield GAP
     yield Block(plain(f"Nothing is known of {title}: neither that it is sound nor that it is not."))
     yield GAP
-    yield Block(plain("r  reads again"), Content.styled("Do", "bold"), _HANG)
+    yield labelled("Do", "r  reads again", _HANG)
     yield Block(plain("q  leaves; gpudoctor --help tells what can be asked for"), hang=_HANG)
 
 
@@ -199,12 +192,12 @@ def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
         for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):
             yield GAP
             glyph, _, colour = marks.SEVERITY[finding.severity]
-            yield Block(plain(act, "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
+            yield labelled(f"{number:>3}.", plain(act, "bold"), _HANG)
             yield Block(plain(finding.title), Content.styled(f"    {glyph}", colour), _HANG)
             yield Block(plain(finding.id, "dim"), hang=_HANG)
     elif entry.section == "notes":
         for note in diagnosis.notes:
-            yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
+            yield labelled("Note", note.text, _HANG)
             yield GAP
     elif entry.section == "unjudged":
         yield from _unjudged(diagnosis)
@@ -218,16 +211,14 @@ def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     yield badge(entry.reason.why, f"{marks.UNREAD} NOT JUDGED", "$primary")
     yield GAP
     if entry.reason.facts:
-        yield Block(plain(", ".join(entry.reason.facts)), Content.styled("Miss", "bold"), _HANG)
-    yield Block(plain("It may be so or not: nothing that was read tells."), Content.styled("So", "bold"), _HANG)
+        yield labelled("Miss", ", ".join(entry.reason.facts), _HANG)
+    yield labelled("So", "It may be so or not: nothing that was read tells.", _HANG)
     yield GAP
     tried = "Facts (3) show what was tried, and what came of it."
-    yield Block(plain(_HELP.get(entry.reason.kind, tried)), Content.styled("Do", "bold"), _HANG)
+    yield labelled("Do", _HELP.get(entry.reason.kind, tried), _HANG)
     yield from _ask_for(diagnosis)
     yield GAP
-    yield Block(
-        plain(", ".join(entry.names)), Content.styled("Rules" if len(entry.names) > 1 else "Rule", "bold"), _HANG
-    )
+    yield labelled("Rules" if len(entry.names) > 1 else "Rule", ", ".join(entry.names), _HANG)
     if entry.rule:
         yield GAP
         yield Block(plain("e explains what this rule looks for.", "dim"))
@@ -239,7 +230,7 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
         yield GAP
         yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
         for line in (*report.ASK_FOR, "gpudoctor read --together FIRST SECOND"):
-            yield Block(plain(line, "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
+            yield labelled("      $ ", plain(line, "$primary"), _HANG + 2, "dim")
 
 
 def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -248,11 +239,9 @@ def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
         message = "No error was found, and too little could be read to call it sound."
         yield badge(message, f"{marks.UNREAD} UNKNOWN", "$primary", style="")
         yield GAP
-    yield Block(
-        plain(f"{len(diagnosis.unjudged)} rules were not judged, because"), Content.styled(marks.UNREAD, "$primary"), 2
-    )
+    yield labelled(marks.UNREAD, f"{len(diagnosis.unjudged)} rules were not judged, because", 2, "$primary")
     for why in report.reasons(diagnosis):
-        yield Block(plain(why.why), Content.styled(f"{len(why.rules):>5}", "bold"), 7)
+        yield labelled(f"{len(why.rules):>5}", why.why, 7)
     if diagnosis.verdict == "unknown":
         yield from _ask_for(diagnosis)
     yield GAP

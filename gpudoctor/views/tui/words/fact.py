@@ -14,7 +14,7 @@ from gpudoctor.core.fact import Fact, known, value_of
 from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import Block, plain
+from gpudoctor.views.tui.widgets.prose import Block, labelled, plain
 from gpudoctor.views.tui.words.facts import Facts, Item, Listing, value_and_source
 from gpudoctor.views.tui.work import FactInfo, Reading
 
@@ -75,24 +75,23 @@ def blocks(item: Item, listing: Listing, about: Iterable[Use], info: FactInfo, r
     """All that is known of a fact: value, meaning, source, siblings, rules; `read` says when it was read."""
     yield from _value_blocks(item, info.unit)
     if info.about:
-        yield _labelled("means", plain(info.about, "dim"))
+        yield labelled("means", plain(info.about, "dim"), _HANG)
     if item.compared:
-        yield _labelled("here", _state_text(item.state))
-        yield _labelled("other", _state_text(item.other))
+        yield labelled("here", _state_text(item.state), _HANG)
+        yield labelled("other", _state_text(item.other), _HANG)
     else:
         _, source = value_and_source(item.state)
         if known(item.state):
-            when = f" · {read}" if read and source else ""
             if source:
-                yield _labelled("read", Content.assemble(plain(source), plain(when, "dim")))
+                yield labelled("read", plain(source) + plain(f" · {read}" if read else "", "dim"), _HANG)
         else:
-            yield _labelled("because", plain(source))
+            yield labelled("because", source, _HANG)
             if read:
-                yield _labelled("asked", plain(read, "dim"))
+                yield labelled("asked", plain(read, "dim"), _HANG)
         if item.fact == LINE:
             yield from _context_lines(item, listing)
         elif siblings := _siblings_text(item, listing):
-            yield _labelled("siblings", plain(siblings))
+            yield labelled("siblings", siblings, _HANG)
     yield from _use_blocks(list(about))
 
 
@@ -146,7 +145,7 @@ def _context_lines(item: Item, listing: Listing) -> Iterator[Block]:
         states = [listing.state(LINE, index) for index in range(max(first, 0), first + _CONTEXT_LINES)]
         lines = [one_line(value_and_source(state)[0][:_WIDEST]) for state in states if state]
         for place, text in enumerate(lines):
-            yield _labelled("" if place else label, plain(text, "dim"))
+            yield labelled("" if place else label, plain(text, "dim"), _HANG)
 
 
 def _siblings_text(item: Item, listing: Listing) -> str:
@@ -179,18 +178,13 @@ def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
         text = Content.assemble((f"{glyph} ", colour), plain(use.rule, "bold"), f" → {use.state}")
         why = plain(f": {use.why}" if use.why else "", "dim")
         key = Content.styled(" (enter opens it)" if not place else "", "dim")
-        yield _labelled("" if place else "used by", Content.assemble(text, key, why))
+        yield labelled("" if place else "used by", Content.assemble(text, key, why), _HANG)
     if (more := len(open_) - _MOST_RULES) > 0:
-        yield _labelled("", Content.styled(f"and {more} more", "dim"))
+        yield labelled("", Content.styled(f"and {more} more", "dim"), _HANG)
     if rest:
         key = Content.styled("" if open_ else " (enter explains the first)", "dim")
         passed = Content.assemble((f"{marks.PASSED} ", "$success"), "passed ", plain(", ".join(rest), "dim"), key)
-        yield _labelled("" if open_ else "used by", passed)
-
-
-def _labelled(label: str, text: Content) -> Block:
-    """A block with a bold label at the left."""
-    return Block(text, Content.styled(label, "bold"), _HANG)
+        yield labelled("" if open_ else "used by", passed, _HANG)
 
 
 def uses_label(item: Item, infos: Mapping[str, FactInfo]) -> str:

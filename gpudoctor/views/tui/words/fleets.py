@@ -11,7 +11,7 @@ from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import command, one_line, plural, safe
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Level, Mark, share, unread, wrong
-from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 
 MOST_ROWS = 32
 """Hosts up to which all are shown; of more, only those with something to see."""
@@ -126,7 +126,7 @@ def drain_blocks(fleet: Fleet) -> Iterator[Block]:
         yield GAP
     for drain in fleet.drain:
         if drain.argv:
-            yield Block(plain(command(drain.argv), "$primary"), Content.styled("$ ", "dim"), 2)
+            yield labelled("$ ", plain(command(drain.argv), "$primary"), 2, "dim")
         else:
             yield Block(plain(f"{', '.join(drain.hosts)}: {drain.reason}"))
     if fleet.drain:
@@ -152,13 +152,11 @@ def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
     glyph, word, colour = marks.SEVERITY[suspect.severity]
     yield badge(_capitalized(suspect.title), f"{glyph} {word}", colour)
     yield GAP
-    because = Content.styled("Since", "bold")
-    for evidence in suspect.evidence:
-        yield Block(plain(evidence), because, _HANG)
-        because = Content("")
+    for at, evidence in enumerate(suspect.evidence):
+        yield labelled("" if at else "Since", evidence, _HANG)
     if suspect.do:
         yield GAP
-        yield Block(plain(suspect.do), Content.styled("Do", "bold"), _HANG)
+        yield labelled("Do", suspect.do, _HANG)
     yield GAP
     where = f"{suspect.kind} {suspect_label(suspect)}"
     yield Block(plain(" · ".join(word for word in (where, suspect.confidence, suspect.id) if word), "dim"))

@@ -15,7 +15,7 @@ from gpudoctor.core.rule import Severity
 from gpudoctor.core.sample import GPU, NOT_REPORTED, Process
 from gpudoctor.views._terminal import one_line, value
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.words import summary
 
 IDLE = "gpu_idle"
@@ -326,8 +326,8 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterat
     yield from _high_curve_blocks(state, gpu, width, rows - 1) if rows > 2 else _curve_blocks(state, gpu, width)
     clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
     hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
-    yield _labelled_line("memory", f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}", Content(""))
-    yield _labelled_line("ECC", _ecc_text(gpu), Content(""))
+    yield labelled("memory", f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}", _HANG, "dim")
+    yield labelled("ECC", _ecc_text(gpu), _HANG, "dim")
     parts = []
     if gpu.links and gpu.links_up is not None:
         parts.append(f"{gpu.links_up:.0f} of {gpu.links:.0f} NVLinks up")
@@ -337,9 +337,9 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterat
             now, best = (gpu.link_generation, gpu.link_width), (gpu.link_generation_max, gpu.link_width_max)
             most = "" if now == best else f" of gen {best[0]:.0f} ×{best[1]:.0f}"
         parts.append(f"PCIe gen {gpu.link_generation:.0f} ×{gpu.link_width:.0f}{most}")
-    yield _labelled_line("links", " · ".join(parts) or _absent_text(gpu, "link_generation"), Content(""))
+    yield labelled("links", " · ".join(parts) or _absent_text(gpu, "link_generation"), _HANG, "dim")
     if traffic := _traffic_text(gpu):
-        yield _labelled_line("traffic", traffic, Content(""))
+        yield labelled("traffic", traffic, _HANG, "dim")
     yield from _process_blocks(gpu)
     if gpu.uuid:
         yield GAP
@@ -376,7 +376,8 @@ def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
     for label, name, text, note in _curve_texts(gpu):
         scale = state.axis(name, [gpu]) if bars else None
         drawn = f"{axis_text(scale):>{_AXIS - 1}} {state.bars(gpu, name, bars, scale)[0]}  " if scale else ""
-        yield _labelled_line(label, f"{text:<{_VALUE}}", Content.assemble((drawn, "dim"), (note, "dim")))
+        shown = Content.assemble(plain(f"{text:<{_VALUE}}"), (drawn, "dim"), (note, "dim"))
+        yield labelled(label, shown, _HANG, "dim")
 
 
 def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iterator[Block]:
@@ -411,11 +412,6 @@ def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
 def _max_clock_text(gpu: GPU) -> str:
     """The maximum clock, ``of 1980 MHz``; empty if it is unknown."""
     return "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"
-
-
-def _labelled_line(label: str, value: str, more: Content) -> Block:
-    """A line with a dim label at the left."""
-    return Block(Content.assemble(plain(value), more), Content.styled(label, "dim"), _HANG)
 
 
 def _absent_text(gpu: GPU, name: str) -> str:
@@ -467,13 +463,13 @@ def _process_blocks(gpu: GPU) -> Iterator[Block]:
     they are not known.
     """
     if gpu.processes is None:
-        yield _labelled_line("jobs", _absent_text(gpu, "processes"), Content(""))
+        yield labelled("jobs", _absent_text(gpu, "processes"), _HANG, "dim")
         return
     if not gpu.processes:
-        yield _labelled_line("jobs", "no process uses it", Content(""))
+        yield labelled("jobs", "no process uses it", _HANG, "dim")
     largest = sorted(gpu.processes, key=lambda program: -(program.memory_mib or 0))
     for place, program in enumerate(largest[:_MOST_PROCESSES]):
-        yield _labelled_line("" if place else "jobs", process_text(program), Content(""))
+        yield labelled("" if place else "jobs", process_text(program), _HANG, "dim")
     if (more := len(largest) - _MOST_PROCESSES) > 0:
         yield Block(Content.styled(f"and {more} more", "dim"), hang=_HANG)
 

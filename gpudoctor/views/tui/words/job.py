@@ -16,7 +16,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import job as report
 from gpudoctor.views._terminal import one_line, plural
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.words.diagnosis import finding_blocks
 from gpudoctor.views.tui.words.gpu import gib_text
 from gpudoctor.views.tui.work import JobLook
@@ -179,9 +179,8 @@ def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Itera
         yield Block(plain(f"Nothing is found. {report.summary(diagnosis)}.", "bold"))
         yield GAP
         seconds = diagnosis.snapshot.number("job.looked_s") or 0.0
-        yield Block(
-            plain(f"Looked at for {seconds:.0f} s. A rank is named only where others wait for it all the time.")
-        )
+        looked = f"Looked at for {seconds:.0f} s."
+        yield Block(plain(f"{looked} A rank is named only where others wait for it all the time."))
     for reason in diagnosis.snapshot.texts("job.unseen"):
         yield GAP
         yield Block(plain(reason), Content.styled(f" {marks.UNREAD} NOT SEEN ", "bold reverse $primary") + " ", 12)
@@ -196,16 +195,13 @@ def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
     head = Content.styled(f" {marks.ABSENT} ENDED ", "bold reverse") + " "
     yield Block(Content.styled("No process of the job is left.", "bold"), head, head.cell_length)
     for end, rows in ends.items():
-        names = ", ".join(map(rank_name, rows[:_FRAMES])) + (
-            f" and {len(rows) - _FRAMES} more" if rows[_FRAMES:] else ""
-        )
-        yield Block(plain(f"{names}: {end}"), hang=head.cell_length)
+        more = f" and {len(rows) - _FRAMES} more" if rows[_FRAMES:] else ""
+        names = ", ".join(map(rank_name, rows[:_FRAMES]))
+        yield Block(plain(f"{names}{more}: {end}"), hang=head.cell_length)
     yield GAP
-    yield Block(
-        Content("Why it ended stands in its log, and the next time at its end:"), Content.styled("Do", "bold"), 6
-    )
+    yield labelled("Do", "Why it ended stands in its log, and the next time at its end:", 6)
     for command in ("gpudoctor read LOG", "gpudoctor run -- COMMAND"):
-        yield Block(plain(command, "$primary"), Content.styled("      $ ", "dim"), 8)
+        yield labelled("      $ ", plain(command, "$primary"), 8, "dim")
     if diagnosis.findings:
         yield GAP
         yield Block(Content.styled("Found while it ran:", "bold underline"))
@@ -226,7 +222,7 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
         resent = number_of(row.get("resent"))
         again = f" · {plural(int(resent), 'segment')} sent again" if resent else ""
         carried = f"{text_of(row.get('host'))} ↑{rates[0]:g} ↓{rates[1]:g} MB/s{rdma}{again}"
-        yield Block(plain(carried), Content.styled("network", "dim"), _HANG + 2)
+        yield labelled("network", carried, _HANG + 2, "dim")
 
 
 def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block]:
@@ -240,15 +236,13 @@ def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block
         yield Block(plain(finding.id), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
     yield GAP
     for label, text in _known_lines(row):
-        yield Block(plain(text), Content.styled(label, "dim"), _HANG)
+        yield labelled(label, text, _HANG, "dim")
     if unseen := text_of(row.get("unseen")):
         yield Block(plain(unseen, "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
     frames = texts_of(row.get("stack"))
     if frames:
         yield GAP
-        yield Block(
-            Content("the innermost function first; enter reads all threads"), Content.styled("stack", "dim"), _HANG
-        )
+        yield labelled("stack", "the innermost function first; enter reads all threads", _HANG, "dim")
     for frame in frames[:_FRAMES]:
         own = frame == text_of(row.get("place"))
         yield Block(plain(frame, "bold" if own else ""), plain("     ▸ " if own else ""), _HANG)
@@ -264,21 +258,15 @@ def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
     if place := text_of(row.get("place")):
         yield "at", place
     if what := text_of(row.get("what")):
-        mount = (
-            f", on {text_of(row.get('mount'))} ({text_of(row.get('mount_kind'))})" if text_of(row.get("mount")) else ""
-        )
-        yield "waits", f"for {what}{mount}"
+        mount = text_of(row.get("mount"))
+        yield "waits", f"for {what}" + (f", on {mount} ({text_of(row.get('mount_kind'))})" if mount else "")
     if worker := number_of(row.get("worker_pid")):
         what = text_of(row.get("worker_what"))
         place = text_of(row.get("worker_place"))
         yield "worker", f"pid {worker:.0f}" + (f" at {place}" if place else "") + (f", for {what}" if what else "")
-    state = text_of(row.get("kernel_state"))
-    function = text_of(row.get("kernel_function"))
-    if state:
-        yield (
-            "kernel",
-            f"{state}{f', {_KERNEL[state]}' if state in _KERNEL else ''}{f', in {function}' if function else ''}",
-        )
+    if state := text_of(row.get("kernel_state")):
+        function = text_of(row.get("kernel_function"))
+        yield "kernel", ", ".join(filter(None, (state, _KERNEL.get(state), f"in {function}" if function else "")))
     cpu = number_of(row.get("cpu"))
     if cpu is not None and text_of(row.get("state")) != "gone":
         yield "CPU", f"{cpu:.0f} % of one processor, with what it has started"
@@ -294,12 +282,9 @@ def _gpu_text(row: Row) -> str:
     busy, memory = number_of(row.get("gpu_busy")), number_of(row.get("gpu_memory_mib"))
     if busy is None and memory is None and isinstance(unread := row.get("gpu_busy"), Unread):
         return f"{numbers}; {unread.why}"
-    parts = [
-        numbers,
-        "" if busy is None else f"{busy:.0f} % busy",
-        "" if memory is None else f"{gib_text(memory)} GiB held",
-    ]
-    return " · ".join(filter(None, parts))
+    used = "" if busy is None else f"{busy:.0f} % busy"
+    held = "" if memory is None else f"{gib_text(memory)} GiB held"
+    return " · ".join(filter(None, (numbers, used, held)))
 
 
 def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
@@ -316,11 +301,9 @@ def nothing_blocks(trouble: str) -> Iterator[Block]:
     yield GAP
     yield Block(Content("A running job's ranks are shown here: what each does, and which of them the others wait for."))
     yield GAP
-    lead = Content.styled("Do", "bold")
-    for command, words in TYPED:
-        yield Block(plain(words), lead, 6)
-        yield Block(plain(command, "$primary"), Content.styled("      $ ", "dim"), 8)
-        lead = Content("")
+    for at, (command, words) in enumerate(TYPED):
+        yield labelled("" if at else "Do", words, 6)
+        yield labelled("      $ ", plain(command, "$primary"), 8, "dim")
 
 
 def stack_blocks(entries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Block]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
-
-from textual.content import Content
 
 from gpudoctor.core.diagnosis import Verdict
 from gpudoctor.core.fact import Json
 from gpudoctor.core.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Rung, State
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.widgets.rows import next_place
 
 
@@ -171,29 +169,23 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
     advice = _advice(run, state, measurements.device(run.gpu), bool(command))
     if follows:
         yield GAP
-        yield Block(plain(follows), Content.styled("So", "bold"), _HANG)
-    for at, text in enumerate(advice):
+        yield labelled("So", follows, _HANG)
+    if advice:
+        yield GAP
+        yield labelled("Do", advice, _HANG)
+    if command:
+        yield labelled(f"{'':<{_HANG - 2}}$ ", plain(command, "$primary"), _HANG, "dim")
+    for at, (name, value) in enumerate(run.details.items()):
         if not at:
             yield GAP
-        yield Block(plain(text), Content.styled("" if at else "Do", "bold"), _HANG)
-    if command:
-        yield Block(plain(command, "$primary"), Content.styled(f"{'':<{_HANG - 2}}$ ", "dim"), _HANG)
-    lead = "more"
-    for name, value in run.details.items():
-        if not lead:
-            yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(f"{'':<{_HANG - 2}}"), _HANG)
-            continue
-        yield GAP
-        yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(lead), _HANG)
-        lead = ""
+        yield labelled("" if at else "more", plain(f"{name}: {_json_text(value)}", "dim"), _HANG)
     yield from _ladder_blocks(run)
     yield from _meanwhile_blocks(run.meanwhile)
     expected = measurements.expected(run)
     if expected:
         yield GAP
-        yield Block(
-            plain(f"{expected_formula(expected)}; e says from where", "dim"), _bold(number_text(expected.value)), _HANG
-        )
+        formula = plain(f"{expected_formula(expected)}; e says from where", "dim")
+        yield labelled(number_text(expected.value), formula, _HANG)
 
 
 def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
@@ -209,10 +201,10 @@ def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Ite
         yield Block(plain("Where all of them are slow alike, this says nothing: no table has a value for this kernel."))
         return
     if expected.limit:
-        yield Block(plain(f"{number_text(expected.limit)} {kernel.unit}  {expected.words}"), _bold("limit"), 10)
+        yield labelled("limit", f"{number_text(expected.limit)} {kernel.unit}  {expected.words}", 10)
     if expected.fraction:
-        yield Block(plain(f"{expected.fraction * 100:.0f} % of it is what sound ones achieve"), _bold("share"), 10)
-    yield Block(plain(expected.source or "not said"), _bold("source"), 10)
+        yield labelled("share", f"{expected.fraction * 100:.0f} % of it is what sound ones achieve", 10)
+    yield labelled("source", expected.source or "not said", 10)
     yield GAP
     yield Block(plain("Below 90 % of it a GPU counts as slow. Five per cent between sound siblings are usual."))
 
@@ -237,11 +229,6 @@ def next_command(measurements: Measurements, run: Run, state: State) -> str:
         rest = ",".join(str(device.index) for device in measurements.devices if device.index not in bad)
         return f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={rest}" if rest else ""
     return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER" if state == "slow" else ""
-
-
-def _bold(text: str) -> Content:
-    """The text in bold."""
-    return Content.styled(text, "bold")
 
 
 def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> str:
@@ -297,27 +284,26 @@ def _consequence(run: Run, state: State) -> str:
     }.get(state, "")
 
 
-def _advice(run: Run, state: State, device: Device | None, has_command: bool) -> Iterable[str]:
-    """What to do, a sentence each; the run's own advice first. `has_command`: the command to run stands below it."""
+def _advice(run: Run, state: State, device: Device | None, has_command: bool) -> str:
+    """What to do: the run's own advice, else that of its state; empty if nothing is.
+
+    `has_command`: the command to run stands below it.
+    """
     if run.advice:
-        return (run.advice,)
+        return run.advice
     if state == "wrong" and run.gpu < 0:
-        return ("which GPU or link it is, the kernels of each GPU alone tell. Until that is known train on none.",)
+        return "which GPU or link it is, the kernels of each GPU alone tell. Until that is known train on none."
     if state == "wrong":
         leave_out = " Until then leave it out:" if has_command else ""
-        return (f"take it out of use, and ask for a replacement with these numbers.{leave_out}",)
+        return f"take it out of use, and ask for a replacement with these numbers.{leave_out}"
+    if state == "slow" and "heat" in throttle_text(run.meanwhile):
+        return "look at its cooling: fans, dust, the neighbours' air."
     if state == "slow":
-        heat = "heat" in throttle_text(run.meanwhile)
-        return (
-            "look at its cooling: fans, dust, the neighbours' air."
-            if heat
-            else "see what holds it back; 2 shows it live:",
-        )
+        return "see what holds it back; 2 shows it live:"
     if state == "failed":
-        return ("1 shows the causes that were found, with their cures.",)
-    if state == "unjudged" and run.status == "not-run" and device and device.held:
-        return ("enter measures it once it is free.",)
-    return ()
+        return "1 shows the causes that were found, with their cures."
+    is_in_use = state == "unjudged" and run.status == "not-run" and device and device.held
+    return "enter measures it once it is free." if is_in_use else ""
 
 
 def _json_text(value: Json) -> str:
@@ -338,7 +324,7 @@ def _ladder_blocks(run: Run) -> Iterator[Block]:
     yield GAP
     glyphs = {True: "✓", False: "✗", None: "·"}
     rungs = (f"{glyphs[step.held]} {step.rung}" for step in run.ladder)
-    yield Block(plain("   ".join(rungs)), _bold("rungs"), _HANG)
+    yield labelled("rungs", "   ".join(rungs), _HANG)
 
 
 def _meanwhile_blocks(meanwhile: Meanwhile | None) -> Iterator[Block]:
@@ -356,4 +342,4 @@ def _meanwhile_blocks(meanwhile: Meanwhile | None) -> Iterator[Block]:
         parts.append(f"{meanwhile.power_w:.0f}{of} W")
     if parts:
         yield GAP
-        yield Block(plain(" · ".join(parts)), _bold("while"), _HANG)
+        yield labelled("while", " · ".join(parts), _HANG)

@@ -11,7 +11,7 @@ from gpudoctor.core.run import Run, StepRun
 from gpudoctor.core.system import is_of_windows
 from gpudoctor.views._terminal import command, few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, labelled, plain
 
 _HANG = 9
 _SHOWN = 200
@@ -85,9 +85,9 @@ def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
 
 def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     """One step: its command, what it expects and changes, and what hinders it."""
-    yield Block(plain(step.title, "bold"), Content.styled(step_label(plan, step), "bold"), _HANG)
+    yield labelled(step_label(plan, step), plain(step.title, "bold"), _HANG)
     if step.argv:
-        yield Block(plain(command_line(step), "$primary"), Content.styled("       $ ", "dim"), _HANG + 2)
+        yield labelled("       $ ", plain(command_line(step), "$primary"), _HANG + 2, "dim")
     if step.text and step.text.rstrip(".") != step.title:
         yield Block(plain(one_line(step.text)), hang=_HANG)
     if step.makes_true and step.makes_true != step.title:
@@ -99,7 +99,7 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     if labels:
         yield Block(Content.styled("  ".join(labels), "$warning" if step.grave else "dim"), hang=_HANG)
     if step.hindrance:
-        yield Block(plain(step.hindrance, "$warning"), Content.styled("not here", "dim"), _HANG)
+        yield labelled("not here", plain(step.hindrance, "$warning"), _HANG, "dim")
 
 
 def step_label(plan: Plan, step: PlanStep) -> str:
@@ -117,7 +117,7 @@ def change_text(change: Change) -> Content:
 def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
     """The last lines a step printed, its state, and what a failure means."""
     if step.argv:
-        yield Block(plain(command(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
+        yield labelled("$ ", plain(command(step.argv), "$primary"), 2, "dim")
     lines = ran.output.lines[-_SHOWN:]
     if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
         yield Block(Content.styled(f"… {plural(hidden, 'line')} before this", "dim"))
@@ -172,21 +172,21 @@ def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
 def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
     """What was there before, what was changed, and how to undo it."""
     if plan.before:
-        yield _row("before", plain(" · ".join(plan.before)))
+        yield labelled("before", " · ".join(plan.before), _HANG, "dim")
     if run and run.undoes:
-        yield _row("undo", plain(f"this run takes back run {run.undoes}"))
+        yield labelled("undo", f"this run takes back run {run.undoes}", _HANG, "dim")
     if run:
-        yield _row("changed", plain("; ".join(run.changed)) if run.changed else Content("nothing so far"))
+        yield labelled("changed", "; ".join(run.changed) or "nothing so far", _HANG, "dim")
     if recorded:
-        yield _row("record", Content("a recording is played: nothing on this machine is changed"))
+        yield labelled("record", "a recording is played: nothing on this machine is changed", _HANG, "dim")
     elif run and run.undoes:
         return
     elif run and can_undo:
-        yield _row("undo", plain(f"gpudoctor fix --undo {run.id}     or U here, any time after"))
+        yield labelled("undo", f"gpudoctor fix --undo {run.id}     or U here, any time after", _HANG, "dim")
     elif can_undo:
-        yield _row("undo", Content("kept by every run: U here, or gpudoctor fix --undo, any time after"))
+        yield labelled("undo", "kept by every run: U here, or gpudoctor fix --undo, any time after", _HANG, "dim")
     for words in plan.undo if not (run or recorded) or not (can_undo or recorded) else ():
-        yield _row("by hand", plain(words))
+        yield labelled("by hand", words, _HANG, "dim")
 
 
 def last_run_blocks(run: Run) -> Iterator[Block]:
@@ -197,12 +197,7 @@ def last_run_blocks(run: Run) -> Iterator[Block]:
     else:
         place = f" in {step_label(run.plan, step).lower()}" if step else ""
         message = f"run {run.id} was ended from outside{place}: U takes back what it had done"
-    yield Block(plain(message, "" if run.over else "$warning"), Content.styled("last run", "dim"), _HANG)
-
-
-def _row(label: str, text: Content) -> Block:
-    """A line with a dim label at the left."""
-    return Block(text, Content.styled(label, "dim"), _HANG)
+    yield labelled("last run", plain(message, "" if run.over else "$warning"), _HANG, "dim")
 
 
 def run_question(plan: Plan, recorded: bool) -> list[Block]:

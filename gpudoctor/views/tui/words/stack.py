@@ -9,7 +9,7 @@ from textual.content import Content
 
 from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, labelled, plain
 from gpudoctor.views.tui.words import summary
 
 LABELS = {
@@ -115,8 +115,8 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
     if not stack.torch:
         yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
         for number, remedy in enumerate(stack.smallest, 1):
-            label = Content.styled("It would with" if number == 1 else "or with", "dim")
-            yield Block(plain(remedy.text, "bold"), label, _HANG)
+            label = "It would with" if number == 1 else "or with"
+            yield labelled(label, plain(remedy.text, "bold"), _HANG, "dim")
         if stack.smallest:
             yield GAP
             yield Block(Content("s sets the first of these, s again the next."))
@@ -125,9 +125,9 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
         yield from command_blocks(stack, wishes)
         yield GAP
     for name, version in stack.packages:
-        yield _row(name, plain(version, "bold"))
+        yield labelled(name, plain(version, "bold"), _HANG, "dim")
     for name, version in stack.libraries:
-        yield _row(name, plain(version))
+        yield labelled(name, version, _HANG, "dim")
     yield from map(_need_block, stack.needs)
     if not command_first:
         yield GAP
@@ -138,7 +138,7 @@ def _need_block(need: Need) -> Block:
     """A requirement of the stack, what there is, and whether it is met."""
     mark = ("✓", "$success") if need.met else ("✗", "bold $error")
     have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
-    return _row(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark))
+    return labelled(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark), _HANG, "dim")
 
 
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
@@ -168,7 +168,7 @@ def reason_blocks(stack: Stack) -> Iterator[Block]:
         yield from (Block(plain(remark)) for remark in stack.remarks)
     if stack.sources:
         yield GAP
-        yield Block(plain("; ".join(stack.sources), "dim"), Content.styled("Sources", "dim"), 9)
+        yield labelled("Sources", plain("; ".join(stack.sources), "dim"), 9, "dim")
 
 
 def no_machine_blocks() -> Iterator[Block]:
@@ -178,8 +178,3 @@ def no_machine_blocks() -> Iterator[Block]:
     yield Block(Content("On a host itself, or for one that is not here:"))
     yield Block(Content("the stack that fits, and why"), Content.styled("gpudoctor setup torch", "$primary"), 28)
     yield Block(Content("CUDA builds; e opens it here"), Content.styled("gpudoctor explain torch", "$primary"), 28)
-
-
-def _row(label: str, text: Content) -> Block:
-    """A line with a dim label at the left."""
-    return Block(text, plain(label, "dim"), _HANG)
