@@ -9,6 +9,7 @@ from gpudoctor.readers._machine import GLIBC, gpu_facts, gpu_facts_by_vendor, pl
 from gpudoctor.readers._paste import Label, Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import driver_version, first_version, major_minor, missing_fact, yes_or_no
+from gpudoctor.readers.tools.compilers import host_compiler
 
 EXACT = 8
 Answers = Iterator[tuple[str, "Fact | Rows"]]
@@ -19,11 +20,8 @@ _LIBRARY = Pattern(r".*?((?:lib)?cudnn\w{0,60}?)(?:64_\d+)?\.(?:so|dll|dylib)(?:
 
 def read(paste: Paste) -> Answers:
     """Facts of each collect_env label in the paste, in any order; nothing where no such label is there."""
-    if not any(word in paste.lower for word in _WORDS):
-        return
     for label in paste.labels:
-        parse = _LABELS.get(label.name)
-        if parse:
+        if parse := _LABELS.get(label.name):
             yield from parse(paste, label, f"line {paste.numbers[label.index]}")
             paste.use(label.index)
 
@@ -80,8 +78,7 @@ def _rocm_version(paste: Paste, label: Label, source: str) -> Answers:
 
 def _cuda_available(_paste: Paste, label: Label, source: str) -> Answers:
     """live.cuda_available from ``Is CUDA available``; unread where it is neither yes nor no."""
-    answer = yes_or_no(label.value)
-    if answer is None:
+    if (answer := yes_or_no(label.value)) is None:
         yield "live.cuda_available", Unread(f"the report says {label.value or 'nothing'} ({source})")
     else:
         yield "live.cuda_available", Known(answer, source)
@@ -103,10 +100,8 @@ def _cuda_toolkit(_paste: Paste, label: Label, source: str) -> Answers:
 def _driver_version(_paste: Paste, label: Label, source: str) -> Answers:
     """driver.version from ``Nvidia driver version``; unread where there is none."""
     version = driver_version(label.value)
-    if version:
-        yield "driver.version", Known(version, source)
-    else:
-        yield "driver.version", Unread(f"the report says {label.value or 'nothing'} ({source})")
+    unread = Unread(f"the report says {label.value or 'nothing'} ({source})")
+    yield "driver.version", Known(version, source) if version else unread
 
 
 def _gpu_rows(paste: Paste, label: Label, source: str) -> Answers:
@@ -181,8 +176,7 @@ def _gcc_version(_paste: Paste, label: Label, source: str) -> Answers:
     """
     version = first_version(label.value.rpartition(")")[2]) or first_version(label.value)
     if version and not label.value.startswith("gcc version"):
-        yield "cuda.host_compiler_version", Known(version, source)
-        yield "cuda.host_compiler_kind", Known("gcc", source)
+        yield from host_compiler("gcc", version, source)
 
 
 def _libc_version(_paste: Paste, label: Label, source: str) -> Answers:
@@ -206,19 +200,3 @@ _LABELS: Mapping[str, Callable[[Paste, Label, str], Answers]] = {
     "gcc version": _gcc_version,
     "libc version": _libc_version,
 }
-_WORDS = (
-    "pytorch version",
-    "cuda used to build",
-    "is cuda available",
-    "gpu models and",
-    "cuda runtime version",
-    "cudnn version",
-    "nvidia driver version",
-    "python version",
-    "python platform",
-    "os:",
-    "os :",
-    "os  ",
-    "gcc version",
-    "libc version",
-)

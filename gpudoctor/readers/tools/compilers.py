@@ -50,28 +50,20 @@ _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Versions of nvcc, ptxas, gcc and clang, CUDA_HOME, and which of them are reported missing."""
-    low = paste.lower
-    if "cuda compilation tools" in low:
-        yield from _nvcc_release(paste)
-    if "ptxas" in low:
-        for match, source in paste.matches(_PTXAS.search, "using ptxas"):
-            yield "cuda.ptxas_version", Known(match.group(1), source)
-    if "compiler identification is" in low or "found cuda" in low:
-        yield from _cmake_compilers(paste)
-    if "cuda version" in low:
-        yield from _toolkit_mismatch(paste)
-    if "nvcc" in low:
-        for index, line in paste.having("nvcc"):
-            if _NO_NVCC.search(line):
-                yield "cuda.nvcc", Absent(f"not on PATH: {line.strip()[:80]} ({paste.use(index)})")
-            if home := _HOME.search(line):
-                yield "cuda.home_has_nvcc", Known(False, paste.use(index))
-                yield "cuda.toolkit_version", Absent(f"{home.group(1)} does not exist ({paste.use(index)})")
-    if "cuda_home" in low:
-        yield from _cuda_home(paste)
+    yield from _nvcc_release(paste)
+    for match, source in paste.matches(_PTXAS.search, "using ptxas"):
+        yield "cuda.ptxas_version", Known(match.group(1), source)
+    yield from _cmake_compilers(paste)
+    yield from _toolkit_mismatch(paste)
+    for index, line in paste.having("nvcc"):
+        if _NO_NVCC.search(line):
+            yield "cuda.nvcc", Absent(f"not on PATH: {line.strip()[:80]} ({paste.use(index)})")
+        if home := _HOME.search(line):
+            yield "cuda.home_has_nvcc", Known(False, paste.use(index))
+            yield "cuda.toolkit_version", Absent(f"{home.group(1)} does not exist ({paste.use(index)})")
+    yield from _cuda_home(paste)
     yield from _reported_missing(paste)
-    if "gcc" in low or "g++" in low or "clang version" in low:
-        yield from _host_compiler(paste)
+    yield from _host_compiler(paste)
 
 
 def _cuda_home(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -129,9 +121,7 @@ def _cmake_compilers(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 yield "cuda.nvcc_version", Known(".".join(version.split(".")[:2]), source)
                 yield "cuda.toolkit_version", Known(".".join(version.split(".")[:2]), source)
             else:
-                yield "cuda.host_compiler_version", Known(version, source)
-                kinds = {"GNU": "gcc", "Clang": "clang", "MSVC": "msvc"}
-                yield "cuda.host_compiler_kind", Known(kinds.get(maker, maker.lower()), source)
+                yield from host_compiler({"GNU": "gcc"}.get(maker, maker.lower()), version, source)
         elif toolkit := _FOUND.search(line):
             yield "cuda.toolkit_version", Known(toolkit.group(1), paste.use(index))
 
@@ -167,16 +157,15 @@ def _host_compiler(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for index, _ in paste.commands_starting("gcc", "g++", "cc ", "c++", "clang"):
         for after, line in paste.output(index, 3):
             if match := _CLANG.search(line):
-                yield "cuda.host_compiler_version", Known(match.group(1), paste.use(after))
-                yield "cuda.host_compiler_kind", Known("clang", paste.use(after))
+                yield from host_compiler("clang", match.group(1), paste.use(after))
             elif match := _GCC.search(line):
-                yield from _gcc_facts(match.group(1), paste.use(after))
-    for index, line in enumerate(paste.lines):
+                yield from host_compiler("gcc", match.group(1), paste.use(after))
+    for index, line in paste.having("gcc (", "g++ ("):
         if line.startswith(("gcc (", "g++ (")) and (match := _GCC.search(line)):
-            yield from _gcc_facts(match.group(1), paste.use(index))
+            yield from host_compiler("gcc", match.group(1), paste.use(index))
 
 
-def _gcc_facts(version: str, source: str) -> Iterator[tuple[str, Fact]]:
-    """Facts of gcc as host compiler."""
+def host_compiler(kind: str, version: str, source: str) -> Iterator[tuple[str, Fact]]:
+    """Version and kind (gcc, clang, msvc) of the host compiler."""
     yield "cuda.host_compiler_version", Known(version, source)
-    yield "cuda.host_compiler_kind", Known("gcc", source)
+    yield "cuda.host_compiler_kind", Known(kind, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import normalized_pci_address
@@ -32,8 +32,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     low = paste.lower
     if "cuda capability major" in low or "_cudadeviceproperties(" in low or "compute capability" in low:
         yield from _device_rows(paste)
-    if ".c:" in low:
-        yield from _container_cli_log(paste)
+    yield from _container_cli_log(paste)
     if "nvrm version:" in low and "device index:" in low:
         yield from _container_cli_info(paste)
     yield from _gpustat_rows(paste)
@@ -46,8 +45,7 @@ def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[dict[str, Fact]] = []
     for index, line in enumerate(paste.bare):
         if query := _QUERY.match(line):
-            source = paste.use(index)
-            rows.append({"index": Known(int(query.group(1)), source), "name": Known(query.group(2), source)})
+            rows.append(known_facts(paste.use(index), index=int(query.group(1)), name=query.group(2)))
         elif rows and (capability := _CAPABILITY.match(line)):
             rows[-1]["compute_capability"] = Known(capability.group(1), paste.use(index))
         elif rows and (memory := _MEMORY.match(line)):
@@ -60,18 +58,14 @@ def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         elif versions := _VERSIONS.match(line):
             yield "driver.cuda_version", Known(versions.group(1), paste.use(index))
         elif ggml := _GGML.match(line):
-            number, name, capability_text = ggml.groups()
-            source = paste.use(index)
-            row: dict[str, Fact] = {"index": Known(int(number), source), "name": Known(name, source)}
-            rows.append({**row, "compute_capability": Known(capability_text, source)})
+            number, name, version = ggml.groups()
+            rows.append(known_facts(paste.use(index), index=int(number), name=name, compute_capability=version))
         elif properties := _PROPERTIES.search(line):
-            source = paste.use(index)
             name, major, minor, size = properties.groups()
-            row = {"name": Known(name, source), "compute_capability": Known(f"{major}.{minor}", source)}
-            rows.append({**row, "memory_mib": Known(int(size[:12]), source)})
+            columns = {"name": name, "compute_capability": f"{major}.{minor}", "memory_mib": int(size[:12])}
+            rows.append(known_facts(paste.use(index), **columns))
         elif vllm := _VLLM.search(line):
-            source = paste.use(index)
-            rows.append({"name": Known(vllm.group(1), source), "compute_capability": Known(vllm.group(2), source)})
+            rows.append(known_facts(paste.use(index), name=vllm.group(1), compute_capability=vllm.group(2)))
     if rows:
         yield "gpu", tuple(rows)
 
@@ -107,9 +101,8 @@ def _container_cli_info(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         elif rows and label == "Bus Location" and (pci_address := normalized_pci_address(value)):
             rows[-1]["address"] = Known(pci_address, source)
     if rows:
-        gpus: tuple[Row, ...] = tuple(rows)
-        yield "gpu", gpus
-        yield "gpu.count", Known(len(gpus), f"line {paste.numbers[0]}")
+        yield "gpu", tuple(rows)
+        yield "gpu.count", Known(len(rows), f"line {paste.numbers[0]}")
 
 
 _ROW = Pattern(
@@ -167,14 +160,8 @@ def _gpustat_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     rows: list[Row] = []
     for match, source in paste.matches(_ROW.match, " mb"):
         number, name, temperature, busy, used, total, processes = match.groups()
-        row: dict[str, Fact] = {
-            "index": Known(int(number), source),
-            "name": Known(name, source),
-            "temperature_c": Known(int(temperature), source),
-            "utilization": Known(int(busy), source),
-            "memory_used_mib": Known(int(used), source),
-            "memory_mib": Known(int(total), source),
-        }
+        row = known_facts(source, index=int(number), name=name, temperature_c=int(temperature), utilization=int(busy))
+        row |= known_facts(source, memory_used_mib=int(used), memory_mib=int(total))
         if processes == _NO_PROCESS:
             row["processes"] = Known(0, source)
         elif processes and (count := sum(1 for _ in _PROCESS.finditer(processes))):

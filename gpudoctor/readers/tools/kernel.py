@@ -66,11 +66,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "xid" in paste.lower:
         yield from _xid_rows(paste)
         yield from _sxid_rows(paste)
-    if "pcie bus error" in paste.lower:
-        yield from _bus_errors(paste)
-    if "nvrm" in paste.lower or "kernel module" in paste.lower:
-        yield from _driver_versions(paste)
-        yield from _pci_devices(paste)
+    yield from _bus_errors(paste)
+    yield from _driver_versions(paste)
+    yield from _pci_devices(paste)
     for versions, source in paste.matches(_DSO.search, "does not match dso version"):
         yield "driver.module_version", Known(versions.group(1), source)
         yield "driver.library_version", Known(versions.group(2), source)
@@ -216,15 +214,13 @@ def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``pci`` from lines that name a GPU's PCI id, and the driver that a GPU is bound to."""
     rows: list[Row] = []
-    for index, line in paste.having("nvidia gpu"):
-        if match := _DEVICE.search(line):
-            source = paste.use(index)
-            pci_address = normalized_pci_address(match.group(1))
-            rows.append(known_facts(source, address=pci_address, vendor="nvidia", device_id=match.group(2).lower()))
-            if "not supported by open" in line:
-                yield "driver.module_kind", Known("open", source)
-            elif "requires use of the nvidia open kernel modules" in line.lower():
-                yield "driver.module_kind", Known("proprietary", source)
+    for match, source in paste.matches(_DEVICE.search, "nvidia gpu"):
+        pci_address = normalized_pci_address(match.group(1))
+        rows.append(known_facts(source, address=pci_address, vendor="nvidia", device_id=match.group(2).lower()))
+        if "not supported by open" in match.string:
+            yield "driver.module_kind", Known("open", source)
+        elif "requires use of the nvidia open kernel modules" in match.string.lower():
+            yield "driver.module_kind", Known("proprietary", source)
     if rows:
         yield "pci", tuple(rows)
     for bound, source in paste.matches(_BOUND.search, "already bound to"):
@@ -266,10 +262,8 @@ def _modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
     low = paste.lower
     if any(word in low for word in ("nvidia", "nouveau", "nova_core")):
         yield from _loaded_modules(paste)
-    if "modinfo" in low or "filename:" in low:
-        yield from _module_on_disk(paste)
-    if "module nvidia" in low or "could not insert" in low:
-        yield from _load_errors(paste)
+    yield from _module_on_disk(paste)
+    yield from _load_errors(paste)
     for index, _ in paste.commands_starting("cat /sys/module/nvidia/version"):
         for after, line in paste.output(index, 1):
             if version := driver_version(line):

@@ -44,40 +44,26 @@ _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Facts of torch, the driver and GPUs from torch's warnings and errors."""
-    low = paste.lower
-    if "capabilit" in low:
-        yield from _unsupported_gpus(paste)
-    if "cuda" in low or "driver on your system" in low or "no nvidia driver" in low:
-        yield from _cuda_start_errors(paste)
-    if "cuda runtime " in low:
-        for match, source in paste.matches(_COMPILED.search, "- cuda runtime "):
-            yield "torch.cuda", Known(match.group(1), source)
-    if "pytorch was compiled" in low:
-        for match, source in paste.matches(_CUDNN.search, "pytorch was compiled"):
-            numbers = match.groups()
-            yield "torch.cudnn_built", Known(".".join(numbers[:3]), source)
-            yield "live.cudnn", Known(".".join(numbers[3:]), source)
-    if "cuda version=" in low:
-        yield from _companion_mismatch(paste)
-    if "which is incompatible" in low or "has requirement" in low:
-        yield from _unmet_requirements(paste)
+    yield from _unsupported_gpus(paste)
+    yield from _cuda_start_errors(paste)
+    for match, source in paste.matches(_COMPILED.search, "- cuda runtime "):
+        yield "torch.cuda", Known(match.group(1), source)
+    for match, source in paste.matches(_CUDNN.search, "pytorch was compiled"):
+        numbers = match.groups()
+        yield "torch.cudnn_built", Known(".".join(numbers[:3]), source)
+        yield "live.cudnn", Known(".".join(numbers[3:]), source)
+    yield from _companion_mismatch(paste)
+    yield from _unmet_requirements(paste)
 
 
 def _unsupported_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``gpu`` and torch.archs from warnings that a GPU is not supported by this build."""
     rows: list[Row] = []
-    for index, line in paste.having("with cuda capability sm_"):
-        if match := _NOT_COMPATIBLE.search(line[:1000]):
-            source = paste.use(index)
-            name = match.group(1).rpartition("UserWarning: ")[2].strip(" -*")
-            rows.append(
-                {
-                    "name": Known(name, source),
-                    "compute_capability": Known(f"{match.group(2)}.{match.group(3)}", source),
-                }
-            )
-    for match, source in paste.matches(_FOUND_GPU.search, "cuda capability", "compute capability"):
-        number, name, capability = match.groups()
+    for warning, source in paste.matches(_NOT_COMPATIBLE.search, "with cuda capability sm_"):
+        name = warning[1].rpartition("UserWarning: ")[2].strip(" -*")
+        rows.append(known_facts(source, name=name, compute_capability=f"{warning[2]}.{warning[3]}"))
+    for warning, source in paste.matches(_FOUND_GPU.search, "cuda capability", "compute capability"):
+        number, name, capability = warning.groups()
         rows.append(known_facts(source, index=int(number), name=name, compute_capability=capability))
     for index, line in paste.having("if you want to use the "):
         if not rows and (match := _TO_USE.search(line)):
@@ -110,27 +96,21 @@ def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "live.cuda_available", Known(False, source)
     for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
         yield "live.cuda_available", Known(False, paste.use(index))
-    for index, line in paste.having("too old (found version"):
-        if match := _TOO_OLD.search(line):
-            number = int(match.group(1)[:6])
-            source = paste.use(index)
-            yield "driver.cuda_version", Known(f"{number // 1000}.{number % 1000 // 10}", source)
-            yield "live.cuda_error", Known(line.strip()[:500], source)
-            yield "live.cuda_available", Known(False, source)
+    for match, source in paste.matches(_TOO_OLD.search, "too old (found version"):
+        number = int(match.group(1)[:6])
+        yield "driver.cuda_version", Known(f"{number // 1000}.{number % 1000 // 10}", source)
+        yield "live.cuda_error", Known(match.string.strip()[:500], source)
+        yield "live.cuda_available", Known(False, source)
 
 
 def _companion_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """torch.cuda and companions_unmet where torchvision or torchaudio is built for another CUDA."""
-    for index, line in paste.having("cuda version="):
-        if match := _COMPANION.search(line):
-            torch_cuda, companion, companion_cuda = (part.rstrip(".") for part in match.groups())
-            source = paste.use(index)
-            if cuda := major_minor(torch_cuda):
-                yield "torch.cuda", Known(cuda, source)
-            yield (
-                "torch.companions_unmet",
-                Known((f"{companion} is for CUDA {companion_cuda}, torch is for CUDA {torch_cuda}",), source),
-            )
+    for match, source in paste.matches(_COMPANION.search, "cuda version="):
+        torch_cuda, companion, companion_cuda = (part.rstrip(".") for part in match.groups())
+        if cuda := major_minor(torch_cuda):
+            yield "torch.cuda", Known(cuda, source)
+        mismatch = f"{companion} is for CUDA {companion_cuda}, torch is for CUDA {torch_cuda}"
+        yield "torch.companions_unmet", Known((mismatch,), source)
 
 
 def _unmet_requirements(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -144,9 +124,7 @@ def _unmet_requirements(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             source = paste.use(index)
             name, required, installed = match.groups()
             unmet.append(f"{name} wants {required}, has {installed}")
-            pins.append(
-                {"name": Known(name, source), "wants": Known(required, source), "has": Known(installed, source)}
-            )
+            pins.append(known_facts(source, name=name, wants=required, has=installed))
         elif line.strip().startswith(("torchvision ", "torchaudio ", "torchtext ")) and "torch==" in line:
             source = paste.use(index)
             companions.append(line.strip()[:200])
