@@ -74,6 +74,11 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield head.strip(), phrases(rest)
 
 
+def by_phrase(text: str) -> dict[str, str]:
+    """The head of each phrase of such lines."""
+    return {phrase: head for head, listed in table(text) for phrase in listed}
+
+
 # ---- Which lines of a large log are worth reading ----
 
 MOST_LINES = 4000

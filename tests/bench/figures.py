@@ -18,7 +18,7 @@ LIMITS = {"collect_env": 0.10, "fastest": 1.2, "pyz": 1.5, "core": 20.0, "whole"
 def stored() -> str:
     """The tables of the figures that are kept."""
     kept = toml(FILE)
-    return f"{table(kept)}\n\n{own_table(kept['own'])}"
+    return f"{table(kept)}\n\n{own_table(kept.get('own', ()))}"
 
 
 def table(told: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ def ratios(told: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 def write(told: Mapping[str, Any]) -> None:
     """Keep the figures of the programs, beside those of our own commands."""
-    _write({**told, "own": toml(FILE)["own"]})
+    _write({**told, "own": toml(FILE).get("own", ())})
 
 
 def write_own(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -78,6 +78,6 @@ def _write(figures: Mapping[str, Any]) -> None:
     lines = ["# Made by: python -m tests.bench.peers --write, and python -m tests.bench.own --write"]
     lines += [f"{name} = {json.dumps(value)}" for name, value in figures.items() if name not in ("program", "own")]
     for name in ("program", "own"):
-        for row in figures[name]:
+        for row in figures.get(name, ()):
             lines += [f"\n[[{name}]]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
     FILE.write_text("\n".join(lines) + "\n", "utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpudoctor.readers._pattern import Pattern, phrases, table, words
+from gpudoctor.readers._pattern import Pattern, by_phrase, phrases, table, words
 
 _TABLE = """
 torch.cuda release: torch cuda | torch version cuda | torch cuda version | pytorch cuda | pytorch cuda version |
@@ -162,10 +162,8 @@ def _facts_by_label(text: str) -> dict[str, tuple[tuple[str, str], ...]]:
 FACTS_OF: Mapping[str, tuple[tuple[str, str], ...]] = _facts_by_label(_TABLE)
 COLUMNS: Mapping[str, tuple[str, str]] = {label: entries[0] for label, entries in _facts_by_label(_COLUMNS).items()}
 
-SPECIAL: Mapping[str, str] = {
-    label: handler
-    for handler, labels in table(
-        """
+SPECIAL: Mapping[str, str] = by_phrase(
+    """
 gpus: gpu | gpus | gpu name | gpu model | gpu models | gpu type | gpu s | graphics card | gpu model and memory
     | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s
     | device manager | display adapters | new gpu | new card | gpu here | cards | graphics cards | 显卡 | 显卡型号
@@ -199,9 +197,7 @@ image: image | docker image | container image
 nvidia smi: nvidia smi | nvidia smi version
 processes: nvidia smi processes | gpu processes
 """
-    )
-    for label in labels
-}
+)
 """Labels whose value says several things, and which answer of `labels` takes it apart."""
 
 _FILLERS = words(

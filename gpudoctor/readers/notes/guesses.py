@@ -10,22 +10,15 @@ from collections.abc import Iterator
 from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._machine import system_facts
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, phrases
 from gpudoctor.readers._software import EXTENSIONS
 
 EXACT = 0  # any other reader overrules it
 
-_LINUX_WORDS = (
-    "nvrm:",
-    "/usr/lib/",
-    ".so.1",
-    "modprobe",
-    "lsmod",
-    "/proc/driver",
-    "dmesg",
-    "apt-get",
-    "linux-gnu",
-    "/usr/local/cuda",
+_LINUX_WORDS = phrases(
+    """
+    nvrm: | /usr/lib/ | .so.1 | modprobe | lsmod | /proc/driver | dmesg | apt-get | linux-gnu | /usr/local/cuda
+    """
 )
 _NAMED = Pattern(
     r"(?:Ubuntu|Debian|CentOS|Fedora|RHEL|Red Hat|Rocky|AlmaLinux|Arch Linux|Manjaro|openSUSE|Linux Mint|Pop!_OS"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, phrases
 from gpudoctor.readers._values import normalized_pci_address
 from gpudoctor.readers.tools.nvidia_smi_list import throttle_reasons
 
@@ -181,15 +181,11 @@ _BANDWIDTH = Pattern(
     ).replace(" ", _SPACE)
 )
 _CELLS = Pattern(r"\s*\|(.{27,29}?)\| (.*?)\|?\s*$")
-_MARKS = (
-    "memory errors and row",
-    "pending retired page",
-    "sram threshold count",
-    "volatile double-bit ecc",
-    "row remap limit",
-    "clocks event due to",
-    "recovery action:",
-    "bandwidth of gpu",
+_MARKS = phrases(
+    """
+    memory errors and row | pending retired page | sram threshold count | volatile double-bit ecc |
+    row remap limit | clocks event due to | recovery action: | bandwidth of gpu
+    """
 )
 """Words of which each message has one; in cells they may be cut."""
 _GPU = Pattern(r"\s*gpuId (\d{1,3}):\s*$")

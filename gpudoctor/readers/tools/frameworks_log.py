@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, phrases
 
 FACTS = (
     fact("tf.gpus", "int", "GPUs that tf.config.list_physical_devices('GPU') lists"),
@@ -45,15 +45,10 @@ _NO_GPU = Pattern(
     2,
 )
 """How programs say that they see no GPU: a phrase of their own, or a line that begins so."""
-_NO_GPU_WORDS = (
-    "gpu",
-    "cuda not",
-    "cuda is not",
-    "cuda support",
-    "cuda device",
-    "no_device",
-    "cuda-capable",
-    "nodevice",
+_NO_GPU_WORDS = phrases(
+    """
+    gpu | cuda not | cuda is not | cuda support | cuda device | no_device | cuda-capable | nodevice
+    """
 )
 _LONGEST = 1000
 _WHOLE = Pattern(r"^[\s`>]*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\][\s`]*$")

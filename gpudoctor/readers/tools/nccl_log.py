@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, phrases
 
 FACTS = (
     fact("nccl.version", "version", "NCCL version as NCCL prints it"),
@@ -62,16 +62,10 @@ _HOST = Pattern(r"(?:^|\s)([A-Za-z][\w.-]{0,62}):\d+:\d+ \[\d+\] NCCL (?:INFO|WA
 """Whose line it is: two names are two nodes, one may be all that was pasted."""
 _MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
 _NUMBERS = {"single": 1, "one": 1, "two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
-_RATED = (
-    "busbw",
-    "bus bw",
-    "bus bandwidth",
-    "all_reduce",
-    "allreduce",
-    "all-reduce",
-    "all_gather",
-    "allgather",
-    "algbw",
+_RATED = phrases(
+    """
+    busbw | bus bw | bus bandwidth | all_reduce | allreduce | all-reduce | all_gather | allgather | algbw
+    """
 )
 _RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?(?:GBps|GB/s|gb/s)")
 _SIZE = Pattern(

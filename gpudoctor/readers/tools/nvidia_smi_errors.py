@@ -7,38 +7,26 @@ from collections.abc import Iterator
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.core.log_lines import denied
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, by_phrase, phrases
 from gpudoctor.readers._values import is_about_the_past, normalized_pci_address
 
 EXACT = 9
 
-_STATES = (
-    ("driver/library version mismatch", "version mismatch"),
-    ("nvml_error_lib_rm_version_mismatch", "version mismatch"),
-    ("libRmVersionMismatch".lower(), "version mismatch"),
-    ("detected an nvml/rm version mismatch", "version mismatch"),
-    ("couldn't communicate with the nvidia driver", "driver not loaded"),
-    ("couldn’t communicate with the nvidia driver", "driver not loaded"),
-    ("could not communicate with the nvidia driver", "driver not loaded"),
-    ("failed to initialize nvml: driver not loaded", "driver not loaded"),
-    ("nvml error: driver not loaded", "driver not loaded"),
-    ("nvmlerror_drivernotloaded", "driver not loaded"),
-    ("nvml_error_driver_not_loaded", "driver not loaded"),
-    ("couldn't find libnvidia-ml", "library not found"),
-    ("nvml shared library not found", "library not found"),
-    ("nvmlerror_librarynotfound", "library not found"),
-    ("nvml_error_library_not_found", "library not found"),
-    ("libnvidia-ml.so.1: cannot open shared object", "library not found"),
-    ("failed to initialize nvml: insufficient permissions", "no permission"),
-    ("nvml error: insufficient permissions", "no permission"),
-    ("nvmlerror_nopermission", "no permission"),
-    ("failed to initialize nvml: unknown error", "unknown error"),
-    ("nvml: unknown error", "unknown error"),
-    ("nvml error: unknown error", "unknown error"),
-    ("nvmlerror_unknown", "unknown error"),
-    ("gpu is lost", "gpu is lost"),
-    ("nvmlerror_gpuislost", "gpu is lost"),
-    ("nvml_error_gpu_is_lost", "gpu is lost"),
+_STATES = by_phrase(
+    """
+version mismatch: driver/library version mismatch | nvml_error_lib_rm_version_mismatch | librmversionmismatch |
+    detected an nvml/rm version mismatch
+driver not loaded: couldn't communicate with the nvidia driver | couldn’t communicate with the nvidia driver |
+    could not communicate with the nvidia driver | failed to initialize nvml: driver not loaded |
+    nvml error: driver not loaded | nvmlerror_drivernotloaded | nvml_error_driver_not_loaded
+library not found: couldn't find libnvidia-ml | nvml shared library not found | nvmlerror_librarynotfound |
+    nvml_error_library_not_found | libnvidia-ml.so.1: cannot open shared object
+no permission: failed to initialize nvml: insufficient permissions | nvml error: insufficient permissions |
+    nvmlerror_nopermission
+unknown error: failed to initialize nvml: unknown error | nvml: unknown error | nvml error: unknown error |
+    nvmlerror_unknown
+gpu is lost: gpu is lost | nvmlerror_gpuislost | nvml_error_gpu_is_lost
+"""
 )
 """Words (lower case) and the state they tell, in the vocabulary of nvml.state."""
 _HANDLE = Pattern(
@@ -66,14 +54,8 @@ _CODES = {
 _MISSING = Pattern(
     r"nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found", 2
 )
-_NOTHING_TO_SEE = (
-    "nvml",
-    "nvidia-smi",
-    "nvidia driver",
-    "gpu is lost",
-    "no devices were found",
-    "device handle",
-    "libnvidia-ml",
+_NOTHING_TO_SEE = phrases(
+    "nvml | nvidia-smi | nvidia driver | gpu is lost | no devices were found | device handle | libnvidia-ml"
 )
 
 
@@ -81,7 +63,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """nvml.state and the message from errors of nvidia-smi and NVML; denied and past ones do not count."""
     if not any(word in paste.lower for word in _NOTHING_TO_SEE):
         return
-    for words, state in _STATES:
+    for words, state in _STATES.items():
         if state == "no permission" and "nvmldeviceget" in paste.lower:
             continue  # one question refused, as of the GPU that a MIG device is part of; NVML itself answers
         for index, line in paste.having(words):

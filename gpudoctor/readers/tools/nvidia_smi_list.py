@@ -9,7 +9,7 @@ from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, texts_of, value_of
 from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, by_phrase
 from gpudoctor.readers._values import first_integer, major_minor, normalized_pci_address, size_mib
 
 EXACT = 9
@@ -214,46 +214,38 @@ def _nvlink_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
 # ---- Fields of ``nvidia-smi --query-gpu`` ----
 # By the names that it takes and prints, and the columns of ``gpu`` that they fill.
 
-_FIELDS = {
-    "index": "index",
-    "name": "name",
-    "gpu_name": "name",
-    "uuid": "uuid",
-    "gpu_uuid": "uuid",
-    "timestamp": "time",
-    "driver_version": "driver",
-    "kmd_version": "driver",
-    "pci.bus_id": "address",
-    "gpu_bus_id": "address",
-    "compute_cap": "compute_capability",
-    "memory.total": "memory_mib",
-    "memory.used": "memory_used_mib",
-    "compute_mode": "compute_mode",
-    "gpu_recovery_action": "recovery_action",
-    "mig.mode.current": "mig",
-    "temperature.gpu": "temperature_c",
-    "utilization.gpu": "utilization",
-    "pcie.link.gen.current": "link_generation",
-    "pcie.link.gen.gpucurrent": "link_generation",
-    "pcie.link.gen.max": "link_generation_max",
-    "pcie.link.width.current": "link_width",
-    "pcie.link.width.max": "link_width_max",
-    "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
-    "remapped_rows.uncorrectable": "remapped_uncorrected",
-    "remapped_rows.pending": "remap_pending",
-    "remapped_rows.failure": "remap_failed",
-    "clocks_throttle_reasons.active": "throttle_reasons",
-    "clocks_event_reasons.active": "throttle_reasons",
-    "clocks.sm": "clock_mhz",
-    "clocks.current.sm": "clock_mhz",
-    "clocks.max.sm": "clock_max_mhz",
-    "power.draw": "power_w",
-    "power.draw.average": "power_w",
-    "power.draw.instant": "power_w",
-    "power.limit": "power_limit_w",
-    "enforced.power.limit": "power_limit_w",
-    "power.default_limit": "power_limit_default_w",
-}
+_FIELDS = by_phrase(
+    """
+index: index
+name: name | gpu_name
+uuid: uuid | gpu_uuid
+time: timestamp
+driver: driver_version | kmd_version
+address: pci.bus_id | gpu_bus_id
+compute_capability: compute_cap
+memory_mib: memory.total
+memory_used_mib: memory.used
+compute_mode: compute_mode
+recovery_action: gpu_recovery_action
+mig: mig.mode.current
+temperature_c: temperature.gpu
+utilization: utilization.gpu
+link_generation: pcie.link.gen.current | pcie.link.gen.gpucurrent
+link_generation_max: pcie.link.gen.max
+link_width: pcie.link.width.current
+link_width_max: pcie.link.width.max
+ecc_uncorrected: ecc.errors.uncorrected.volatile.total
+remapped_uncorrected: remapped_rows.uncorrectable
+remap_pending: remapped_rows.pending
+remap_failed: remapped_rows.failure
+throttle_reasons: clocks_throttle_reasons.active | clocks_event_reasons.active
+clock_mhz: clocks.sm | clocks.current.sm
+clock_max_mhz: clocks.max.sm
+power_w: power.draw | power.draw.average | power.draw.instant
+power_limit_w: power.limit | enforced.power.limit
+power_limit_default_w: power.default_limit
+"""
+)
 _REASON = Pattern(r"clocks_(?:throttle|event)_reasons\.(\w+)")
 _OTHER = Pattern(
     r"[a-z_]+(?:\.\w+)+|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode|hostname"

@@ -14,22 +14,17 @@ from typing import NamedTuple
 from gpudoctor.core.catalog import column
 from gpudoctor.core.fact import Fact, Known, Rows, Value, texts_of, value_of
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, by_phrase, phrases
 from gpudoctor.readers._values import first_integer, first_version, normalized_pci_address, size_mib, yes_or_no
 
 EXACT = 9
 FACTS = (column("gpu.unrepairable", "bool", "whether the driver says that its memory cannot be repaired any more"),)
 
-_PARTS = (
-    "gpu link info",
-    "clocks throttle reasons",
-    "clocks event reasons",
-    "fb memory usage",
-    "gpu power readings",
-    "ecc errors",
-    "remapped rows",
-    "max clocks",
-    "mig mode",
+_PARTS = phrases(
+    """
+    gpu link info | clocks throttle reasons | clocks event reasons | fb memory usage | gpu power readings |
+    ecc errors | remapped rows | max clocks | mig mode
+    """
 )
 """Headings of its sections (lower case): a part of the output is read as well, as of one GPU."""
 
@@ -48,35 +43,29 @@ _VALUE = Pattern(r"\s{4,}[A-Z][\w /().-]{1,60}?\s+:\s\S")
 _DEEPEST = 32
 _MOST_SECTIONS = 1024
 
-_ALIASES = {
-    "uuid": "gpu uuid",
-    "gpu util": "gpu",
-    "gpu temp": "gpu current temp",
-    "pci gpu link info": "gpu link info",
-    "pcie gen": "pcie generation",
-    "link widths": "link width",
-    "current link gen": "current",
-    "max link gen": "max",
-    "current link width": "current",
-    "max link width": "max",
-    "sm clock": "sm",
-    "current mig": "current",
-    "pending mig": "pending",
-    "current ecc": "current",
-    "pending ecc": "pending",
-    "gpu idle": "idle",
-    "display clocks setting": "display clock setting",
-    "sram uncorrectable secded": "sram uncorrectable sec-ded",
-    "sram threshold exceeded": "sram threshold exceeded",
-    "remapped row unc": "uncorrectable error",
-    "remapped row corr": "correctable error",
-    "remapped row pending": "pending",
-    "remapped row failure": "remapping failure occurred",
-    "pending retirement": "pending page blacklist",
-    "pending blacklist": "pending page blacklist",
-    "multiple single bit retirement/retired count": "single bit ecc",
-    "double bit retirement/retired count": "double bit ecc",
-}
+_ALIASES = by_phrase(
+    """
+gpu uuid: uuid
+gpu: gpu util
+gpu current temp: gpu temp
+gpu link info: pci gpu link info
+pcie generation: pcie gen
+link width: link widths
+current: current link gen | current link width | current mig | current ecc
+max: max link gen | max link width
+sm: sm clock
+pending: pending mig | pending ecc | remapped row pending
+idle: gpu idle
+display clock setting: display clocks setting
+sram uncorrectable sec-ded: sram uncorrectable secded
+uncorrectable error: remapped row unc
+correctable error: remapped row corr
+remapping failure occurred: remapped row failure
+pending page blacklist: pending retirement | pending blacklist
+single bit ecc: multiple single bit retirement/retired count
+double bit ecc: double bit retirement/retired count
+"""
+)
 """Elements of -x, ``_`` as a space, whose label in -q is another."""
 _REASON = Pattern(r"clocks (?:throttle|event) reason ")
 
@@ -87,31 +76,28 @@ _HEAD = {
     "cuda umd version": "driver.cuda_version",
 }
 _TEXT = {"product name": "name", "gpu uuid": "uuid", "compute mode": "compute_mode"}
-_NUMBERS = {
-    "gpu current temp": "temperature_c",
-    "gpu slowdown temp": "temperature_slowdown_c",
-    "gpu max operating temp": "temperature_max_c",
-    "utilization/gpu": "utilization",
-    "pcie generation/current": "link_generation",
-    "pcie generation/max": "link_generation_max",
-    "link width/current": "link_width",
-    "link width/max": "link_width_max",
-    "clocks/sm": "clock_mhz",
-    "max clocks/sm": "clock_max_mhz",
-    "power draw": "power_w",
-    "average power draw": "power_w",
-    "instantaneous power draw": "power_w",
-    "instant power draw": "power_w",
-    "enforced power limit": "power_limit_w",
-    "current power limit": "power_limit_w",
-    "power limit": "power_limit_w",
-    "default power limit": "power_limit_default_w",
-    "remapped rows/uncorrectable error": "remapped_uncorrected",
-    "retired pages/single bit ecc": "retired_single_bit",
-    "retired pages/double bit ecc": "retired_double_bit",
-    "fb memory usage/total": "memory_mib",
-    "fb memory usage/used": "memory_used_mib",
-}
+_NUMBERS = by_phrase(
+    """
+temperature_c: gpu current temp
+temperature_slowdown_c: gpu slowdown temp
+temperature_max_c: gpu max operating temp
+utilization: utilization/gpu
+link_generation: pcie generation/current
+link_generation_max: pcie generation/max
+link_width: link width/current
+link_width_max: link width/max
+clock_mhz: clocks/sm
+clock_max_mhz: max clocks/sm
+power_w: power draw | average power draw | instantaneous power draw | instant power draw
+power_limit_w: enforced power limit | current power limit | power limit
+power_limit_default_w: default power limit
+remapped_uncorrected: remapped rows/uncorrectable error
+retired_single_bit: retired pages/single bit ecc
+retired_double_bit: retired pages/double bit ecc
+memory_mib: fb memory usage/total
+memory_used_mib: fb memory usage/used
+"""
+)
 _ACTION = Pattern(r"^None$|[Rr]eset|[Rr]eboot|[Dd]rain")
 """What the driver may ask for; of a value that is cut off nothing is read."""
 _FABRIC_STATES = ("Not Started", "In Progress", "Completed")

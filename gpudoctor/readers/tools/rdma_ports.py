@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Fact, Known, Rows, text_of, value_of
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._pattern import Pattern, by_phrase
 
 EXACT = 8
 FACTS = (
@@ -32,17 +32,14 @@ _OF_CARD = {
     "System image GUID": "card",
     "sys_image_guid": "card",
 }
-_OF_PORT = {
-    "State": "state",
-    "state": "state",
-    "Physical state": "physical_state",
-    "phys state": "physical_state",
-    "phys_state": "physical_state",
-    "Rate": "rate",
-    "rate": "rate",
-    "Link layer": "link_layer",
-    "link_layer": "link_layer",
-}
+_OF_PORT = by_phrase(
+    """
+state: State | state
+physical_state: Physical state | phys state | phys_state
+rate: Rate | rate
+link_layer: Link layer | link_layer
+"""
+)
 _STATES = {"ACTIVE": "ACTIVE", "INIT": "INIT", "INITIALIZING": "INIT", "ARMED": "ARMED", "DOWN": "DOWN"}
 _PHYSICAL = {"LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
 _Ports = dict[tuple[str, int, str], dict[str, Fact]]
