@@ -14,12 +14,14 @@ from gpudoctor.kernels.across_hosts import Across, Ended, Found, Via, collective
 from gpudoctor.kernels.child.collective._across_hosts import (
     Leg,
     Place,
+    device_and_place,
     group_of,
     legs,
     make_plan,
     missing_gpu_message,
     plan_from_json,
 )
+from gpudoctor.kernels.child.training import _host
 
 GB = 10**9
 
@@ -216,6 +218,18 @@ def test_sizes_end_where_a_gpu_or_the_share_of_a_host_has_no_room(gpu: int, memo
     """Eight ranks of a host share its memory, in which the reference is reckoned."""
     plan = _plan(_places({"a": 8}, gpu, memory), level="deep", backend="nccl")
     assert [max(leg.sizes) for leg in plan] == [largest]
+
+
+def test_memory_that_a_container_withholds_is_not_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "/proc/meminfo": "MemAvailable: 536870912 kB",
+        "/proc/self/cgroup": "0::/pod",
+        "/sys/fs/cgroup/pod/memory.max": str(16 * GIB),
+        "/sys/fs/cgroup/pod/memory.current": str(GIB),
+    }
+    monkeypatch.setattr(_host, "read_text", lambda path: files.get(path, ""))
+    _, place = device_and_place(None, {"rank": 0, "host": "a", "local_rank": 0, "backend": "gloo"})
+    assert place.memory == 15 * GIB
 
 
 def test_given_groups_replace_the_usual_ones_and_the_plan_survives_the_store() -> None:

@@ -28,7 +28,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .. import _ranks
 from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
-from ..training import _model
+from ..training import _host, _model
 from . import _canary, _nccl
 from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, max_over_ranks, measure
 from ._store import Store, listening_addresses, listening_socket
@@ -50,6 +50,8 @@ _SIZES: Dict[Tuple[str, str], Tuple[int, ...]] = {
 """Bytes, by backend and level."""
 _MEMORY_FACTOR = 8
 """How many times an operation's size must be free: given, got, and NCCL's or the reference's own."""
+_UNKNOWN_MEMORY = 1 << 30
+"""Bytes of a host that does not say how much of its memory is free."""
 _WAIT = {"gloo": 2.5, "nccl": 10.0}
 """Seconds of one wait for other ranks."""
 _CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 40.0}
@@ -164,7 +166,7 @@ class Place(NamedTuple):
 def device_and_place(torch: Any, ask: Mapping[str, Any]) -> Tuple[str, Place]:
     """This rank's device, ``cuda:3`` or ``cpu``, and its place; creates a CUDA context only where NCCL may be used."""
     rank, host, local = int(ask["rank"]), str(ask["host"]), int(ask["local_rank"])
-    on_host = Place(rank, host, local, _host_memory())
+    on_host = Place(rank, host, local, _host.free_memory() or _UNKNOWN_MEMORY)
     why = "Gloo was asked for" if ask["backend"] == "gloo" else _why_no_gpu(torch, local)
     number = local if not why and torch.cuda.device_count() > 1 else 0
     if not why:
@@ -188,16 +190,6 @@ def _why_no_gpu(torch: Any, local_rank: int) -> str:
     if 1 < count <= local_rank:
         return "local rank %d has no GPU: %d are visible" % (local_rank, count)
     return ""
-
-
-def _host_memory() -> int:
-    """Bytes of available host memory (MemAvailable); 1 GiB if unknown."""
-    try:
-        with open("/proc/meminfo") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return int(lines["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
-        return 1 << 30
 
 
 # ---- The plan, which rank 0 makes for all ----
