@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from statistics import median
@@ -99,9 +99,7 @@ class Places:
 
 
 def _chance(count: int, total: int, share: float) -> float:
-    """Probability (binomial tail) that at least `count` of `total` random hosts lie in a place that holds `share` of
-    all.
-    """
+    """Probability (binomial tail) that `count` or more of `total` random hosts lie in a place with `share` of all."""
     log = math.lgamma
     return sum(
         math.exp(
@@ -121,52 +119,39 @@ _MOST_EVIDENCE = 4
 """Pieces of evidence that the cluster screen shows of a suspect."""
 
 
-@dataclass(slots=True)
-class _SameFinding:
-    """The findings with one id, and the host of each, in parallel lists."""
-
-    findings: list[HostFinding] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)
-
-
 def fleet_findings(hosts: Sequence[Summary], examples: Mapping[str, Example], places: Places) -> Iterator[Finding]:
     """One fleet-wide finding for each finding id that any host reported; severity info is left out."""
     answered = sum(host.answered for host in hosts)
-    by_id: dict[str, _SameFinding] = {}
+    by_id: dict[str, list[tuple[str, HostFinding]]] = {}
     for host in hosts:
         for finding in host.findings:
             if finding.severity != "info":
-                same = by_id.setdefault(finding.id, _SameFinding())
-                same.findings.append(finding)
-                same.hosts.append(host.host)
+                by_id.setdefault(finding.id, []).append((host.host, finding))
     for rule, same in by_id.items():
         yield _fleet_finding(examples[rule], same, answered, places)
 
 
-def _fleet_finding(example: Example, same: _SameFinding, answered: int, places: Places) -> Finding:
+def _fleet_finding(example: Example, same: Sequence[tuple[str, HostFinding]], answered: int, places: Places) -> Finding:
     """The example finding, restated for all hosts that have it, with the highest severity and confidence among them."""
-    hosts = ordered(same.hosts)
+    hosts = ordered(host for host, _ in same)
     shared = places.shared(hosts)
-    alike = " (and alike)" if len({finding.title for finding in same.findings}) > 1 else ""
+    alike = " (and alike)" if len({finding.title for _, finding in same}) > 1 else ""
     title = f"{example.finding.title}{alike} on {_hosts_phrase(hosts, answered)}"
     subject: dict[str, Json] = {"hosts": list(hosts), "count": len(hosts)}
+    evidence = [_with_host(example.host, item) for item in example.finding.evidence]
     if shared:
         title += f"; {shared.words}"
         subject |= {shared.kind.lower(): shared.value}
+        evidence.insert(0, Evidence(shared.fact, Known(shared.words, "the hosts' documents, compared")))
+    parts = ({"host": host, **part} for host, finding in same for part in finding.subjects)
     return replace(
         example.finding,
-        severity=min((finding.severity for finding in same.findings), key=SEVERITIES.index),
-        confidence=min((finding.confidence for finding in same.findings), key=CONFIDENCES.index),
+        severity=min((finding.severity for _, finding in same), key=SEVERITIES.index),
+        confidence=min((finding.confidence for _, finding in same), key=CONFIDENCES.index),
         title=title,
-        evidence=(*(_shared_evidence(shared)), *(_with_host(example.host, item) for item in example.finding.evidence)),
-        subjects=(subject, *islice(_host_subjects(same), _MOST_SUBJECTS)),
+        evidence=tuple(evidence),
+        subjects=(subject, *islice(parts, _MOST_SUBJECTS)),
     )
-
-
-def _host_subjects(same: _SameFinding) -> Iterator[Mapping[str, Json]]:
-    """The subjects (GPU, port, ...) of each host's finding, each with a ``host`` key added."""
-    for finding, host in zip(same.findings, same.hosts, strict=True):
-        yield from ({"host": host, **part} for part in finding.subjects)
 
 
 def _hosts_phrase(hosts: Sequence[str], answered: int) -> str:
@@ -176,12 +161,6 @@ def _hosts_phrase(hosts: Sequence[str], answered: int) -> str:
     return f"{hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} of {answered} hosts: {names_phrase(hosts)}"
 
 
-def _shared_evidence(shared: Shared | None) -> Iterator[Evidence]:
-    """Evidence of the shared property; nothing if `shared` is None."""
-    if shared:
-        yield Evidence(shared.fact, Known(shared.words, "the hosts' documents, compared"))
-
-
 def _with_host(host: str, item: Evidence) -> Evidence:
     """The evidence with the host's name put before its source; unchanged if its fact is not known."""
     fact = known(item.state)
@@ -189,9 +168,7 @@ def _with_host(host: str, item: Evidence) -> Evidence:
 
 
 def with_row_hosts(finding: Finding, snapshot: Snapshot) -> Finding:
-    """A finding about one row of a fleet group, with the row's hosts as its subject; unchanged if the row has no
-    hosts.
-    """
+    """A finding about a row of a fleet group, with the row's hosts as its subject; unchanged if it has none."""
     for group, index in (finding.subject or {}).items():
         rows = snapshot.rows(group)
         if isinstance(rows, tuple) and isinstance(index, int) and (hosts := known(rows[index].get("hosts"))):
@@ -224,9 +201,7 @@ def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
 
 
 def _evidence_lines(finding: Finding) -> Iterator[str]:
-    """Evidence as lines ``fact = value  (source)``, one per fact; counts of rows and facts made by the fold are left
-    out.
-    """
+    """Evidence as lines ``fact = value  (source)``, one per fact; without counts of rows and the fold's own facts."""
     once = {item.fact: item for item in reversed(finding.evidence)}  # of rows alike the first
     for item in reversed(once.values()):
         if (fact := known(item.state)) and "." in item.fact and not item.fact.startswith(FOLDED):
@@ -265,9 +240,7 @@ def _drain_command(scheduler: Scheduler, hosts: Sequence[str], reason: str) -> t
 
 
 def drain_reason(why: str) -> str:
-    """Reason text for the scheduler, ``gpudoctor:gpu.fell-off-bus``: unsafe characters become ``_``, at most 120
-    characters.
-    """
+    """Reason for the scheduler, ``gpudoctor:gpu.fell-off-bus``: at most 120 characters, unsafe ones as ``_``."""
     return f"gpudoctor:{_UNSAFE.sub('_', why)}"[:_LONGEST_REASON]
 
 
@@ -287,9 +260,7 @@ _SIGMA = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A value of a fact that few hosts have, while most have `usual`.
-    `share` is only set for a rate: the slowest of these hosts over the median.
-    """
+    """A value that few hosts have, while most have `usual`; `share`, of a rate: the slowest of them over the median."""
 
     fact: str
     about: str
@@ -346,10 +317,7 @@ def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
 
 
 def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
-    """Outliers and splits of each compared fact among hosts of one kind; facts of fewer than `FEWEST_HOSTS` hosts are
-    skipped.
-    `kind` is named in the texts, ``""`` where there is only one kind.
-    """
+    """Outliers and splits of each fact that `FEWEST_HOSTS` hosts of one kind told; texts name `kind` unless ``""``."""
     outliers: list[Outlier] = []
     splits: list[Split] = []
     by_fact: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

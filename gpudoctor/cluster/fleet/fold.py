@@ -76,9 +76,7 @@ class FleetFold:
         self._twice: Counter[str] = Counter()
 
     def add(self, reply: Reply) -> None:
-        """Add a reply. A later document of a host replaces an earlier one, unless only the earlier one could be
-        read.
-        """
+        """Add a reply; of two documents of a host the later one counts, unless only the earlier could be read."""
         for summary in self._reader.summaries(reply):
             before = self._hosts.get(summary.host)
             if before is not None:
@@ -93,12 +91,16 @@ class FleetFold:
 
     def diagnosis(self, whole: FleetContext) -> Diagnosis:
         """Diagnosis of the fleet: the cluster rules' findings on all summaries, and the hosts' own findings, ranked."""
-        names = list(self._hosts)  # at once: others may be heard meanwhile
-        hosts = [self._with_switch(name, whole) for name in sorted(names, key=order)]
+        heard = self._hosts.copy()  # at once: others may be heard meanwhile
+        hosts = [
+            replace(heard[name], switch=whole.switches.get(name, heard[name].switch))
+            for name in sorted(heard, key=order)
+        ]
+        name = whole.name or _host_count(len(hosts))
         unlike, torn = find_outliers(hosts)
         facts, groups = job_facts_unread()
         snapshot = Snapshot(
-            Target("fleet", whole.name or _host_count(len(hosts)), None, _lowest_level(hosts)),
+            Target("fleet", name, None, _lowest_level(hosts)),
             {**facts, **facts_of(hosts), **whole.facts},
             {**groups, **groups_of(hosts, unlike, torn), **whole.groups},
         )
@@ -106,26 +108,8 @@ class FleetFold:
         found = fleet_findings(hosts, self._reader.examples, Places(hosts))
         findings = _ranked([*found, *(with_row_hosts(finding, snapshot) for finding in answer.findings)])
         verdict = verdict_of(findings, known=not (whole.cut or whole.unfinished) and answer.verdict != "unknown")
-        fleet = self._fleet(whole, hosts, unlike, findings, verdict)
-        notes = (*answer.notes, *(Note((), text) for text in [whole.cut, *self._notes(hosts)] if text))
-        return replace(answer, findings=tuple(findings), verdict=verdict, fleet=fleet, notes=notes)
-
-    def _with_switch(self, name: str, whole: FleetContext) -> Summary:
-        """The host's summary, with its leaf switch from `whole` where that names one."""
-        summary = self._hosts[name]
-        return replace(summary, switch=whole.switches.get(name, summary.switch))
-
-    def _fleet(
-        self,
-        whole: FleetContext,
-        hosts: Sequence[Summary],
-        unlike: Sequence[Outlier],
-        findings: Sequence[Finding],
-        verdict: Verdict,
-    ) -> Fleet:
-        """The table of hosts by checks, suspects and drains, for the cluster screen."""
-        return Fleet(
-            name=whole.name or _host_count(len(hosts)),
+        fleet = Fleet(
+            name=name,
             hosts=tuple(map(board_host, hosts)),
             checks=board_checks(hosts),
             results=board_results(hosts, unlike),
@@ -135,6 +119,8 @@ class FleetFold:
             at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             seconds=round(whole.seconds, 1),
         )
+        notes = (*answer.notes, *(Note((), text) for text in [whole.cut, *self._notes(hosts)] if text))
+        return replace(answer, findings=tuple(findings), verdict=verdict, fleet=fleet, notes=notes)
 
     def _notes(self, hosts: Sequence[Summary]) -> list[str]:
         """Notes about the documents: duplicates, other gpudoctor versions, different levels."""
@@ -174,9 +160,7 @@ def _ranked(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _drains(hosts: Sequence[Summary], whole: FleetContext) -> tuple[Drain, ...]:
-    """Drains for hosts with an error, by their first error; also for hosts without an answer if
-    `whole.drain_silent`.
-    """
+    """Drains for hosts with an error, by their first one, and with `whole.drain_silent` for hosts without an answer."""
     errors = {
         host.host: finding.id for host in hosts for finding in reversed(host.findings) if finding.severity == "error"
     }
@@ -257,9 +241,7 @@ def _machine_row(host: Summary) -> Row:
 
 
 def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
-    """Rows of the group ``silence``: hosts without an answer by reason, largest first; beyond 20 reasons merged into
-    one.
-    """
+    """Rows of the group ``silence``: hosts without an answer by reason, most first; from the 20th reason on merged."""
     reasons: dict[str, list[str]] = {}
     for host in hosts:
         if not host.answered:
@@ -341,9 +323,7 @@ def board_host(host: Summary) -> Host:
 
 
 def board_checks(hosts: Sequence[Summary]) -> tuple[Check, ...]:
-    """Columns of the cluster screen: the layers that any host has results of, and `ALIKE`.
-    The layer ``wsl`` is shown only if it has findings.
-    """
+    """Columns of the cluster screen: layers that any host has results of (``wsl``: has findings of), and `ALIKE`."""
     found = {item.layer for node in hosts for item in node.findings}
     layers = found | {layer for node in hosts for layer in node.passed if layer != "wsl"}
     return (*(Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in layers), ALIKE)
@@ -360,8 +340,8 @@ def board_results(hosts: Iterable[Summary], outliers: Iterable[Outlier]) -> dict
 
 def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
     """Results of one host by check id; within a layer the most severe finding is shown."""
-    row = {layer: _passed_result(node.unjudged.get(layer, 0)) for layer in node.passed}
-    row.update({layer: _unjudged_result(count) for layer, count in node.unjudged.items() if layer not in row})
+    row = {layer: _result("ok", node.unjudged.get(layer, 0)) for layer in node.passed}
+    row.update({layer: _result("unjudged", count) for layer, count in node.unjudged.items() if layer not in row})
     for found in sorted(node.findings, key=lambda item: -SEVERITIES.index(item.severity)):
         if found.severity != "info":
             row[found.layer] = Result(found.severity, found.title, found.id)
@@ -371,16 +351,10 @@ def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
     return row
 
 
-@lru_cache(maxsize=256)
-def _passed_result(unjudged: int) -> Result:
-    """``ok`` result that mentions how many rules were not judged."""
-    return Result("ok", f"{unjudged} not judged") if unjudged else OK
-
-
-@lru_cache(maxsize=256)
-def _unjudged_result(count: int) -> Result:
-    """``unjudged`` result that states how many rules were not judged."""
-    return Result("unjudged", f"{count} not judged")
+@lru_cache(maxsize=512)
+def _result(outcome: Outcome, unjudged: int) -> Result:
+    """A result that states how many rules were not judged; `OK` if none."""
+    return Result(outcome, f"{unjudged} not judged") if unjudged else OK
 
 
 def _alike_result(differs: Sequence[Outlier]) -> Result:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.cluster.fleet.summary import Summary, summary_of, unanswered_summary
@@ -132,14 +131,10 @@ class ReplyReader:
     def __init__(self, book: Rulebook, profile: Profile | None = None, judge: Judge | None = None) -> None:
         """A reader without examples yet; `judge` and `profile` are optional."""
         self._book = book
+        self._layers = {rule.id: rule.layer for rule in book.rules}
         self._judge = judge
         self._profile = profile
         self.examples: dict[str, Example] = {}
-
-    @cached_property
-    def _layers(self) -> Mapping[str, str]:
-        """Layer of each rule, by rule id."""
-        return {rule.id: rule.layer for rule in self._book.rules}
 
     def summaries(self, reply: Reply) -> Iterator[Summary]:
         """One summary per document of the reply, or one that states why there is none; secrets are masked."""
@@ -164,9 +159,7 @@ class ReplyReader:
             yield unanswered_summary(reply.host or reply.name, reply.because or _why_no_document(reply.text))
 
     def _keep_example(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a finding of this document as the example of its id where it is better than the one kept so far.
-        A malformed finding raises `DocumentError`.
-        """
+        """Keep findings better than their id's example so far as that; a malformed one raises `DocumentError`."""
         for listed, raw in zip(summary.findings, findings, strict=True):
             place = (SEVERITIES.index(listed.severity), CONFIDENCES.index(listed.confidence), order(summary.host))
             best = self.examples.get(listed.id)
@@ -178,7 +171,7 @@ class ReplyReader:
                     raise DocumentError(words) from error
 
     def _as_diagnosis(self, raw: Mapping[str, Any] | Broken, name: str) -> Mapping[str, Any]:
-        """Diagnosis document as JSON; a saved snapshot or record is diagnosed first.
+        """Diagnosis document as JSON, held to the profile; a saved snapshot or record is diagnosed first.
         Raises `DocumentError` for broken JSON, another major version, a fleet's document, or facts without a `judge`.
         """
         if isinstance(raw, Broken):
@@ -190,22 +183,14 @@ class ReplyReader:
             target = raw.get("target")
             if isinstance(target, Mapping) and target.get("kind") == "fleet":
                 raise DocumentError("this is the document of a whole fleet; gpudoctor read shows it")
-            return self._compared_with_profile(raw)
+            return raw if self._profile is None else held_to(from_json(raw), self._profile, self._book).to_json()
         if self._judge is None:
             raise DocumentError("facts that nobody has judged; gpudoctor fleet judges them")
         return self._judge(json.dumps(raw), name).to_json()
 
-    def _compared_with_profile(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The diagnosis with the findings of the profile added; unchanged without a profile."""
-        if self._profile is None:
-            return raw
-        return held_to(from_json(raw), self._profile, self._book).to_json()
-
 
 def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
-    """JSON objects with a ``schema`` key that start at a line's beginning; other text is skipped.
-    A document that does not parse is given as Broken.
-    """
+    """JSON objects with a ``schema`` key that begin a line, Broken if they do not parse; other text is skipped."""
     decoder = json.JSONDecoder()
     begin = _OBJECT.search(text)
     while begin:
@@ -217,7 +202,8 @@ def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
                 yield raw
         except (ValueError, RecursionError) as error:
             if head.lstrip("{ \t\r\n").startswith('"schema"'):  # else a banner that looks like one
-                yield Broken(_parse_error(error, text), _stated_name(head))
+                named = _NAME.search(head)
+                yield Broken(_parse_error(error, text), named[1] if named else "")
             at += 1
         begin = _OBJECT.search(text, at)
 
@@ -243,12 +229,6 @@ def _target_name(raw: Mapping[str, Any] | Broken) -> str:
     target = raw.get("target")
     name = target.get("name") if isinstance(target, Mapping) else ""
     return name if isinstance(name, str) else ""
-
-
-def _stated_name(head: str) -> str:
-    """Host name found by pattern in the beginning of a broken document; ``""`` if none."""
-    found = _NAME.search(head)
-    return found[1] if found else ""
 
 
 def _why_no_document(text: str) -> str:

@@ -297,9 +297,7 @@ def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
 def _run_step(
     names: Sequence[str], nodes: Nodes, question: Question, until: float, on_reply: OnReply, cancelled: threading.Event
 ) -> None:
-    """Run one srun step on these nodes and report a Reply for each; `until` is the deadline (monotonic seconds).
-    Setting the event `cancelled` ends the step.
-    """
+    """Run one srun step, which `cancelled` ends, and report a Reply for each node; `until`: deadline, monotonic."""
     seconds = min(question.seconds, until - time.monotonic() - _SRUN_GRACE_SECONDS)
     if seconds <= 0:
         for name in names:
@@ -351,14 +349,13 @@ class _TaskOutput:
 
 
 def _outputs_by_node(out: str) -> dict[str, _TaskOutput]:
-    """Each task's output by node name, parsed from srun's labelled lines; tasks that did not name their node are
-    left out.
-    """
+    """Each task's output by node name, from srun's labelled lines; without tasks that did not name their node."""
     parts: dict[int, _TaskOutput] = {}
     names: dict[int, str] = {}
-    for task, line in _labelled_lines(out):
+    for match in filter(None, map(_LABELLED.fullmatch, out.splitlines())):
+        task = int(match[1])
         part = parts.setdefault(task, _TaskOutput(task))
-        word, _, rest = line.partition(" ")
+        word, _, rest = match[2].partition(" ")
         if word == "=":
             part.packed.append(rest)
         elif word == "node":
@@ -375,13 +372,6 @@ def _stderr_by_task(answer: Answer) -> dict[int, str]:
         match = _LABELLED.fullmatch(line)
         lines_of.setdefault(int(match[1]) if match else -1, []).append(match[2] if match else line)
     return {task: "\n".join(lines) for task, lines in lines_of.items()}
-
-
-def _labelled_lines(out: str) -> Iterable[tuple[int, str]]:
-    """(task number, text) of each line labelled by ``srun --label``."""
-    for line in out.splitlines():
-        if match := _LABELLED.fullmatch(line):
-            yield int(match[1]), match[2]
 
 
 def _partition_nodes(name: str) -> Nodes:

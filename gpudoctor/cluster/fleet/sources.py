@@ -27,9 +27,7 @@ _INTERIM_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReplySource:
-    """A source of replies: `ask` blocks and calls its argument once per reply; `hosts` are the hosts expected to
-    reply.
-    """
+    """A source of replies: `ask` blocks and calls its argument once per reply; `hosts` are expected to reply."""
 
     ask: Callable[[OnReply], None]
     hosts: Sequence[str] = ()
@@ -38,9 +36,7 @@ class ReplySource:
 
 
 def files(names: Sequence[str]) -> ReplySource:
-    """Source that reads saved documents from files, folders or ``-`` (standard input); a missing path raises
-    `UsageError`.
-    """
+    """Source of saved documents in files, folders or ``-`` (standard input); a missing path raises `UsageError`."""
     verify(names)
 
     def ask(on_reply: OnReply) -> None:
@@ -52,9 +48,7 @@ def files(names: Sequence[str]) -> ReplySource:
 
 
 def ssh(nodes: str, question: Question, options: str = "") -> ReplySource:
-    """Source that asks the hosts of a ClusterShell node set over ssh; an invalid node set raises `UsageError`.
-    `options` are extra ssh command-line options.
-    """
+    """Ask a ClusterShell node set over ssh with more ssh `options`; an invalid node set raises `UsageError`."""
     names = remote.ssh_hosts(nodes)
     whole = FleetContext(scheduler="slurm" if shutil.which("scontrol") else "none")
     return ReplySource(lambda on_reply: remote.ask_by_ssh(names, question, on_reply, options), names, whole)
@@ -73,9 +67,7 @@ def slurm(partition: str, question: Question) -> ReplySource:
 
 @dataclass(slots=True)
 class FleetQuery:
-    """A running query of a fleet: `run` collects replies, `diagnosis` judges those received so far, `replies` counts
-    them.
-    """
+    """A running query of a fleet: `run` collects replies, `diagnosis` judges those so far, `replies` counts them."""
 
     way: ReplySource
     folding: FleetFold
@@ -85,9 +77,7 @@ class FleetQuery:
     _names: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Ask all hosts until each has replied or the time budget is spent; then record every host without a reply
-        as not asked.
-        """
+        """Ask all hosts until each has replied or the budget is spent; hosts without a reply count as not asked."""
         self._started = time.monotonic()
         try:
             self.way.ask(self._add_reply)
@@ -103,9 +93,7 @@ class FleetQuery:
         return self.folding.diagnosis(replace(self.whole, cut=cut, seconds=time.monotonic() - self._started))
 
     def watch(self) -> Iterator[Diagnosis]:
-        """Run the query in a thread and yield interim diagnoses, at most one a second, then the final one.
-        An exception raised by the query is raised again here.
-        """
+        """Run the query in a thread: at most one interim diagnosis a second, then the final one; raises its errors."""
         errors: list[BaseException] = []
 
         def run() -> None:
@@ -163,9 +151,7 @@ def replies(names: Sequence[str]) -> Iterator[Reply]:
 
 
 def _files_under(path: Path) -> Iterator[Path]:
-    """The path itself if it is a file, or a folder that cannot be listed; else the files below the folder, recursively,
-    sorted by name, hidden ones left out.
-    """
+    """A file, or a folder that cannot be listed, itself; else the files below it, sorted, without hidden ones."""
     try:
         below = sorted(path.iterdir()) if path.is_dir() else None
     except OSError:

@@ -130,9 +130,7 @@ def _nccl_interface_mtu(facts: Answers) -> str | None:
 
 
 def _communication_variables(facts: Answers) -> dict[str, str]:
-    """NCCL and Gloo variables in effect, by fact name: the environment's value, else that of a file such as
-    /etc/nccl.conf.
-    """
+    """NCCL and Gloo variables in effect, by fact name: of the environment, else of a file such as /etc/nccl.conf."""
     found = {
         f"env.{name}": str(value_in(row.get("value")))
         for row in rows_of(facts, "setting")
@@ -229,9 +227,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is kept of one host; `because` states why there is no readable answer, and then all other fields are
-    empty.
-    """
+    """What is kept of one host; `because`: why there is no readable answer; all other fields are empty then."""
 
     host: str
     because: str = ""
@@ -294,9 +290,7 @@ def summary_of(document: Mapping[str, Any], layers: Mapping[str, str], host: str
 
 
 def _host_finding(raw: Mapping[str, Any]) -> HostFinding:
-    """HostFinding from its JSON, title cut and subjects limited; missing fields raise KeyError, invalid ones
-    ValueError.
-    """
+    """HostFinding from its JSON, shortened; missing fields raise KeyError, invalid ones ValueError."""
     rule = intern(raw["id"])
     return HostFinding(
         rule,

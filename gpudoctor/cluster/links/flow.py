@@ -107,7 +107,10 @@ class _Conversation:
         Raises `TalkError` or `OSError`; `known` then keeps the results so far.
         """
         self._lines.say(greeting(self._key, "talk", self._token))
-        answer, _, self._nonce = self._welcome().partition(" ")
+        try:
+            answer, _, self._nonce = self._lines.receive(2.0).partition(" ")
+        except ClosedError as error:
+            raise TalkError("it hangs up on us: another program, or another job, listens there") from error
         if answer != "ok":
             raise TalkError("another program listens there")
         self._lines.authenticate(self._key, self._nonce, self._token, listens=False)
@@ -121,48 +124,32 @@ class _Conversation:
             self._measure_in(window)
         return self.known
 
-    def _welcome(self) -> str:
-        """The first line of the measurement server at the other end; raises `TalkError` if it hangs up."""
-        try:
-            return self._lines.receive(2.0)
-        except ClosedError as error:
-            raise TalkError("it hangs up on us: another program, or another job, listens there") from error
-
     def _update(self, **found: object) -> None:
         """Set fields of `known`; the arguments are named like those of Flow."""
         self.known = replace(self.known, **found)  # type: ignore[arg-type]
 
     def _ping(self) -> None:
-        """Measure the round trip and the clock offset by the quickest of some small messages: others may have waited
-        for a processor.
-        """
+        """Measure round trip and clock offset by the quickest of some small messages: others may wait for a core."""
         trips: list[tuple[int, float]] = []
         until = time.monotonic() + _PING_SECONDS
         while len(trips) < 3 or (len(trips) < _PINGS and time.monotonic() < until):
             left = time.time_ns()
             self._lines.say("ping")
-            came, answered = map(int, self._split_numbers(self._lines.receive(), 2))
+            words = self._lines.receive().split(" ")
+            if len(words) != 2 or not all(word.isdecimal() for word in words):
+                raise TalkError("it speaks another protocol")
+            came, answered = map(int, words)
             back = time.time_ns()
             trips.append(((back - left) - (answered - came), ((came - left) + (answered - back)) / 2))
         quickest, offset = min(trips)
         self._update(ms=quickest / 1e6, clock_offset_ms=offset / 1e6)
 
-    def _split_numbers(self, line: str, count: int) -> list[str]:
-        """The `count` decimal numbers of a line, as text; raises `TalkError` for any other line."""
-        words = line.split(" ")
-        if len(words) != count or not all(word.isdecimal() for word in words):
-            raise TalkError("it speaks another protocol")
-        return words
-
     def _measure_out(self, window: float) -> int:
-        """Send data for `window` seconds and record the rate received; the bytes of the largest segment that fits
-        the MTU.
-        """
+        """Send for `window` seconds and record the rate received; bytes of the largest segment that fits the MTU."""
         with self._open_bulk() as link:
             self._lines.say(f"sink {window}")
-            busy = tcp.send_data(
-                link, self._has_report, min(self._until, time.monotonic() + window + 2 * tcp.FIRST_BYTE_SECONDS)
-            )
+            until = min(self._until, time.monotonic() + window + 2 * tcp.FIRST_BYTE_SECONDS)
+            busy = tcp.send_data(link, lambda: bool(tcp.readable([self._lines.link])), until)
             came = self._receive_json()
             sent = tcp.sent_counts(link)
             full = (sent.mtu or _ASSUMED_MTU) - tcp.headers(link)
@@ -217,10 +204,6 @@ class _Conversation:
             link.close()
             raise
         return link
-
-    def _has_report(self) -> bool:
-        """True if the server has sent something; does not wait."""
-        return bool(tcp.readable([self._lines.link]))
 
     def _receive_json(self) -> dict[str, object]:
         """JSON object of the next line; raises `TalkError` for anything else."""
@@ -293,18 +276,14 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
         return high + path.headers
     tried = [size - path.headers + more for size in USUAL_MTUS for more in (0, 1)]
     while high - low > 1 and time.monotonic() < until:
-        inside = [size for size in tried if low < size < high] or _evenly_spaced(low, high)
+        inside = [size for size in tried if low < size < high]
+        if not inside:
+            steps = range(1, _SIZES_AT_A_TIME + 1)
+            inside = sorted({low + (high - low) * step // (_SIZES_AT_A_TIME + 1) for step in steps} - {low})
         passed = _passing_sizes(path, inside, until)
         low, high = _narrowed(low, high, inside, passed)
         tried = []
     return low + path.headers
-
-
-def _evenly_spaced(low: int, high: int) -> list[int]:
-    """Up to 12 sizes spread evenly between the two, ends excluded."""
-    return sorted(
-        {low + (high - low) * step // (_SIZES_AT_A_TIME + 1) for step in range(1, _SIZES_AT_A_TIME + 1)} - {low}
-    )
 
 
 def _narrowed(low: int, high: int, sizes: Iterable[int], passed: set[int]) -> tuple[int, int]:

@@ -89,11 +89,6 @@ class Seal:
         return made[:_TAG_DIGITS].encode()
 
 
-def seals(key: str, listener: str, caller: str) -> tuple[Seal, Seal]:
-    """(seal of the listener's messages, seal of the caller's messages), by the nonces of both."""
-    return Seal(key, "from listener", listener, caller), Seal(key, "from caller", listener, caller)
-
-
 class SealedEnd:
     """One end of a connection whose lines are authenticated from a moment on."""
 
@@ -104,7 +99,7 @@ class SealedEnd:
         """Send and accept only authenticated lines from now on.
         `listener` and `caller` are both ends' nonces; `listens` is True on the listening side.
         """
-        from_listener, from_caller = seals(key, listener, caller)
+        from_listener, from_caller = (Seal(key, way, listener, caller) for way in ("from listener", "from caller"))
         self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
 
 

@@ -193,12 +193,7 @@ def _receive_data(link: socket.socket, seconds: float) -> dict[str, float]:
 
 def _send_data(link: socket.socket, seconds: float, lines: Lines) -> dict[str, float | None]:
     """Send data for `seconds`, or until the peer says a line: the `Sent` as a dictionary, with ``busy``."""
-
-    def peer_has_answered() -> bool:
-        """Whether a line of the peer is waiting to be read."""
-        return bool(tcp.readable([lines.link]))
-
-    busy = tcp.send_data(link, peer_has_answered, time.monotonic() + seconds)
+    busy = tcp.send_data(link, lambda: bool(tcp.readable([lines.link])), time.monotonic() + seconds)
     lines.receive(seconds)
     return {**asdict(tcp.sent_counts(link)), "busy": busy}
 

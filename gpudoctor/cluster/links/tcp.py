@@ -87,9 +87,7 @@ def writable(links: Iterable[socket.socket], seconds: float = 0.0) -> list[socke
 
 
 def _ready(links: Iterable[socket.socket], event: int, seconds: float) -> list[socket.socket]:
-    """Connections ready for the selector event within `seconds`.
-    Uses poll(2), since select(2) does not support descriptors above 1023.
-    """
+    """Connections ready for the event within `seconds`, by poll(2): select(2) takes no descriptors above 1023."""
     with getattr(selectors, "PollSelector", selectors.DefaultSelector)() as selector:
         for link in links:
             selector.register(link, event, link)
@@ -254,9 +252,7 @@ def bind_interface(link: socket.socket, interface: str) -> None:
 def literal_address_info(
     address: str, port: int
 ) -> tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]:
-    """The getaddrinfo entry of a literal address; a scope (``%eth0``) becomes its index. Raises `OSError` for a
-    name.
-    """
+    """The getaddrinfo entry of a literal address, ``%eth0`` in it as its index; raises `OSError` for a name."""
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     return found[0]  # type: ignore[return-value]
 
@@ -355,9 +351,7 @@ def receive_data(link: socket.socket, seconds: float, until: float) -> Received:
 
 
 def _read(link: socket.socket, room: bytearray, until: float) -> int:
-    """Number of bytes read into the buffer, at least one.
-    Raises `TimeoutError` at the deadline `until`, `ConnectionError` at the end of the stream.
-    """
+    """Bytes read into the buffer, at least one; raises `TimeoutError` at `until`, `ConnectionError` at the end."""
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -369,9 +363,7 @@ def _read(link: socket.socket, room: bytearray, until: float) -> int:
 
 
 def send_data(link: socket.socket, is_over: Callable[[], bool], until: float) -> float:
-    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic) is reached; the load as in
-    `Clock.busy`.
-    """
+    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic); the load as in `Clock.busy`."""
     link.setblocking(False)
     clock = Clock()
     while time.monotonic() < until and not is_over():

@@ -77,13 +77,15 @@ def suspects(
 
 def _suspects(weighed: Weighed, limits: Limits) -> list[Suspect]:
     """Suspects of one measure: switches, hosts, then links."""
+    silent = [end for end in weighed.guilty if end[0] in weighed.silent]  # both ends of it, the other without figures
+    guilty: dict[Kind, Mapping[End, Sequence[Figure]]] = {
+        "switch": weighed.switches,
+        "host": {**{opposite(end): () for end in silent}, **weighed.guilty},
+    }
     out = [
-        _suspect("switch", (name,), way, bad, weighed, limits)
-        for (name, way), bad in _merged_directions(weighed.switches)
-    ]
-    out += [
-        _suspect("host", (name,), way, bad, weighed, limits)
-        for (name, way), bad in _merged_directions(_guilty_ends(weighed))
+        _suspect(kind, (name,), way, bad, weighed, limits)
+        for kind, ends in guilty.items()
+        for (name, way), bad in _merged_directions(ends)
     ]
     out += [_suspect("link", *link, weighed, limits) for link in _merged_paths(weighed)]
     if _distinct_measurements(weighed.nobody) >= FEWEST_BAD:
@@ -93,9 +95,7 @@ def _suspects(weighed: Weighed, limits: Limits) -> list[Suspect]:
 
 
 def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, list[Figure]]]:
-    """Bad figures by (name, direction), sorted by name; a name that is guilty in both directions is one entry
-    ``both``.
-    """
+    """Bad figures by (name, direction), sorted by name; a name guilty in both directions is one entry ``both``."""
     by_name: dict[str, dict[Way, Sequence[Figure]]] = {}
     for name, way in sorted(ends):
         by_name.setdefault(name, {})[way] = ends[name, way]
@@ -103,14 +103,6 @@ def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, 
         ((name, "both" if len(ways) > 1 else next(iter(ways))), [figure for bad in ways.values() for figure in bad])
         for name, ways in by_name.items()
     ]
-
-
-def _guilty_ends(weighed: Weighed) -> Mapping[End, Sequence[Figure]]:
-    """The ends (host, direction) to blame with their bad figures; of a host silent in both directions both ends, the
-    other without figures.
-    """
-    silent = [end for end in weighed.guilty if end[0] in weighed.silent]
-    return {**{opposite(end): () for end in silent}, **weighed.guilty}
 
 
 def _merged_paths(weighed: Weighed) -> list[tuple[tuple[str, str], Way, list[Figure]]]:

@@ -143,19 +143,12 @@ def _pairwise(results: MeetingResults) -> Pairwise | None:
         expected=usual,
         names=tuple(hosts),
         measured=tuple(tuple(rates.get((source, target)) for target in hosts) for source in hosts),
-        words=_failure_words(results, rates),
+        words={
+            (link.source, link.target): link.words
+            for link in results.links
+            if not link.works and (link.source, link.target) not in rates and link.target in hosts
+        },
     )
-
-
-def _failure_words(
-    results: MeetingResults, rates: Mapping[tuple[str, str], float | None]
-) -> dict[tuple[str, str], str]:
-    """Failure message of each (source, target) that was tried and could not be measured."""
-    return {
-        (link.source, link.target): link.words
-        for link in results.links
-        if not link.works and (link.source, link.target) not in rates and link.target in results.hosts
-    }
 
 
 # ---- What the meeting found, as facts ----
@@ -181,7 +174,9 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
         "job.port_taken": Known(results.taken, "bind") if results.taken else Absent("nobody else listens on it"),
         "job.nccl_versions": Known(tuple(versions), SOURCE) if versions else Unread("no rank told its NCCL"),
         "job.worlds": Known(tuple(map(str, worlds)), SOURCE) if worlds else Unread("no rank came"),
-        "job.clock_skew_ms": _clock_skew(results),
+        "job.clock_skew_ms": Unread("no clocks were compared")
+        if results.skew_ms is None
+        else Known(round(results.skew_ms, 1), _PAIRS),
         "job.clock_host": Known(results.skew_host, _PAIRS) if results.skew_host else Unread("no clocks were compared"),
         "job.checked": Known(results.checked, "asked for"),
         "job.backend": Known(results.backend, SOURCE) if results.backend else Unread("no machine told its GPUs"),
@@ -223,13 +218,6 @@ def _unmeasured_lines(unmeasured: Mapping[tuple[str, str], str]) -> Iterator[str
         hosts.setdefault((why, tuple(of)), []).append(host)
     for (why, names), on in hosts.items():
         yield why.replace("{rail}", names_phrase(names)).replace("{host}", names_phrase(on))
-
-
-def _clock_skew(results: MeetingResults) -> Fact:
-    """Largest clock difference in ms; Unread if no clocks were compared."""
-    if results.skew_ms is None:
-        return Unread("no clocks were compared")
-    return Known(round(results.skew_ms, 1), _PAIRS)
 
 
 def _rank_row(rank: RankSeen) -> Row:
@@ -293,9 +281,7 @@ def _flow_rows(pair: Pair, results: MeetingResults) -> Iterator[Row]:
 
 
 def _flow_row(source: str, target: str, pair: Pair, direction: Direction, flow: Mapping[str, object]) -> Row:
-    """Row of the group ``flow`` for one direction: Gbit/s, round trip in ms, share sent again, MTU; Unread if not
-    measured.
-    """
+    """Row of the group ``flow`` for a direction: Gbit/s, round trip in ms, share sent again, MTU; else Unread."""
     mtu = flow.get("mtu")
     return {
         "source": Known(source, _PAIRS),

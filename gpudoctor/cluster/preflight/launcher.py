@@ -20,9 +20,7 @@ from gpudoctor.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A rank's identity in its job, and where the ranks meet: at the coordinator.
-    The coordinator is rank 0; under Slurm the first task of the first node.
-    """
+    """A rank's identity in its job, and where the ranks meet: at rank 0, or the first task of the first Slurm node."""
 
     launcher: str = "alone"
     rank: int = 0
@@ -102,23 +100,18 @@ def _torchrun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     if "TORCHELASTIC_RUN_ID" not in environ or "RANK" not in environ:
         return None
     run, restart = environ["TORCHELASTIC_RUN_ID"], environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return _place_from_rank_variables(environ, "torchrun", f"torchrun {run} {restart}", _agent_holds_store(environ))
+    return _place_from_rank_variables(environ, "torchrun", f"torchrun {run} {restart}")
 
 
 def _plain(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     """Place by RANK and WORLD_SIZE (``env://`` of torch.distributed); None if they are not set."""
     if "RANK" not in environ or "WORLD_SIZE" not in environ:
         return None
-    return _place_from_rank_variables(environ, "the environment", "env", _agent_holds_store(environ))
+    return _place_from_rank_variables(environ, "the environment", "env")
 
 
-def _agent_holds_store(environ: Mapping[str, str]) -> bool:
-    """True if TORCHELASTIC_USE_AGENT_STORE says that a store already listens on MASTER_PORT."""
-    return environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"
-
-
-def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: str, store: bool) -> Place:
-    """Place from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT."""
+def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: str) -> Place:
+    """Place from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TORCHELASTIC_USE_AGENT_STORE."""
     master, port = environ.get("MASTER_ADDR", ""), _integer(environ, "MASTER_PORT", 0)
     rank = _integer(environ, "RANK", 0)
     return Place(
@@ -131,7 +124,7 @@ def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: s
         master=master,
         port=port,
         job=f"{job} {master}:{port}",
-        store=store,
+        store=environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
         node=environ.get("SLURMD_NODENAME", ""),
         switch=_leaf_switch(environ),
     )
@@ -227,20 +220,14 @@ def _run_id(environ: Mapping[str, str]) -> str:
 
 
 def _first_host(environ: Mapping[str, str], size: int, hostnames: Hostnames) -> str:
-    """Likely host of rank 0: localhost if all ranks are here, else mpirun's host, else the first Slurm node; or
-    ``""``.
-    """
+    """Likely host of rank 0: localhost if all are here, else mpirun's host, else the first Slurm node; or ``""``."""
     together = "OMPI_COMM_WORLD_LOCAL_SIZE" if "OMPI_COMM_WORLD_RANK" in environ else "MPI_LOCALNRANKS"
     if size == _integer(environ, together, 0):
         return "localhost"
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
-    return _mpirun_host(environ) or next(iter(hostnames(nodes)), "")
-
-
-def _mpirun_host(environ: Mapping[str, str]) -> str:
-    """Address of Open MPI 4's mpirun, from a URI like ``3407872.0;tcp://10.0.0.1,172.17.0.1:40011``; else ``""``."""
-    uri = environ.get("OMPI_MCA_orte_hnp_uri", "")
-    return uri.partition("tcp://")[2].partition(",")[0].partition(":")[0]
+    uri = environ.get("OMPI_MCA_orte_hnp_uri", "")  # 3407872.0;tcp://10.0.0.1,172.17.0.1:40011
+    mpirun = uri.partition("tcp://")[2].partition(",")[0].partition(":")[0]
+    return mpirun or next(iter(hostnames(nodes)), "")
 
 
 def _validated(place: Place) -> Place:
@@ -286,9 +273,7 @@ _MOST_NAMES = 1 << 16
 
 
 def expanded(short: str) -> list[str]:
-    """Host names of a short form such as ``node[1-4,7]``, by scontrol if present, else by the rules of hostlist(3).
-    Empty if it cannot be expanded.
-    """
+    """Hosts of a short form such as ``node[1-4,7]``, by scontrol or the rules of hostlist(3); empty if it cannot be."""
     if "[" not in short:
         return [name for name in short.split(",") if name]
     return _expanded_by_scontrol(short) or _expanded_by_pattern(short)

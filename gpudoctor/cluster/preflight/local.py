@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,14 +19,14 @@ from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
 from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.links.flow import Flow, measure
 from gpudoctor.cluster.links.server import Server
-from gpudoctor.cluster.links.tcp import Reached, connect
+from gpudoctor.cluster.links.tcp import connect
 from gpudoctor.cluster.preflight import JobOptions
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job, scheduler
 from gpudoctor.cluster.preflight.launcher import Place
 from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting
 from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
 from gpudoctor.cluster.preflight.ports import listen_at, own_ports, read_counters, run_perftest
-from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, Port, RankSeen
+from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.preflight.wire import Message
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
@@ -44,9 +44,7 @@ from gpudoctor.target.network import gloo_choice, interface_with_address, list_i
 
 
 class OwnRank:
-    """This rank's own side. The first rank of each machine (local rank 0) leads: it listens and runs the machine's
-    check.
-    """
+    """This rank's own side. Local rank 0 of each machine leads: it listens and runs the machine's check."""
 
     def __init__(self, options: JobOptions, place: Place, environ: Mapping[str, str]) -> None:
         """Start the listeners if this rank leads its machine."""
@@ -77,15 +75,29 @@ class OwnRank:
 
     def tasks(self, rank: Member) -> Mapping[str, Task]:
         """Task functions by the name that the coordinator asks for: reach, flow, perftest, counters, collective."""
-        place = self._place
-        part = rank_task(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": connect_to_peers,
-            "flow": partial(measure_flow, key=place.key, host=_listener_name(place)),
+            "flow": partial(measure_flow, key=self._place.key, host=_listener_name(self._place)),
             "perftest": run_perftest,
             "counters": lambda _: read_counters(Local(), self._listeners.ports if self._listeners else ()),
-            "collective": partial(part, set_step=rank.set_step, tell=rank.tell),
+            "collective": partial(self._take_part, rank),
         }
+
+    def _take_part(self, rank: Member, message: Mapping[str, Any]) -> Message:
+        """Task: this rank's part in the collective that the message describes: ``{"across": result as JSON}``."""
+        place, level = self._place, str(message["level"])
+        address, port = message["store"]
+        answer = across_hosts.run(
+            Local(level, self._wanted.python),
+            across_hosts.Member(place.rank, place.world, place.local_rank, place.host, (str(address), int(port))),
+            level=level,
+            seconds=float(message["seconds"]),
+            canary=message.get("canary") is True,
+            tell=lambda step: rank.set_step(f"collective: {step}"),
+            listening=lambda port: rank.tell(store=port),
+        )
+        rank.set_step("waiting for the others")
+        return {"across": answer.to_json()}
 
     def close(self) -> None:
         """Stop listening."""
@@ -236,14 +248,12 @@ class Listeners:
                 "loopback": bool(chosen) and ip_address(chosen.address.partition("%")[0]).is_loopback,
             }
             self.announced.append({**message, **self._listen(chosen.address)})
-        self.ports: list[Message] = [self._listen_by(port) for port in own_ports(target, settings, among)]
+        self.ports: list[Message] = []
         """Its network ports that are measured one by one: a `Port` each; none where it has one only."""
-
-    def _listen_by(self, port: Port) -> Message:
-        """Start a server at that port alone: the `Port` as a message."""
-        listening, server = listen_at(port, self._key, self._host)
-        self._servers += [server] if server else []
-        return asdict(listening)
+        for port in own_ports(target, settings, among):
+            listening, server = listen_at(port, key, host)
+            self._servers += [server] if server else []
+            self.ports.append(asdict(listening))
 
     def _listen(self, address: str) -> Message:
         """Start a server at the address: its port, or port 0 and the reason if it cannot listen."""
@@ -272,16 +282,12 @@ def connect_to_peers(message: Mapping[str, Any]) -> Message:
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
     """Outcome of connecting to one peer: `outcome`, explaining `words`, `ms` taken, and whether other ports answer."""
     address = str(peer["address"])
-    found = _unless_our_own(address, connect(address, int(peer["port"]), CONNECT_SECONDS, str(peer.get("source", ""))))
+    found = connect(address, int(peer["port"]), CONNECT_SECONDS, str(peer.get("source", "")))
+    own = interface_with_address(address, list_interfaces() or ()) if found.outcome != "connected" else None
+    if own:  # docker0 is alike everywhere
+        found = replace(found, outcome="unroutable", words=f"{address} leads from there to their own {own.name}")
     ms = round(found.seconds * 1e3, 3)
     return {"outcome": found.outcome, "words": found.words, "ms": ms, "answers": found.answers}
-
-
-def _unless_our_own(address: str, attempt: Reached) -> Reached:
-    """The result, but unroutable if it failed and the address belongs to this machine (docker0 is alike everywhere)."""
-    own = interface_with_address(address, list_interfaces() or ()) if attempt.outcome != "connected" else None
-    words = f"{address} leads from there to their own {own.name}" if own else ""
-    return replace(attempt, outcome="unroutable", words=words) if own else attempt
 
 
 def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
@@ -319,7 +325,8 @@ def run_collective(
         return "some machines do not reach each other: a collective would hang"
     task: Message = {"task": "collective", "level": level, "seconds": seconds, "canary": canary}
     first = here[0]
-    address = _rendezvous_address(meeting, first)
+    listeners = (own for joined in meeting.leaders if joined.host == first.host for own in joined.listeners)
+    address = next((str(listener["address"]) for listener in listeners if listener.get("port")), "")
     began = meeting.give({first.rank: {**task, "store": [address, 0]}})
     meeting.wait_until(
         lambda: "store" in first.reports or bool(first.ended) or bool(began[0] in first.answers), _START_SECONDS
@@ -344,12 +351,6 @@ def _result_of(joined: JoinedRank, message: Mapping[str, Any]) -> Across:
     return Across(joined.rank, joined.host, int(joined.hello.get("local_rank") or 0), why=why, step=joined.step)
 
 
-def _rendezvous_address(meeting: Meeting, first: JoinedRank) -> str:
-    """Address at which rank 0's machine announced a listener for NCCL or Gloo; ``""`` if it announced none."""
-    listeners = (own for joined in meeting.leaders if joined.host == first.host for own in joined.listeners)
-    return next((str(listener["address"]) for listener in listeners if listener.get("port")), "")
-
-
 def rows(results: list[Across] | str) -> Rows:
     """Rows of the group ``collective``; Unread with the reason if nothing was measured."""
     if isinstance(results, str):
@@ -361,28 +362,3 @@ def _failure_reason(results: list[Across]) -> str:
     """First failure as text; a rank that could not take part comes before those that only waited for it."""
     failed = sorted((answer for answer in results if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
     return f"rank {failed[0].rank} on {failed[0].host}: {failed[0].why}" if failed else "no rank measured anything"
-
-
-def rank_task(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Message]:
-    """Task function for this rank's part in a collective.
-    Called with the coordinator's message it runs the collective, reports its steps by `set_step` and its store's port
-    by `tell`, and returns ``{"across": result as JSON}``.
-    """
-
-    def run(message: Mapping[str, Any], set_step: Callable[[str], None], tell: Callable[..., None]) -> Message:
-        """Run the collective that the message describes: ``{"across": result as JSON}``."""
-        address, port = message["store"]
-        level = str(message["level"])
-        answer = across_hosts.run(
-            Local(level, python),
-            across_hosts.Member(rank, world, local_rank, host, (str(address), int(port))),
-            level=level,
-            seconds=float(message["seconds"]),
-            canary=message.get("canary") is True,
-            tell=lambda step: set_step(f"collective: {step}"),
-            listening=lambda port: tell(store=port),
-        )
-        set_step("waiting for the others")
-        return {"across": answer.to_json()}
-
-    return run

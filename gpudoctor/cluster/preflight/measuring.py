@@ -21,9 +21,7 @@ MOST_ALL_TO_ALL = 16
 
 
 def to_the_coordinator(meeting: Meeting) -> Iterator[LinkSeen]:
-    """Outcome of reaching the job's own port, per machine.
-    From the coordinator's machine only failures of name or route are given.
-    """
+    """Outcome of reaching the job's own port, per machine; of the coordinator's own only failures of name or route."""
     place = meeting.place
     for joined in meeting.leaders:
         for way in joined.hello.get("ways", ()):
@@ -43,9 +41,7 @@ def to_the_coordinator(meeting: Meeting) -> Iterator[LinkSeen]:
 
 
 def to_each_other(meeting: Meeting, leaders: Sequence[JoinedRank], seconds: float) -> list[LinkSeen]:
-    """Links between machines: each connects to the addresses that others announce, all in parallel, within
-    `seconds`.
-    """
+    """Links between machines: each connects to the addresses others announce, all in parallel, within `seconds`."""
     known: list[LinkSeen] = []
     tried: dict[int, list[LinkSeen]] = {}
     for source, target in _connection_schedule(leaders):
@@ -100,9 +96,7 @@ def _connection_schedule(ring: Sequence[JoinedRank]) -> Iterator[tuple[JoinedRan
 
 
 def _link_before_attempt(source: str, target: str, listener: Mapping[str, Any]) -> LinkSeen:
-    """Link to an announced address; its outcome is ``""`` unless it is known to be unreachable (loopback, no
-    address).
-    """
+    """Link to an announced address; outcome ``""`` unless known to be unreachable (loopback, no address)."""
     outcome, words = "", ""
     if listener.get("loopback"):
         outcome, words = "loopback", str(listener.get("because") or "a loopback leads nowhere from elsewhere")
@@ -165,9 +159,7 @@ class Measuring:
         self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
 
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
-        """Run rounds until nothing is in doubt or `MOST_ROUNDS` are done; results are added to `pairs`.
-        `tell` receives a description of each round.
-        """
+        """Run rounds, each told to `tell`, until nothing is in doubt or `MOST_ROUNDS` are done; fill `pairs`."""
         for number in range(1, MOST_ROUNDS + 1):
             two = rounds.pairs_of_round(number, list(self._joined_ranks), self.pairs, switches)
             if not two:
@@ -195,10 +187,12 @@ class Measuring:
         ways = {pair: way for pair in two if (way := self._open_direction(*pair))}
         flows = self._measured_flows(list(ways.values()))
         for way in ways.values():
-            if way in flows:
-                self._note_flow(way, flows[way])
-            else:
-                self.flows.pop(way, None)
+            self.flows.pop(way, None)
+            if flow := flows.get(way):
+                self.flows[way] = flow
+                if flow["outcome"] != CONNECTED:
+                    words, where = str(flow["words"]), self._address(way) or ("", 0)
+                    self._failed.append(LinkSeen(*way, "peer", str(flow["outcome"]), words, "nccl", *where))
         self.pairs += [self._pair_result(number, pair, ways.get(pair)) for pair in two]
 
     def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
@@ -216,29 +210,21 @@ class Measuring:
         return next((way for way in ((a, b), (b, a)) if way not in self._shut and self._address(way)), None)
 
     def _address(self, direction: SourceTarget) -> tuple[str, int] | None:
-        """(address, port) at which the target was reached, else where it listens for NCCL or Gloo; None if it does
-        not.
-        """
+        """(address, port) where the target was reached, else where it listens for NCCL or Gloo; None if nowhere."""
         if link := self._open.get(direction):
             return link.address, link.port
         if self._rail:
             other = self._ports[direction[1]]
             return (other.address, other.port) if other.port else None
-        listeners = filter(_is_reachable_listener, self._joined_ranks[direction[1]].listeners)
-        return next(((str(own["address"]), int(own["port"])) for own in listeners), None)
+        listeners = self._joined_ranks[direction[1]].listeners
+        reachable = (own for own in listeners if own.get("port") and not own.get("loopback"))
+        return next(((str(own["address"]), int(own["port"])) for own in reachable), None)
 
     def _flow_task(self, direction: SourceTarget) -> Message:
         """Task message for measuring in that direction."""
         address, port = self._address(direction) or ("", 0)
         task: Message = {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
         return {**task, "source": self._ports[direction[0]].place} if self._rail else task
-
-    def _note_flow(self, direction: SourceTarget, flow: Mapping[str, Any]) -> None:
-        """Store a measured flow; if it did not connect, record a failed link."""
-        self.flows[direction] = flow
-        if flow["outcome"] != CONNECTED:
-            words, where = str(flow["words"]), self._address(direction) or ("", 0)
-            self._failed.append(LinkSeen(*direction, "peer", str(flow["outcome"]), words, "nccl", *where))
 
     def _pair_result(self, number: int, pair: tuple[str, str], direction: SourceTarget | None) -> Pair:
         """Pair with both directions, from the flow measured in `direction` (None: not measured)."""
@@ -250,9 +236,7 @@ class Measuring:
     def _direction(
         self, end: SourceTarget, measured_from: SourceTarget | None, flow: Mapping[str, Any] | None
     ) -> Direction:
-        """Result of one direction `end` of a pair that was measured in `measured_from`; known failures to connect
-        take precedence.
-        """
+        """Result of a pair's direction `end`, measured in `measured_from`; known failures to connect come first."""
         shut = self._shut.get(end)
         measured = str(flow["outcome"]) if flow and (measured_from == end or flow["outcome"] == CONNECTED) else None
         outcome = shut.outcome if shut else measured
@@ -269,8 +253,3 @@ class Measuring:
             flow.get("stalled_above") if not gbps else None,
             float(flow.get(f"busy_{side}") or 0.0) >= BUSY_SHARE,
         )
-
-
-def _is_reachable_listener(listener: Mapping[str, Any]) -> bool:
-    """True if the announced listener has a port and is not a loopback."""
-    return bool(listener.get("port")) and not listener.get("loopback")

@@ -63,8 +63,8 @@ class JoinedRank:
 
     @property
     def listeners(self) -> Sequence[Mapping[str, Any]]:
-        """The measurement servers of its machine, as it announced them; gpudoctor 1.0.0 sends them as ``ears``."""
-        announced = self.hello.get("listeners", self.hello.get("ears"))
+        """The measurement servers of its machine, as it announced them."""
+        announced = self.hello.get("listeners")
         return announced if isinstance(announced, list) else ()
 
     @property
@@ -108,11 +108,6 @@ def greeting(job: str) -> Message:
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
-def is_own_greeting(message: Message | None, job: str) -> bool:
-    """True if the message is the greeting of a coordinator of this job; additional keys are allowed."""
-    return message is not None and greeting(job).items() <= message.items()
-
-
 def connections(world: int) -> int:
     """Maximum number of connections that the coordinator holds open for a job of `world` ranks."""
     return 2 * world + _MOST_UNPROVEN
@@ -127,7 +122,7 @@ def authenticate_to_coordinator(line: Line, place: Place, seconds: float) -> str
     Raises `NotOursError` for another program or another job's coordinator, `GoneError` if the connection ends.
     """
     message = line.wait(seconds)
-    if message is None or not is_own_greeting(message, place.job):
+    if message is None or not greeting(place.job).items() <= message.items():
         raise NotOursError("another program, or another job, answers there")
     listener, caller = message.get("nonce"), nonce()
     if not isinstance(listener, str):
@@ -165,8 +160,6 @@ class Meeting:
         """Of connections that have not joined yet, until when (monotonic) they are waited for."""
         self._ids = itertools.count(1)
         self._selector = selectors.DefaultSelector()
-        self._greeting = greeting(place.job)
-        self._proof_key = place.key
         self.stop = threading.Event()
         """Set from elsewhere: nobody is waited for any longer."""
         for sock in listening.sockets:
@@ -189,9 +182,7 @@ class Meeting:
         return list({joined.host: joined for joined in reversed(self.here) if joined.leads}.values())[::-1]
 
     def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Receive messages until `condition()` is true or `seconds` have passed; True if it became true.
-        Also ends, with False, when `stop` is set.
-        """
+        """Receive until `condition()` is true (True), or `seconds` have passed or `stop` is set (False)."""
         end = time.monotonic() + seconds
         while not condition():
             left = end - time.monotonic()
@@ -201,9 +192,7 @@ class Meeting:
         return True
 
     def ask(self, tasks: Mapping[int, Message], seconds: float) -> dict[int, Message]:
-        """Give tasks to ranks and wait for their answers: answers by rank, missing where none came in time.
-        A rank that ends or hangs is not waited for.
-        """
+        """Answers to tasks, by rank, missing where none came in time; a rank that ends or hangs is not waited for."""
         return self.collect_answers(self.give(tasks), seconds)
 
     def give(self, tasks: Mapping[int, Message]) -> Asked:
@@ -269,9 +258,7 @@ class Meeting:
             self._drop(line)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept pending connections, up to `_MOST_ACCEPTED`; beyond the limit an unproven one is dropped for each new
-        one.
-        """
+        """Accept pending connections; from `_MOST_ACCEPTED` on an unproven one is dropped for each new one."""
         for _ in range(_MOST_ACCEPTED):
             try:
                 connection, _ = listener.accept()
@@ -295,7 +282,7 @@ class Meeting:
         """Send the greeting with a nonce to a new connection, and wait for its proof."""
         challenge = nonce()
         try:
-            line.send(**self._greeting, nonce=challenge)
+            line.send(**greeting(self.place.job), nonce=challenge)
         except GoneError:
             line.drop()
             return
@@ -319,11 +306,11 @@ class Meeting:
         """Check the proof of the job's key; authenticate the connection if it fits, else turn it away."""
         proof, *more = messages
         challenge, rank, caller = self._nonces[line], proof.get("rank"), proof.get("nonce")
-        fits = is_tag(proof.get("proof"), self._proof_key, "rank", str(rank), challenge, str(caller))
+        fits = is_tag(proof.get("proof"), self.place.key, "rank", str(rank), challenge, str(caller))
         if more or not fits or not isinstance(caller, str):
             self._turn_away(line, proof)
             return
-        line.authenticate(self._proof_key, challenge, caller, listens=True)
+        line.authenticate(self.place.key, challenge, caller, listens=True)
         del self._nonces[line]
         self._until[line] = time.monotonic() + _INTRODUCTION_SECONDS
         try:
@@ -336,7 +323,7 @@ class Meeting:
         times.
         """
         rank = message.get("rank")
-        named = "proof" in message or message.get("job") == self._greeting["job"]
+        named = "proof" in message or message.get("job") == greeting(self.place.job)["job"]
         if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.joined_ranks:
             self._drop(line)
             return

@@ -28,9 +28,7 @@ Task = Callable[[Mapping[str, Any]], Message]
 
 
 class NotMetError(Exception):
-    """This rank could not join, or the meeting ended without a verdict.
-    `outcomes` of connecting are by port of the coordinator.
-    """
+    """This rank met nobody, or heard no verdict; `outcomes` of connecting are by port of the coordinator."""
 
     def __init__(self, why: str, outcomes: Mapping[int, Reached] | None = None) -> None:
         """`why` is the message; `outcomes` those of connecting, by port of the coordinator."""

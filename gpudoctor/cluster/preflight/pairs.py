@@ -266,7 +266,7 @@ def limits_of(pairs: Iterable[Pair]) -> Limits:
             for end in ((pair.rail, pair.a), (pair.rail, pair.b)):
                 quickest[end] = min(pair.ms, quickest.get(end, inf))
     gbps, least = _usual_and_least_rate([*sends.values(), *receives.values()], len(sends.keys() | receives.keys()))
-    ms = _usual_ms(list(quickest.values()))
+    ms = None if not quickest else median(quickest.values()) if len(quickest) > 2 else USUAL_MS
     return Limits(
         gbps=gbps,
         least=least,
@@ -293,13 +293,6 @@ def _usual_and_least_rate(ends: list[list[float]], hosts: int) -> tuple[float | 
     shakes = median(1 - median(rates) / max(rates) if len(rates) > 2 and max(rates) else 0.0 for rates in ends)
     share = 1 - SLOW_DEVIATIONS * spread - NOISE_FACTOR * shakes - FEW_ENDS_SPREAD / sqrt(len(best))
     return usual, usual * min(max(share, LOWEST_LIMIT), HIGHEST_LIMIT)
-
-
-def _usual_ms(quickest: list[float]) -> float | None:
-    """Usual round trip in ms: the median of more than two hosts, else `USUAL_MS`; None without any."""
-    if not quickest:
-        return None
-    return median(quickest) if len(quickest) > 2 else USUAL_MS
 
 
 # ---- Figures by the ends that they speak of ----
@@ -383,9 +376,7 @@ class Ends:
         return end in self._good
 
     def bad(self, end: End) -> list[Figure]:
-        """Bad figures that count against an end; empty if a good figure clears it.
-        For reach only figures after the last good one count.
-        """
+        """Bad figures against an end; empty if a good one clears it. For reach those after the last good one."""
         ones = self._of[end]
         if not self._last_counts:
             return [] if end in self._good else ones
@@ -402,26 +393,20 @@ class Ends:
         return {end: ones for end, ones in accusers.items() if len({figure.other(end) for figure in ones}) >= others}
 
     def paths(self, bad: Iterable[Figure], times: int) -> dict[Path, list[Figure]]:
-        """Paths with at least `times` bad figures and no good one, although both ends are good elsewhere or have no
-        other.
-        """
+        """Paths bad at least `times` and never good, although both ends are good elsewhere or have no other."""
         ways: dict[Path, list[Figure]] = {}
         for figure in bad:
             ways.setdefault(figure.ends, []).append(figure)
         return {way: ones for way, ones in ways.items() if len(ones) >= times and self._is_path(way)}
 
     def _is_path(self, path: Path) -> bool:
-        """True if the path itself is bad: never good, and both ends are much better elsewhere or have no other
-        partner.
-        """
+        """Whether the path itself is bad: never good, and both ends much better elsewhere or without other partners."""
         figures = [figure for figure in self._of[path[0]] if figure.ends == path]
         alone = all(figure.ends == path for end in path for figure in self._of[end])
         worse = all(end in self._good and self._is_worse(figures, end) for end in path)
         return (worse or alone) and not any(figure.good for figure in figures)
 
     def _is_worse(self, figures: Iterable[Figure], end: End) -> bool:
-        """True if all rates are at most `SLOW_PATH_SHARE` of the end's best good one; always True unless bandwidth is
-        measured.
-        """
+        """Whether all rates are at most `SLOW_PATH_SHARE` of the end's best good one; True for other measures."""
         best = max(figure.value for figure in self._of[end] if figure.good)
         return not self._rates or max(figure.value for figure in figures) <= SLOW_PATH_SHARE * best

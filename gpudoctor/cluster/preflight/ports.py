@@ -144,9 +144,7 @@ hw_counters alone, drivers/infiniband/hw/efa/efa.h (read 2026-11).
 
 
 def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message:
-    """Task: current error counters of these ports: ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}``.
-    What cannot be read is left out.
-    """
+    """Task: error counters ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}`` that can be read now."""
     counts: dict[str, dict[str, int]] = {}
     for port in ports:
         device, number = str(port["rail"]).partition(":")[0], port["number"]

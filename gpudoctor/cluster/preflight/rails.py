@@ -264,7 +264,8 @@ class _Stage:
 
     def _kind(self, rail: str) -> tuple[object, bool]:
         """(rate that all its ports have, else its name; whether it is measured by RDMA)."""
-        return _common_rate(self._ports[rail].values()) or rail, rail in self._rdma
+        rates = {port.gbps for port in self._ports[rail].values()}
+        return (rates.pop() if len(rates) == 1 else None) or rail, rail in self._rdma
 
     def connect(self) -> None:
         """Have each port connect to its peers; pairs that fail are not measured later."""
@@ -310,9 +311,7 @@ class _Stage:
                     result.unmeasured[rail, host] = f"{{rail}} on {{host}} from GPU memory: {PERFTEST} says: {why}"
 
     def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
-        """Use TCP for the rail from now on, and for all not measured yet; those that have no addresses leave the plan.
-        `failed` maps machines to reasons.
-        """
+        """Use TCP from this rail on; machines without addresses leave the plan. `failed` maps machines to reasons."""
         host, why = next(iter(failed.items()))
         self._found.rails.unmeasured[rail, host] = f"{{rail}} on {{host}} by RDMA: {PERFTEST} says: {why}"
         untried = {other for other in self._rdma if other == rail or not self.plan.pairs.get(other)}
@@ -333,7 +332,12 @@ class _Stage:
         result.rdma = frozenset(self._rdma)
         result.usual = {rail: usual.gbps for rail, usual in self.plan.usual().items() if usual.gbps}
         result.pairs = [pair for measured in self.plan.pairs.values() for pair in measured]
-        known = {(pair.rail, host) for pair in result.pairs for host in _answered(pair)}
+        known = {
+            (pair.rail, host)
+            for pair in result.pairs
+            if any(way.outcome is not None or way.gbps is not None for _, _, way in pair.directions)
+            for host in (pair.a, pair.b)
+        }
         result.unmeasured |= unjudged(blamed, crossings, self.plan)
         begun = {rail for rail, _ in known}
         for rail, host in ((rail, host) for rail, hosts in self.plan.hosts.items() for host in hosts):
@@ -381,18 +385,6 @@ def _has_perftest(port: Port) -> bool:
     return port.perftest and port.number > 0
 
 
-def _common_rate(ports: Iterable[Port]) -> float | None:
-    """The rate in Gbit/s that all of the ports have; None if they differ or it is not known."""
-    rates = {port.gbps for port in ports}
-    return rates.pop() if len(rates) == 1 else None
-
-
-def _answered(pair: Pair) -> Iterator[str]:
-    """Hosts of the pair, if anything is known of it."""
-    if any(way.outcome is not None or way.gbps is not None for _, _, way in pair.directions):
-        yield from (pair.a, pair.b)
-
-
 # ---- RDMA by one port ----
 
 
@@ -422,9 +414,7 @@ class RdmaMeasuring(Measuring):
         }
 
     def written(self, ways: Sequence[SourceTarget], gpu: bool = False) -> dict[SourceTarget, float]:
-        """Gbit/s that each first host writes to the second one, with `gpu` from and to the memory of GPUs; missing
-        where that failed.
-        """
+        """Gbit/s each first host writes to the second, with `gpu` in the memory of GPUs; missing where that failed."""
         tasks: dict[int, Message] = {}
         for host, target in ways:
             server, _ = self._address((host, target)) or ("", 0)

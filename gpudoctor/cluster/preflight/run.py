@@ -7,10 +7,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from gpudoctor.cluster.preflight import JobOptions, launcher, local, member
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
@@ -22,7 +22,6 @@ from gpudoctor.cluster.preflight.wire import ListeningSockets, Message, addresse
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.target import child
 
 if sys.platform != "win32":
@@ -84,23 +83,13 @@ def _check_with_others(
     options: JobOptions, place: Place, environ: Mapping[str, str], on_progress: Callable[[str], None]
 ) -> Checked:
     """Result of the meeting; whatever it opened is closed afterwards."""
-    opened: list[local.OwnRank] = []
-    try:
+    with contextlib.ExitStack() as opened:
         checked = _attend_meeting(options, place, environ, on_progress, opened)
-    except BaseException:
-        _close(opened)
-        raise
-    try:
-        _close(opened)
-    except (KeyboardInterrupt, SystemExit) as end:  # a launcher ends the ranks that are left when one has gone
-        checked.ended = checked.ended or end
+        try:
+            opened.close()
+        except (KeyboardInterrupt, SystemExit) as end:  # a launcher ends the ranks that are left when one has gone
+            checked.ended = checked.ended or end
     return checked
-
-
-def _close(opened: Sequence[local.OwnRank]) -> None:
-    """Stop the listeners of each."""
-    for own in opened:
-        own.close()
 
 
 def _attend_meeting(
@@ -108,14 +97,15 @@ def _attend_meeting(
     place: Place,
     environ: Mapping[str, str],
     on_progress: Callable[[str], None],
-    opened: list[local.OwnRank],
+    opened: contextlib.ExitStack,
 ) -> Checked:
-    """Hold (on the coordinator) or join the meeting, and attend it; objects to be closed are appended to `opened`."""
+    """Hold (on the coordinator) or join the meeting, and attend it; `opened` is to close what this opens."""
     began = time.monotonic()
     held: Coordinator | None = None
     try:
         held = Coordinator(place, options, on_progress) if place.coordinator else None
-        opened.append(own := local.OwnRank(options, place, environ))
+        own = local.OwnRank(options, place, environ)
+        opened.callback(own.close)
         hello = own.hello()
         rank = (
             member.connect_to_own_coordinator(place, hello, held.listening)
@@ -163,37 +153,11 @@ _MEETING_END_SECONDS = 4.0
 """Seconds that the meeting has to come to its end once it was told to."""
 
 
-class _Rules(threading.Thread):
-    """Thread that loads the rules while the meeting goes on."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        """`folders` are those of a site's own rule pages."""
-        super().__init__(name="rules", daemon=True)
-        self._more = folders
-        self._book: Rulebook | Exception | None = None
-
-    def run(self) -> None:
-        """Load the rules; an error is kept for `book`."""
-        try:
-            self._book = rulebook.load(self._more)
-        except Exception as error:  # for whoever asks
-            self._book = error
-
-    def book(self) -> Rulebook:
-        """The rules, once they are loaded; an error in them is raised here."""
-        self.join()
-        if not isinstance(self._book, Rulebook):
-            raise self._book or RuntimeError("the rules were not read")
-        return self._book
-
-
 class Coordinator:
     """The rank that holds the meeting, in a thread; it listens as soon as it is created."""
 
     def __init__(self, place: Place, options: JobOptions, on_progress: Callable[[str], None]) -> None:
-        """Listen on the job's ports, load the rules and start the meeting; `on_progress` receives stage
-        descriptions.
-        """
+        """Listen on the job's ports, load the rules and start the meeting; `on_progress` is told of each stage."""
         self._found = MeetingResults(place, checked=not options.network)
         """What is known so far."""
         listening = ListeningSockets(place.ports, addresses(place))
@@ -205,8 +169,7 @@ class Coordinator:
         how = (options.limits, on_progress, options.level, options.seconds)
         self._stages = Stages(self._meeting, self._found, *how)
         self._diagnosis: Diagnosis | None = None
-        self._rules = _Rules(options.rules)
-        self._rules.start()
+        self._rules = ThreadPoolExecutor(1, "rules").submit(rulebook.load, options.rules)
         self._thread = threading.Thread(target=self._hold, name="meeting", daemon=True)
         self._thread.start()
 
@@ -218,7 +181,7 @@ class Coordinator:
             self._found.cut = cut
             self._meeting.stop.set()
         self._thread.join(_MEETING_END_SECONDS)
-        return self._diagnosis or diagnose_job(self._found, self._rules.book())
+        return self._diagnosis or diagnose_job(self._found, self._rules.result())
 
     def _hold(self) -> None:
         """Run all stages, diagnose, and close the meeting; an exception is recorded as its interruption."""
@@ -229,7 +192,7 @@ class Coordinator:
         self._stages.record_ranks()
         try:
             with contextlib.suppress(DoctorError):  # which `finish` raises: that of the rules
-                self._diagnosis = diagnose_job(self._found, self._rules.book())
+                self._diagnosis = diagnose_job(self._found, self._rules.result())
         finally:
             self._meeting.close(self._last_message)
 

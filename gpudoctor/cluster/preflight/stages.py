@@ -29,9 +29,7 @@ class Stages:
     def __init__(
         self, meeting: Meeting, results: MeetingResults, limits: Limits, tell: Tell, level: str, seconds: float
     ) -> None:
-        """`results` is filled by the stages, which together take at most `seconds`; `tell` receives each stage's
-        description.
-        """
+        """The stages fill `results` within `seconds` together, and `tell` receives each one's description."""
         self.meeting = meeting
         self.found = results
         self._limits = limits
@@ -144,25 +142,19 @@ def furthest_clock(offsets: Mapping[tuple[str, str], float], hosts: Sequence[str
 
 
 def _relative_clocks(offsets: Mapping[tuple[str, str], float], hosts: Iterable[str]) -> dict[str, float]:
-    """Offset in ms of each clock from the first host's, through chains of comparisons; unconnected hosts are left
-    out.
-    """
-    known: dict[str, float] = {}
+    """Offset in ms of each clock from the first host's, through chains of comparisons; without unconnected hosts."""
     near: dict[str, list[tuple[str, float]]] = {}
     for (a, b), offset in offsets.items():
         near.setdefault(a, []).append((b, offset))
         near.setdefault(b, []).append((a, -offset))
-    for first in hosts:
-        if near.get(first):
-            known[first] = 0.0
-            waiting = [first]
-            while waiting:
-                here = waiting.pop()
-                for there, offset in near.get(here, ()):
-                    if there not in known:
-                        known[there] = known[here] + offset
-                        waiting.append(there)
-            break
+    waiting = [host for host in hosts if host in near][:1]
+    known = dict.fromkeys(waiting, 0.0)
+    while waiting:
+        here = waiting.pop()
+        for there, offset in near[here]:
+            if there not in known:
+                known[there] = known[here] + offset
+                waiting.append(there)
     return known
 
 

@@ -20,9 +20,6 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Row, listed, number_of, value_of
 from gpudoctor.readers.tools.flight_recorder import compared
 
-_WITHOUT_A_VIEW = ("awaited",)
-"""Columns that rest on the rows of one machine alone: they are worked out anew."""
-
 
 @dataclass(slots=True)
 class Asked:
@@ -52,7 +49,7 @@ class Asked:
         rows = listed(snapshot.rows("rank"))
         by_dumps = dict(compared(dumps_in(rows)))
         for row in rows:
-            self.rows.append({name: fact for name, fact in row.items() if name not in _WITHOUT_A_VIEW})
+            self.rows.append({name: fact for name, fact in row.items() if name != "awaited"})  # by one machine's alone
         self.hosts += listed(snapshot.rows("job_host"))
         for name, fact in snapshot.facts.items():
             recorded = name.startswith("nccl.") or name in ("job.ras", "job.records")

@@ -49,9 +49,7 @@ def diagnose(
 
 
 def judge(snapshot: Snapshot, rules: Sequence[Path] = (), found: Sequence[Finding] = ()) -> Diagnosis:
-    """The diagnosis of a job's snapshot, as `snapshot_of` makes it, with what its hosts have `found`; raises
-    `RuleError` for a broken page.
-    """
+    """Diagnosis of a job's snapshot with what its hosts have `found`; raises `RuleError` for a broken page."""
     book = rulebook.load(rules)
     diagnosis = diagnosis_of(snapshot, _about_jobs(book, snapshot))
     findings = tuple(sorted([*diagnosis.findings, *found], key=sort_key)) if found else diagnosis.findings
@@ -114,7 +112,7 @@ def compared(
     )
     halted = {at for at in standing if states[at] in _HALTED}
     awaited = halted if goes_on or not waiting else set(standing)
-    differing = not goes_on and not standing and len(waiting) == len(rows) and _apart(rows)
+    differing = not goes_on and not standing and len(waiting) == len(rows) and len(set(map(_call, rows))) > 1
     if differing:
         awaited = _fewest(rows)
     marked = tuple({**row, "awaited": Known(at in awaited, _SOURCE)} for at, row in enumerate(rows))
@@ -158,11 +156,6 @@ def _call(row: Row) -> tuple[str, str]:
     return text_of(row.get("collective")), text_of(row.get("place"))
 
 
-def _apart(rows: Sequence[Row]) -> bool:
-    """Whether the ranks wait in different functions, or at different lines of the program."""
-    return len({_call(row) for row in rows}) > 1
-
-
 def _fewest(rows: Sequence[Row]) -> set[int]:
     """Ranks that are not at the most frequent place; empty if no place is most frequent."""
     counts = Counter(map(_call, rows)).most_common(2)
@@ -182,8 +175,9 @@ def _groups(rows: Sequence[Row]) -> Iterable[Row]:
         chosen = [rows[at] for at in members]
         first = chosen[0]
         does = text_of(first.get("collective")) or text_of(first.get("place"))
+        name = _name(chosen)
         yield {
-            "name": Known(_capital(_name(chosen)), _SOURCE),
+            "name": Known(name[:1].upper() + name[1:], _SOURCE),
             "ranks": Known(tuple(_number(row) for row in chosen), _SOURCE),
             "count": Known(len(chosen), _SOURCE),
             "who": Known(_who(first), _SOURCE) if _who(first) else Absent("it has no process"),
@@ -251,11 +245,6 @@ def _who(row: Row) -> str:
     if pid is None:
         return on.strip() if text_of(row.get("host")) else ""
     return f"pid {pid:.0f}{on}" + (f", GPU {gpu:.0f}" if gpu is not None else "")
-
-
-def _capital(text: str) -> str:
-    """The text with its first letter large."""
-    return text[:1].upper() + text[1:]
 
 
 def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:

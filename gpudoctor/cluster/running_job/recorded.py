@@ -30,7 +30,6 @@ from gpudoctor.core.fact import (
     texts_of,
     value_of,
 )
-from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.probes import Collection, kernel_log, nvml
 from gpudoctor.probes._job.members import Job, RankProcess, job_cgroup, pids_in
 from gpudoctor.probes._job.nccl_records import flight_record, ras_address, ras_report
@@ -185,9 +184,11 @@ class MachineRecords:
     def read(self) -> tuple[dict[str, Fact], dict[str, Rows]]:
         """The facts and groups about the job's GPUs and killed processes; unread where the log may not be read."""
         gpus, addresses = self._gpus()
-        log = self._log = self._since_start(read_log(self._target))
+        log = self._log = read_log(self._target)
         if isinstance(log, Unread):
             return {_FALLEN: log}, {"gpu": gpus, **dict.fromkeys((*_EVENTS, "oom"), log)}
+        began = min((int(one.member.start) for one in self._job.ranks), default=0)
+        log = self._log = log.since(began / _TICKS - _EARLIER_SECONDS)
         found = dict(kernel_log.read(self._target, log))
         groups: dict[str, Rows] = {"gpu": gpus, "oom": self._kills(log)}
         for name in _EVENTS:
@@ -202,12 +203,8 @@ class MachineRecords:
             return Unread(self._log.why if isinstance(self._log, Unread) else self._hidden)
         own = {pid, *(member.pid for member in self._job.below(pid))}
         lines = reversed(self._log.lines_with(" blocked "))
-        return next((self._log.without_stamp(line) for line in lines if _blocked_pid(line) in own), "")
-
-    def _since_start(self, log: Log | Unread) -> Log | Unread:
-        """The messages since the first of the job's ranks was started."""
-        began = min((int(one.member.start) for one in self._job.ranks), default=0)
-        return log if isinstance(log, Unread) else log.since(began / _TICKS - _EARLIER_SECONDS)
+        blocked = ((line, int(match[1])) for line in lines if (match := _BLOCKED.search(line)))
+        return next((self._log.without_stamp(line) for line, pid in blocked if pid in own), "")
 
     def _concerns(self, group: str, row: Row, addresses: frozenset[str]) -> bool:
         """Whether an event is of one of the job's GPUs, or of one of its processes."""
@@ -251,7 +248,9 @@ class MachineRecords:
         rows = now.rows("gpu")
         if not isinstance(rows, tuple):
             return rows, opened
-        used = {value_of(row.get("gpu")) for row in listed(now.rows("gpu_process")) if self._is_member(row)}
+        processes = listed(now.rows("gpu_process"))
+        used = {value_of(row.get("gpu")) for row in processes if value_of(row.get("pid")) in self._pids}
+        counted = {value_of(row.get("index")): row for row in listed(before.rows("gpu"))}
         listing = names_in(self._target, _LISTED)
         own: list[Row] = []
         addresses: set[str] = set()
@@ -262,13 +261,9 @@ class MachineRecords:
             )
             silent = isinstance(row.get("error"), Known)  # NVML does not tell who uses it
             if index in used or (address in opened and (silent or not used)):
-                own.append(_gained(row, _row_of(before, index)))
+                own.append(_gained(row, counted.get(index, {})))
                 addresses.add(address)
         return tuple(own), frozenset(addresses - {""})
-
-    def _is_member(self, row: Row) -> bool:
-        """True if the row is about a process of the job."""
-        return value_of(row.get("pid")) in self._pids
 
     def _opened(self) -> Iterator[str]:
         """PCI addresses of the GPUs whose device files the job's processes have open."""
@@ -277,11 +272,6 @@ class MachineRecords:
             minor = re.search(r"^Device Minor:\s*(\d+)", note, re.M) if isinstance(note, str) else None
             if minor and f"nvidia{minor[1]}" in self._files:
                 yield address
-
-
-def _row_of(snapshot: Snapshot, index: object) -> Row:
-    """The row of the GPU of that number; empty without."""
-    return next((row for row in listed(snapshot.rows("gpu")) if value_of(row.get("index")) == index), {})
 
 
 def _gained(row: Row, before: Row) -> Row:
@@ -293,12 +283,6 @@ def _gained(row: Row, before: Row) -> Row:
         standing = Unread("counted since the driver was loaded, and not risen while the job was looked at")
         kept[name] = row[name] if rose else standing
     return kept
-
-
-def _blocked_pid(line: str) -> int:
-    """Process id in a line of the kernel's hung-task watchdog; 0 for any other line."""
-    match = _BLOCKED.search(line)
-    return int(match[1]) if match else 0
 
 
 def _uses_nccl(rank: RankProcess) -> bool:
