@@ -32,7 +32,8 @@ def nvml(driver: str = "581.29", *faults: dict[str, Any], gpus: int = 1) -> dict
 def cuda(gpus: int = 1) -> dict[str, Any]:
     """The CUDA driver library beside it."""
     assert SOUND.cuda
-    return {**SOUND.cuda, "gpus": SOUND.cuda["gpus"][:gpus]}
+    system = {**SOUND.cuda["system"], "cuDeviceGetCount": gpus}
+    return {**SOUND.cuda, "system": system, "gpus": SOUND.cuda["gpus"][:gpus]}
 
 
 def checked(windows: Windows, level: str = "quick", python: str = "", **options: Any) -> Ran:
@@ -65,6 +66,8 @@ def test_a_sound_machine(level: str, windows: Windows) -> None:
     assert nvidia["driver_version"]["value"] == "32.0.15.8129"
     if level == "standard":
         assert value(ran, "cuda_driver.state") == "ok"
+        kernels = {row["kernel"]["value"]: row["right"]["value"] for row in ran.document["facts"]["measured"]}
+        assert kernels == {"driver.add": True, "driver.memory": True, "driver.reduction": True}
     reasons = [entry["because"] for entry in ran.document["unjudged"]]
     assert not [why for why in reasons if "/proc" in why or "/sys" in why or " died: " in why]
 

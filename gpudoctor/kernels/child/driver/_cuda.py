@@ -1,4 +1,4 @@
-"""libcuda.so.1 by ctypes: one GPU by CUDA's number, its primary context, memory, programs and launches.
+"""libcuda.so.1, or nvcuda.dll, by ctypes: one GPU by CUDA's number, its primary context, memory, programs and launches.
 
 Every call that fails raises `CudaError` with the driver's own name and words; what says nothing against the GPU (no
 memory, another process holds it alone) raises `CannotRun`.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
 from .._kernel import CannotRun
 from ._ptx import entries
 
-LIBRARY = "libcuda.so.1"
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE, NO_JIT, JIT_DISABLED = 2, 46, 100, 221, 223
 EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE = 1, 2, 3
 """CUcomputemode; the first is of drivers long gone."""
@@ -172,10 +173,7 @@ class Machine:
         return data.raw
 
     def load(self, program: str) -> Dict[str, Any]:
-        """Compile PTX for this GPU: its kernels by name.
-
-        Raises `CudaError` with the compiler's log, or `CannotRun` where the driver has no compiler.
-        """
+        """Kernels of PTX, by name; raises `CudaError` with the compiler's log, `CannotRun` where there is none."""
         module, log = ctypes.c_void_p(), ctypes.create_string_buffer(4096)
         options = (ctypes.c_int * 2)(_ERROR_LOG, _ERROR_LOG_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), len(log))
