@@ -154,55 +154,38 @@ Changes = tuple[tuple[str, str, str], ...]
 class Scene:
     """What happens to an environment: what is in it, what comes in its place, and whether the disk has room."""
 
-    before: tuple[tuple[str, str], ...]
-    after: tuple[tuple[str, str], ...]
+    before: dict[str, str]
+    after: dict[str, str]
     mib: float
     full: bool = False
 
-    def named(self, name: str, versions: Sequence[tuple[str, str]]) -> str:
-        """The version of that package, empty where it is none of them."""
-        return dict(versions).get(name, "")
 
-
-def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[str, str], ...]:
-    return (
-        (f"nvidia-cublas{suffix}", cublas),
-        (f"nvidia-cudnn-cu{'13' if not suffix else '12'}", cudnn),
-        (f"nvidia-nccl-cu{'13' if not suffix else '12'}", nccl),
-    )
+def _stack(torch: str, triton: str, suffix: str, cublas: str, cudnn: str, nccl: str) -> dict[str, str]:
+    of = suffix or "-cu13"
+    libraries = {f"nvidia-cublas{suffix}": cublas, f"nvidia-cudnn{of}": cudnn, f"nvidia-nccl{of}": nccl}
+    return {"torch": torch, "triton": triton, **libraries}
 
 
 _MEGABYTES = {"triton": 170.5, "nvidia-cublas": 393.1, "nvidia-cudnn": 571.0, "nvidia-nccl": 322.4}
 """About what their wheels weigh."""
-_12 = ("-cu12", "12.8.4.1", "9.10.2.21", "2.27.5")
-_13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
+_CU128 = _stack("2.9.0+cu128", "3.5.0", "-cu12", "12.8.4.1", "9.10.2.21", "2.27.5")
 SCENES = {
-    "torch-cu130": Scene(
-        (("torch", "2.9.0+cu130"), ("triton", "3.5.0"), *_libraries("", "13.0.0.19", "9.13.0.50", "2.27.7")),
-        (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)),
-        2950,
-    ),
+    "torch-cu130": Scene(_stack("2.9.0+cu130", "3.5.0", "", "13.0.0.19", "9.13.0.50", "2.27.7"), _CU128, 2950),
     "rtx-5090": Scene(
-        (("torch", "2.6.0+cu124"), ("triton", "3.2.0"), *_libraries("-cu12", "12.4.5.8", "9.1.0.70", "2.21.5")),
-        (("torch", "2.15.0+cu132"), ("triton", "3.9.0"), *_libraries(*_13)),
+        _stack("2.6.0+cu124", "3.2.0", "-cu12", "12.4.5.8", "9.1.0.70", "2.21.5"),
+        _stack("2.15.0+cu132", "3.9.0", "", "13.2.1.1", "9.26.0.51", "2.30.7"),
         2290,
     ),
-    "cpu-torch": Scene(
-        (("torch", "2.9.0+cpu"),), (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)), 2950, full=True
-    ),
+    "cpu-torch": Scene({"torch": "2.9.0+cpu"}, _CU128, 2950, full=True),
 }
 
 
 def made_run(home: Path, name: str, diagnosis: Diagnosis) -> Iterator[tuple[Path, bytes]]:
     """The files of that demo that play its run."""
-    scene = SCENES.get(name)
-    if scene is None:
-        return
-    yield home / name / "run.json", _packed(_recorded(scene, remedy.plan_for(diagnosis)))
-
-
-def _packed(document: object) -> bytes:
-    return f"{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n".encode()
+    if scene := SCENES.get(name):
+        recorded = _recorded(scene, remedy.plan_for(diagnosis))
+        text = json.dumps(recorded, ensure_ascii=False, separators=(",", ":"))
+        yield home / name / "run.json", f"{text}\n".encode()
 
 
 def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
@@ -212,7 +195,7 @@ def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
     python = next(step.argv[0] for step in wanted if step.argv)
     return {
         "schema": demos.RUN_SCHEMA,
-        "before": [f"{name} {version}" for name, version in scene.before],
+        "before": [f"{name} {version}" for name, version in scene.before.items()],
         "downloads_mib": scene.mib,
         "steps": steps,
         "back": _back(scene, python),
@@ -227,11 +210,9 @@ def _verb(step: PlanStep) -> str:
 def _step(scene: Scene, step: PlanStep) -> Json:
     if step.verify:
         return {"verify": step.verify, "seconds": 1.6}
-    prints, changes, status = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)](
-        scene, step
-    )
-    seconds = prints[-1][0] + 0.3
-    return _entry(step.argv, seconds, prints, changes, status)
+    play = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)]
+    prints, changes, status = play(scene, step)
+    return _entry(step.argv, prints[-1][0] + 0.3, prints, changes, status)
 
 
 def _entry(argv: Sequence[str], seconds: float, prints: Prints, changes: Changes, status: int = 0) -> Json:
@@ -245,28 +226,27 @@ def _entry(argv: Sequence[str], seconds: float, prints: Prints, changes: Changes
 
 
 def _freeze(scene: Scene, _: PlanStep) -> tuple[Prints, Changes, int]:
-    others = (("filelock", "3.20.0"), ("numpy", "2.3.4"))
-    lines = "".join(f"{name}=={version}\n" for name, version in sorted((*scene.before, *others)))
-    return [(0.5, lines)], (), 0
+    there = {**scene.before, "filelock": "3.20.0", "numpy": "2.3.4"}
+    return [(0.5, "".join(f"{name}=={version}\n" for name, version in sorted(there.items())))], (), 0
 
 
 def _uninstall(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
     prints: Prints = []
-    names = [name for name in step.argv[5:] if scene.named(name, scene.before)]
+    names = [name for name in step.argv[5:] if name in scene.before]
     for number, name in enumerate(names):
-        what = f"{name}-{scene.named(name, scene.before)}"
+        what = f"{name}-{scene.before[name]}"
         prints.append((0.4 + number, f"Found existing installation: {what}\nUninstalling {what}:\n"))
         prints.append((1.1 + number, f"  Successfully uninstalled {what}\n"))
-    return prints, tuple((name, scene.named(name, scene.before), "") for name in names), 0
+    return prints, tuple((name, scene.before[name], "") for name in names), 0
 
 
 def _install(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
-    torch = f"torch=={scene.named('torch', scene.after)}"
+    torch = f"torch=={scene.after['torch']}"
     assert torch in step.argv, f"the plan installs another torch than the scene: {step.argv}"
     index = f"{BASE}/{torch.partition('+')[2]}"
     prints: Prints = [(0.3, f"Looking in indexes: {index}\n")]
     at = 0.6
-    for name, version in scene.after:
+    for name, version in scene.after.items():
         big = name == "torch"
         where = "" if big else f" (from {torch})"
         prints.append((at, f"Collecting {name}=={version}{where}\n"))
@@ -277,8 +257,8 @@ def _install(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
             prints.append((at, f"     {done[:20]}  {size * part / 10:.0f}/{size:.0f} MB  {380 + 7 * part} MB/s\r"))
             at += 0.22 if big else 0.12
         prints.append((at, "\n"))
-    names = " ".join(f"{name}-{version}" for name, version in scene.after)
-    prints.append((at + 0.2, f"Installing collected packages: {', '.join(name for name, _ in scene.after)}\n"))
+    names = " ".join(f"{name}-{version}" for name, version in scene.after.items())
+    prints.append((at + 0.2, f"Installing collected packages: {', '.join(scene.after)}\n"))
     if scene.full:
         error = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
         return [*prints, (at + 2.2, error)], _changes(scene), 1
@@ -287,30 +267,29 @@ def _install(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
 
 def _changes(scene: Scene) -> Changes:
     """From what to what. pip installs what torch asks for before torch: on a full disk it gets no further."""
-    came = scene.after[1:] if scene.full else scene.after
-    changes = ((name, scene.named(name, scene.before), version) for name, version in came)
+    came = list(scene.after.items())[scene.full :]
+    changes = ((name, scene.before.get(name, ""), version) for name, version in came)
     return tuple(change for change in changes if change[1] != change[2])
 
 
 def _back(scene: Scene, python: str) -> list[Json]:
-    torch = scene.named("torch", scene.before)
+    torch = scene.before["torch"]
     tag = torch.partition("+")[2]
-    pins = [f"{name}=={version}" for name, version in scene.before]
-    came = [name for name, _, _ in _changes(scene) if name not in dict(scene.before)]
+    pins = [f"{name}=={version}" for name, version in scene.before.items()]
+    came = [name for name, _, _ in _changes(scene) if name not in scene.before]
     argv = [python, "-m", "pip", "install", "--force-reinstall", *pins, "--index-url", f"{BASE}/{tag}"]
-    names = " ".join(f"{name}-{version}" for name, version in scene.before)
+    names = " ".join(f"{name}-{version}" for name, version in scene.before.items())
     prints: Prints = [
         (0.3, f"Looking in indexes: {BASE}/{tag}\n"),
         *((0.5 + 0.2 * at, f"Collecting {pin}\n  Using cached wheel\n") for at, pin in enumerate(pins)),
-        (2.4, f"Installing collected packages: {', '.join(name for name, _ in scene.before)}\n"),
+        (2.4, f"Installing collected packages: {', '.join(scene.before)}\n"),
         (4.2, f"Successfully installed {names}\n"),
     ]
-    now = scene.named("torch", scene.after)
-    steps = [] if scene.full else [_entry(argv, 4.6, prints, (("torch", now, torch),))]
+    steps = [] if scene.full else [_entry(argv, 4.6, prints, (("torch", scene.after["torch"], torch),))]
     if came:
         away = [python, "-m", "pip", "uninstall", "-y", *came]
         gone: Prints = [(0.6, "".join(f"  Successfully uninstalled {name}\n" for name in came))]
-        changes = tuple((name, scene.named(name, scene.after), "") for name in came)
+        changes = tuple((name, scene.after[name], "") for name in came)
         steps.append(_entry(away, 1.0, gone, changes))
     return steps
 

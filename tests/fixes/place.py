@@ -113,6 +113,12 @@ class Place:
     def apply(self, plan: Plan, ask: Ask = lambda _: "run", **environ: str) -> Run:
         return apply(plan, self.site(**environ), lambda _: None, lambda: "go on", ask)
 
+    def driving(self, plan: Plan) -> list[str]:
+        """What applies that plan in a process of its own."""
+        document = self.folder / "plan.json"
+        document.write_text(json.dumps(plan.to_json()), "utf-8")
+        return [sys.executable, "-m", "tests.fixes.place", str(self.folder), "apply", str(document)]
+
     def undo(self, run: Run) -> Run:
         return undo(run, self.site(), lambda _: None, lambda: "go on")
 

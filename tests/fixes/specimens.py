@@ -1,7 +1,7 @@
 """Causes as they are met: on simulated machines, and where none has them, as the cases of their own pages tell them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,8 +9,9 @@ from pathlib import Path
 from gpudoctor.app import pipeline, reading
 from gpudoctor.app.commands import rules
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import Known, Row, Rows, Value
 from gpudoctor.core.rule import Case
-from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge
 from tests.sim import scenario
@@ -74,6 +75,22 @@ def _with(case: Case, sound: Snapshot) -> Snapshot:
     facts = {name: fact for name, fact in sound.facts.items() if name.partition(".")[0] not in spoken}
     groups = {name: rows for name, rows in sound.groups.items() if name not in spoken}
     return replace(sound, facts={**facts, **own.facts}, groups={**groups, **own.groups})
+
+
+def linux(gpus: Sequence[tuple[str, str]], packages: Mapping[str, str] | None = None, /, **facts: Value) -> Snapshot:
+    """A Linux machine with these GPUs, by name and compute capability, a Python in /opt/venv, and these packages;
+    ``torch__version`` is torch.version. What is not said is not known.
+    """
+
+    def row(**columns: str) -> Row:
+        return {name: Known(value, "x") for name, value in columns.items()}
+
+    said = {"python__path": "/opt/venv/bin/python", "host__platform": "linux", "host__arch": "x86_64", **facts}
+    known = {name.replace("__", ".", 1): Known(value, "x") for name, value in said.items()}
+    groups: dict[str, Rows] = {"gpu": tuple(row(name=name, compute_capability=cc) for name, cc in gpus)}
+    if packages is not None:
+        groups["package"] = tuple(row(name=name, version=version) for name, version in packages.items())
+    return Snapshot(Target("local", "here"), known, groups)
 
 
 def diagnosed(snapshot: Snapshot) -> Diagnosis:

@@ -1,6 +1,5 @@
 """Plans run for real, and killed at any moment: real environments, real pip, the real rules, and the record on disk."""
 
-import json
 import os
 import random
 import signal
@@ -154,21 +153,15 @@ def test_a_step_that_only_shows_may_fail(place: Place) -> None:
     assert (states(run), run.steps[0].status, run.outcome) == (["done", "done"], 1, "done")
 
 
-def room(_: Place) -> Requirement:
-    return Requirement("room", "/", 1e9)
-
-
-def program(_: Place) -> Requirement:
-    return Requirement("program", "no-such-program-here")
-
-
 @pytest.mark.parametrize(
-    ("requirement", "words"), [(room, "MiB free, and 1000000000 are needed"), (program, "no such program")]
+    ("requirement", "words"),
+    [
+        (Requirement("room", "/", 1e9), "MiB free, and 1000000000 are needed"),
+        (Requirement("program", "no-such-program-here"), "no such program"),
+    ],
 )
-def test_what_must_hold_is_looked_at_just_before(
-    place: Place, requirement: Callable[[Place], Requirement], words: str
-) -> None:
-    required = replace(place.change().steps[1], requires=(requirement(place),))
+def test_what_must_hold_is_looked_at_just_before(place: Place, requirement: Requirement, words: str) -> None:
+    required = replace(place.change().steps[1], requires=(requirement,))
     before = place.files()
     run = place.apply(place.plan(required))
     assert (states(run), run.steps[0].status) == (["failed"], None)
@@ -249,10 +242,8 @@ class Program:
 
 def engine(place: Place) -> Program:
     """The engine alone, from torch for processors to torch for CUDA."""
-    document = place.folder / "plan.json"
-    document.write_text(json.dumps(place.change().to_json()), "utf-8")
-    driver = [sys.executable, "-m", "tests.fixes.place", str(place.folder)]
-    return Program(place, [*driver, "apply", str(document)], lambda run: [*driver, "undo", run], place.environ)
+    *driver, _, _ = words = place.driving(place.change())
+    return Program(place, words, lambda run: [*driver, "undo", run], place.environ)
 
 
 def command(place: Place) -> Program:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,19 +75,19 @@ def as_nobody_special() -> list[str]:
 
 def test_the_users_own_site_packages_are_put_back(whole: Place) -> None:
     """Where the site-packages are another's, pip installs for the user: undo takes that away again."""
-    home, document = whole.folder / "home", whole.folder / "plan.json"
+    home = whole.folder / "home"
     home.mkdir()
     index = whole.index.url("cu128")
     argv = (whole.python, "-m", "pip", "install", "--force-reinstall", f"torch=={NEW}", "--index-url", index)
-    document.write_text(json.dumps(whole.plan(PlanStep("1", "install", argv, touches="environment")).to_json()))
+    *driver, apply, document = whole.driving(whole.plan(PlanStep("1", "install", argv, touches="environment")))
     next(whole.venv.glob("lib/*/site-packages")).chmod(0o555)
 
     def driven(*words: str) -> str:
-        argv = [*as_nobody_special(), sys.executable, "-m", "tests.fixes.place", str(whole.folder), *words]
         environ = {**whole.environ, "HOME": str(home)}
+        argv = [*as_nobody_special(), *driver, *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True, env=environ, timeout=600).stdout
 
-    said = driven("apply", str(document))
+    said = driven(apply, document)
     assert "worse than before: torch.mixed-installs" in said  # the old one still lies below it
     assert len(list(home.glob(".local/lib/*/site-packages/torch/version.py"))) == 1
     assert "undone" in driven("undo", said.split()[0])

@@ -18,7 +18,7 @@ from gpudoctor.fixes.backup.environment import Environment
 from gpudoctor.fixes.permissions import RunContext, journals_folder
 from gpudoctor.fixes.records import Journals
 from gpudoctor.fixes.steps import commands, guard
-from tests.fixes.place import NEW, Place, difference
+from tests.fixes.place import NEW, Place, difference, own_python
 from tests.processes import gone, until
 
 VENV = Environment("/srv/v/bin/python", "/srv/v", "3.12.1", True, False, "/srv/v/lib", "/srv/v/lib", "/srv/v/bin")
@@ -134,10 +134,8 @@ def test_a_step_for_root_fails_without_root(place: Place) -> None:
 
 
 def test_two_runs_at_once_are_refused_and_the_holder_is_named(place: Place) -> None:
-    document = place.folder / "plan.json"
     wait = PlanStep("1", "wait", (sys.executable, "-c", "import time; time.sleep(60)"))
-    document.write_text(json.dumps(place.plan(wait).to_json()), "utf-8")
-    with driven(place, document) as child:
+    with driven(place, wait) as child:
         assert until(
             lambda: any(entry.run and entry.run.steps[0].state == "running" for entry in place.journals.list())
         )
@@ -165,13 +163,12 @@ def test_a_pip_conf_that_leads_elsewhere_is_refused(place: Place) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_command_and_is_on_record(place: Place, number: signal.Signals) -> None:
-    document, pid = place.folder / "plan.json", place.folder / "pid"
+    pid = place.folder / "pid"
     code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     step = PlanStep("1", "wait", (sys.executable, "-c", code))
-    document.write_text(json.dumps(place.plan(step).to_json()), "utf-8")
     before = signal.signal(number, lambda *_: None)  # a job in the background ignores SIGINT, and its children would
     try:
-        with driven(place, document) as child:
+        with driven(place, step) as child:
             assert until(lambda: pid.exists() and bool(pid.read_text()))
             child.send_signal(number)
             child.wait(30)
@@ -184,10 +181,8 @@ def test_a_signal_ends_the_command_and_is_on_record(place: Place, number: signal
 
 
 def test_a_command_of_the_system_goes_on_when_we_are_killed_and_the_next_run_waits(place: Place) -> None:
-    document = place.folder / "plan.json"
     wait = PlanStep("1", "wait", (sys.executable, "-c", "import time; time.sleep(60)"), touches="system")
-    document.write_text(json.dumps(place.plan(wait).to_json()), "utf-8")
-    with driven(place, document) as child:
+    with driven(place, wait) as child:
         assert until(lambda: any(True for _ in place.journals.folder.glob("*/child.json")))
         child.kill()
     record = json.loads(next(place.journals.folder.glob("*/child.json")).read_text())
@@ -200,10 +195,10 @@ def test_a_command_of_the_system_goes_on_when_we_are_killed_and_the_next_run_wai
     commands.refuse_while_one_is_at_work(place.journals)
 
 
-def driven(place: Place, document: Path) -> subprocess.Popen[bytes]:
-    """The engine at work on that plan, in a process of its own."""
-    argv = [sys.executable, "-m", "tests.fixes.place", str(place.folder), "apply", str(document)]
-    return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+def driven(place: Place, step: PlanStep) -> subprocess.Popen[bytes]:
+    """The engine at work on that step, in a process of its own."""
+    silent = subprocess.DEVNULL
+    return subprocess.Popen(place.driving(place.plan(step)), stdout=silent, stderr=silent, start_new_session=True)
 
 
 def test_journals_of_others_and_broken_ones_are_listed_as_such(tmp_path: Path) -> None:
@@ -246,8 +241,6 @@ def test_a_folder_that_takes_no_journal_keeps_the_run_from_beginning(place: Plac
 
 @pytest.mark.full
 def test_the_distributions_own_python_is_refused(tmp_path: Path, place: Place) -> None:
-    from tests.fixes.place import own_python
-
     python = own_python(tmp_path / "usr")
     (Path(environment.query_environment(python).purelib).parent / "EXTERNALLY-MANAGED").write_text(
         "[externally-managed]\nError=no\n"

@@ -4,31 +4,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.core.fact import Absent, Fact, Json, Known, Row, Rows, Unread, Value, listed
+from gpudoctor.core.fact import Absent, Json, Known, Unread, Value, listed
 from gpudoctor.core.rule import Step
-from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.fixes.effects import snapshot_after
 from gpudoctor.fixes.effects.commands import Wanted, command_of
 from gpudoctor.fixes.effects.outlook import ANEW, fact_of
+from tests.fixes.specimens import linux
 
 PYTHON = "/opt/venv/bin/python"
 CU126 = "https://download.pytorch.org/whl/cu126"
 
 
 def machine(rows: tuple[tuple[str, str], ...] = (), **facts: Value) -> Snapshot:
-    """A machine with a 4090; ``torch__version`` is torch.version."""
-    known: dict[str, Fact] = {name.replace("__", ".", 1): Known(value, "x") for name, value in facts.items()}
-    known |= {
-        "python.path": Known(PYTHON, "x"),
-        "host.platform": Known("linux", "x"),
-        "host.arch": Known("x86_64", "x"),
-    }
-    packages = tuple({"name": Known(name, "x"), "version": Known(version, "x")} for name, version in rows)
-    gpu: Row = {"name": Known("NVIDIA GeForce RTX 4090", "x"), "compute_capability": Known("8.9", "x")}
-    groups: dict[str, Rows] = {"gpu": (gpu, gpu), "package": packages}
-    return complete(Snapshot(Target("local", "here"), known, groups))
+    """A machine with two 4090; ``torch__version`` is torch.version."""
+    gpu = ("NVIDIA GeForce RTX 4090", "8.9")
+    return complete(linux((gpu, gpu), dict(rows), **facts))
 
 
 def value(snapshot: Snapshot, name: str) -> object:

@@ -8,31 +8,16 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Fact, Known, Row, Rows, Value
 from gpudoctor.core.rule import Fix, Step
-from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.diagnosis import rulebook
-from gpudoctor.diagnosis.judge import judge
 from gpudoctor.fixes import effects, plan
+from tests.fixes.specimens import BOOK, judged, linux
 
-BOOK = rulebook.load()
 PYTHON = "/opt/venv/bin/python"
 INDEX = "https://download.pytorch.org/whl/"
 
 
-def judged(snapshot: Snapshot) -> Diagnosis:
-    return judge(snapshot, BOOK)
-
-
 def diagnosed(gpu: str, capability: str, **facts: Value) -> Diagnosis:
-    """A Linux machine with one GPU; ``torch__version`` is torch.version. What is not said is not known."""
-    known: dict[str, Fact] = {name.replace("__", ".", 1): Known(value, "x") for name, value in facts.items()}
-    known |= {
-        "python.path": Known(PYTHON, "x"),
-        "host.platform": Known("linux", "x"),
-        "host.arch": Known("x86_64", "x"),
-    }
-    row: Row = {"name": Known(gpu, "x"), "compute_capability": Known(capability, "x")}
-    groups: dict[str, Rows] = {"gpu": (row,)}
-    return pipeline.diagnose(Snapshot(Target("local", "here"), known, groups), BOOK)
+    """What is found of a machine with one GPU."""
+    return pipeline.diagnose(linux([(gpu, capability)], None, **facts), BOOK)
 
 
 def curing(diagnosis: Diagnosis, cause: str, *fixes: Fix) -> Diagnosis:

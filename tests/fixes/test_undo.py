@@ -113,17 +113,13 @@ def test_an_undo_that_was_stopped_goes_on(place: Place) -> None:
 
 
 def test_a_run_that_changed_nothing_has_nothing_to_take_back(place: Place) -> None:
-    from tests.fixes.test_engine import python_step
-
-    run = place.apply(place.plan(python_step(1, "print()")))
+    run = place.apply(place.plan(PlanStep("1", "print", (sys.executable, "-c", "print()"), touches="hardware")))
     with pytest.raises(UsageError, match="changed nothing"):
         place.undo(run)
 
 
 @pytest.mark.full
 def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
-    from tests.fixes.place import OLD
-
     first = place.files()
     runs = []
     for number in range(backup.MOST_BACKUPS + 1):
@@ -140,8 +136,6 @@ def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
 
 
 def test_an_environment_that_the_run_made_is_removed(place: Place) -> None:
-    from gpudoctor.core.plan import PlanStep
-
     new = place.folder / "new"
     make = PlanStep("1", "venv", (sys.executable, "-m", "venv", "--without-pip", str(new)), touches="environment")
     run = place.apply(place.plan(make))

@@ -22,7 +22,7 @@ from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.diagnosis.judge import cures
 from gpudoctor.fixes import plan, records
-from gpudoctor.fixes.backup import environment
+from gpudoctor.fixes.backup import environment, store
 from gpudoctor.fixes.records import Journals
 from tests import needs
 from tests.fixes.index import Index
@@ -305,8 +305,6 @@ def test_a_journal_that_leads_out_of_its_environment_is_refused(
 
 
 def test_a_list_of_kept_files_that_climbs_out_is_refused(place: Place) -> None:
-    from gpudoctor.fixes.backup import store
-
     run = changed(place)
     file = place.venv / ".gpudoctor-kept" / run.id / "manifest"
     held = store.load_manifest(file)
@@ -449,9 +447,7 @@ def fixing(place: Place, *words: str, **environ: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize("words", [("fix", "--level", "quick"), ("setup", "torch", "--offline", "--apply")])
 def test_a_run_that_was_cut_off_is_taken_back_at_the_next_start(place: Place, words: tuple[str, ...]) -> None:
     before = place.files()
-    document = place.folder / "plan.json"
-    document.write_text(json.dumps(changing(place, "import time; time.sleep(600)").to_json()))
-    driver = [sys.executable, "-m", "tests.fixes.place", str(place.folder), "apply", str(document)]
+    driver = place.driving(changing(place, "import time; time.sleep(600)"))
     with subprocess.Popen(driver, cwd=needs.REPOSITORY, env=place.environ) as child:
         assert until((place.venv / "added").exists)
         child.send_signal(signal.SIGKILL)

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.core.shipped import own_command
 from tests.app.monitoring.running import PATIENCE, beside, document, python, run
-from tests.processes import free_port
+from tests.processes import free_port, gone
 from tests.sim import scenario
 from tests.sim.root import Machine
 
@@ -104,8 +105,6 @@ def test_misuse_starts_nothing(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_it_as_it_would() -> None:
     """``yes | head``: the writer gets SIGPIPE, not an error of ours."""
-    import subprocess
-
     with subprocess.Popen([*beside("--quiet"), "yes"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as ran:
         assert ran.stdout
         assert ran.stdout.read(4) == b"y\ny\n"
@@ -126,11 +125,6 @@ def test_what_it_leaves_running_goes_on_writing(tmp_path: Path) -> None:
 
 
 def test_a_killed_doctor_takes_the_command_along(tmp_path: Path) -> None:
-    import subprocess
-    import time
-
-    from tests.processes import gone
-
     mark = tmp_path / "pid"
     code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     with subprocess.Popen([*beside(), *python(code)]) as ran:
@@ -216,11 +210,6 @@ def test_no_rank_starts_where_one_may_not(tmp_path: Path) -> None:
     assert "This site's machines have much memory" in printed[0]
     assert printed[1] == ""
     assert not mark.exists()
-
-
-def test_a_gate_of_bad_pages_is_misuse(tmp_path: Path) -> None:
-    (tmp_path / "broken.toml").write_text("id = ")
-    assert run([*beside("--gate", "--rules", str(tmp_path)), "true"]).code == 2
 
 
 NOISE = (

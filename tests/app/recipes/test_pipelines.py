@@ -226,8 +226,9 @@ def packer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recipe("packer", tmp_path_factory.mktemp("recipe"))
 
 
-def test_the_linter_of_dockerfiles_has_nothing_to_say(dockerfile: Path) -> None:
-    linter = [needs.program("hadolint"), "--no-color", str(dockerfile)]
+@pytest.mark.parametrize("name", ["Dockerfile", "image.Dockerfile"])
+def test_the_linter_of_dockerfiles_has_nothing_to_say(name: str, tmp_path: Path) -> None:
+    linter = [needs.program("hadolint"), "--no-color", str(recipe(name, tmp_path))]
     said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=600)
     assert (said.returncode, said.stdout) == (0, "")
 
