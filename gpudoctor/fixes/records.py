@@ -183,9 +183,7 @@ class Journal:
         return not any(b'"digest": "' in self._read(place) for place in self.folder.glob("*.json"))
 
     def _read(self, place: Path) -> bytes:
-        """Bytes of a file, checked to be a plain file that only we or root can write; raises `DocumentError`,
-        `OSError`.
-        """
+        """Bytes of a plain file that only we or root can write to; raises `DocumentError` for any other, `OSError`."""
         if found := files.doubt(self.folder):
             raise DocumentError(f"{place}: {found}, so nothing is done by it: {found.cure}")
         with open(os.open(place, system.READ | system.NO_FOLLOW | system.NON_BLOCKING), "rb") as file:  # noqa: PTH123
@@ -304,9 +302,13 @@ def environment_lock(target: Environment) -> Path:
 
 
 def unfinished(journals: Journals) -> Run | None:
-    """The newest run if it was interrupted and is not under way; else None."""
+    """The newest run if it was interrupted and is not under way; else None, also where its environment is gone since:
+    then nothing is left that could be taken back.
+    """
     run = next((entry.run for entry in journals.list() if entry.run), None)
-    return run if run and not run.over and not is_locked(machine_lock(journals.folder)) else None
+    if not run or run.over or is_locked(machine_lock(journals.folder)):
+        return None
+    return run if not run.plan.environment or os.path.isdir(run.plan.environment) else None  # noqa: PTH112
 
 
 def last_undoable(entries: Sequence[Entry]) -> Run:

@@ -467,6 +467,19 @@ def test_a_run_that_was_cut_off_is_taken_back_at_the_next_start(place: Place, wo
     assert (again.returncode, "was taken back already" in again.stderr) == (2, True)
 
 
+def test_a_run_that_was_cut_off_in_an_environment_that_is_gone_hinders_nobody(place: Place) -> None:
+    with subprocess.Popen(
+        place.driving(changing(place, "import time; time.sleep(600)")), cwd=needs.REPOSITORY, env=place.environ
+    ) as child:
+        assert until((place.venv / "added").exists)
+        child.send_signal(signal.SIGKILL)
+    assert records.unfinished(place.journals)
+    shutil.rmtree(place.venv)
+    ran = fixing(place, "fix", "torch.cpu-build", "--yes", "--level", "quick")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "torch.cpu-build: not found here" in ran.stdout
+
+
 def test_journals_are_of_their_folder(tmp_path: Path) -> None:
     journal = Journals(tmp_path / "runs").begin()
     journal.put("a.json", {"x": [1, "é", "\udc80"]})
