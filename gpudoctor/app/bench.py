@@ -26,7 +26,6 @@ from gpudoctor.target.recorded import Recorded
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to run: the kernels of these names (none: all), on every idle GPU or only on `device` (``cuda:0``, ``cpu``),
-
     for at most `budget` seconds.
     """
 
@@ -189,7 +188,6 @@ _THROTTLED_SHARE = 0.1
 
 def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanwhile | None:
     """Summary of samples at 50 % utilization or more (all if none is): median clock, maximum power and temperature,
-
     throttle reasons of a tenth of them and more, widest link; errors counted over all samples from `before` on, and
     the seconds these span. None without a sample.
     """

@@ -69,7 +69,6 @@ def preflight(
 
 def _environ() -> Mapping[str, str] | None:
     """The environment with TORCHELASTIC_USE_AGENT_STORE=True if the process group exists already, as in Ray Train's
-
     workers, where MASTER_PORT is taken by its store; None (use ours) if it does not.
     """
     group = sys.modules.get("torch.distributed")

@@ -342,10 +342,7 @@ def _instance(place: int, replies: Mapping[str, Any]) -> Instance:
 
 
 def _processes(rows: object) -> tuple[Process, ...] | None:
-    """Processes from rows of (pid, name, user, bytes of GPU memory or None), memory as MiB.
-
-    None for anything but a list.
-    """
+    """Processes from rows of (pid, name, user, bytes of GPU memory or None), memory as MiB; None if it is no list."""
     if not isinstance(rows, list):
         return None
     return tuple(

@@ -72,9 +72,7 @@ def _target_environment(plan: Plan, context: RunContext) -> Environment | None:
 
 
 def _refuse_unrunnable(plan: Plan, target: Environment | None, context: RunContext, by_hand: bool) -> None:
-    """Raise `UsageError` for the first chosen step that cannot or must not be run. `by_hand`: manual steps are
-    allowed.
-    """
+    """Raise `UsageError` for the first chosen step that cannot or must not be run; `by_hand`: manual ones may be."""
     made: list[str] = []
     for step in plan.until_reboot.chosen:
         why = step.hindrance or ("" if step.argv or step.verify or by_hand else "by hand: done by a person")

@@ -158,9 +158,7 @@ class _PlanBuilder:
 
 
 def _preference(option: tuple[Outcome, Cure]) -> int:
-    """Sort key of a cure, lowest is best: clears its cause, then known effects, then side effects, then unknown
-    effects.
-    """
+    """Sort key of a cure, best first: it clears its cause, has known effects, has side effects, has unknown effects."""
     outcome, cure = option
     if outcome.adds:
         return 2
@@ -234,9 +232,7 @@ def _versions(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _listing_step(steps: Sequence[PlanStep]) -> PlanStep | None:
-    """Step that prints the packages of the environment that is changed first, by the tool that changes it; None if no
-    step changes one that is there already.
-    """
+    """Step that prints what is in the environment that is changed first, by its tool; None if none is there yet."""
     made: tuple[str, ...] = ()
     for step in steps:
         command = command_of(step.argv) if step.touches == "environment" and step.chosen else None

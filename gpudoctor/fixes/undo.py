@@ -221,9 +221,7 @@ class _UndoRun:
             raise backup.RestoreEndedError
 
     def _remove(self) -> Result:
-        """Remove environments created by the run, incomplete ones too; a folder with other files is left, and it
-        fails.
-        """
+        """Remove environments that the run made, incomplete ones too; failed for a folder that holds other files."""
         gone = []
         for folder in map(Path, self.before.made):
             if not (folder / "pyvenv.cfg").is_file() and any(place.is_file() for place in folder.rglob("*")):

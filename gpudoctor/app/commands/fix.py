@@ -134,10 +134,7 @@ def _foreseen(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> 
 
 
 def _diagnosis(options: argparse.Namespace) -> Diagnosis:
-    """The diagnosis of this machine or of the file of ``--read``.
-
-    Raises UsageError for an unknown rule id or a fleet's document.
-    """
+    """The diagnosis of this machine or of the file of ``--read``; UsageError for an unknown id or a fleet's file."""
     book = rulebook.load(options.rules)
     for name in options.ids:
         if not book.find(name):

@@ -81,9 +81,7 @@ def _newest_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def _wishes(snapshot: Snapshot) -> Wishes:
-    """The solver's input for this machine.
-    If the driver was not read, the oldest that serves the GPUs and CUDA 12 is assumed.
-    """
+    """The solver's input for this machine; for an unread driver, the oldest that serves the GPUs and CUDA 12."""
     wishes = wishes_from_snapshot(snapshot)
     if not isinstance(snapshot.get("driver.version"), Unread):
         return wishes

@@ -204,11 +204,6 @@ _PARSERS: Mapping[str, Callable[[str], tuple[str, object]]] = {
 
 def snapshot_of(wishes: Wishes) -> Snapshot:
     """Snapshot of the machine that the wishes describe, for the rules; what was not stated has no fact."""
-
-    def stated(value: object) -> Fact:
-        """The value as a fact that the user stated."""
-        return Known(str(value), SOURCE)
-
     system = {"wsl": "linux"}.get(wishes.os, wishes.os)
     name, _, release = wishes.distribution.partition(" ")
     glibc = wishes.libc.removeprefix("glibc ") if wishes.libc.startswith("glibc") else ""
@@ -221,7 +216,7 @@ def snapshot_of(wishes: Wishes) -> Snapshot:
         "python.version": wishes.python.removesuffix("t"),
         "driver.version": newest_of(wishes.driver, "windows" if wishes.os in ("windows", "wsl") else "linux"),
     }
-    facts = {fact: stated(value) for fact, value in values.items() if value}
+    facts: dict[str, Fact] = {fact: Known(value, SOURCE) for fact, value in values.items() if value}
     if wishes.os == "wsl":
         facts["host.wsl"] = Known(2, SOURCE)
     rows = tuple(_gpu_row(gpu) for gpu in wishes.gpus for _ in range(gpu.count))

@@ -52,11 +52,6 @@ class Order:
         return f"{self.base.rstrip('/')}/{self.candidate.build}"
 
     @property
-    def mirrored(self) -> bool:
-        """True if torch's index is not PyTorch's own."""
-        return self.base.rstrip("/") != OFFICIAL
-
-    @property
     def own(self) -> tuple[str, ...]:
         """Requirements served by torch's index, torch first: ``torch==2.9.0+cu126``."""
         return tuple(self.pin(package) for package in self.candidate.packages if _is_on_torch_index(package))
@@ -74,11 +69,6 @@ class Order:
         return tuple(
             self.pin(item) for item in self.candidate.packages if item.name in _BUILT and item.origin == "pypi"
         )
-
-    @property
-    def routed(self) -> tuple[str, ...]:
-        """Those of `others` that uv resolves in the same command as torch."""
-        return tuple(pin for pin in self.others if pin not in self.strays)
 
     @property
     def compiled(self) -> tuple[str, ...]:
@@ -179,12 +169,13 @@ def uv_commands(order: Order) -> Iterator[Argv]:
     elif order.clashing:
         yield ("uv", "pip", "uninstall", *where, *order.clashing)
     install = ("uv", "pip", "install", *where)
-    if order.mirrored:
+    if order.base.rstrip("/") != OFFICIAL:
         yield (*install, *order.own, "--default-index", order.index)
         if order.others:
             yield (*install, order.torch, *order.others)
     else:
-        yield (*install, *order.own, *order.routed, f"--torch-backend={order.candidate.build}")
+        routed = (pin for pin in order.others if pin not in order.strays)
+        yield (*install, *order.own, *routed, f"--torch-backend={order.candidate.build}")
         if order.strays:
             yield (*install, order.torch, *order.strays)
     if order.compiled:

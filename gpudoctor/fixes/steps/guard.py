@@ -112,9 +112,7 @@ def _tool_and_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
-    """True if the program is the interpreter of the target or of a folder in `made`, by its path (links not
-    followed).
-    """
+    """True if the program is the interpreter of the target or of a folder in `made`, by its path, links unfollowed."""
     if not system_paths.is_path(program):
         return False
     environments = [*([target.prefix] if target.own else []), *made]
