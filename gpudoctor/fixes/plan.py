@@ -154,6 +154,9 @@ class _PlanBuilder:
             return "by hand: done by a person"
         if blank := next(blanks(step.argv), ""):
             return f"{blank} is to be filled in by you"
+        command = command_of(step.argv)
+        if command and command.tool == "conda" and command.creates:
+            return "makes another environment of conda's: run it yourself, and name its Python with --python"
         return "needs root, which this is not" if "root" in step.needs and not self.root else ""
 
 

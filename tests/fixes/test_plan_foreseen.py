@@ -181,6 +181,18 @@ def test_what_is_installed_is_noted_save_where_the_plan_makes_the_environment() 
     assert made.commands[0].argv == ("conda", "list", "--explicit", "--prefix", "/opt/x")
 
 
+def test_an_environment_that_conda_would_make_elsewhere_is_left_to_a_person() -> None:
+    """What the engine would refuse keeps nothing else of the plan from being run."""
+    new = Step(("conda", "create", "--yes", "--name", "torch", "pytorch-gpu"), touches="environment")
+    made = plan.plan_for(
+        replace(V100, findings=(found("torch.x", "torch", new), found("ext.x", "ext", install("cu126"))))
+    )
+    assert {step.cause: step.hindrance for step in made.commands if step.cause} == {
+        "torch.x": "makes another environment of conda's: run it yourself, and name its Python with --python",
+        "ext.x": "",
+    }
+
+
 def test_lines_that_told_of_a_cause_are_set_aside_with_it() -> None:
     report = "Tesla V100 with CUDA capability sm_70 is not compatible with the current PyTorch installation"
     sick = reading.read(report)
