@@ -76,7 +76,7 @@ _COMPILED = (
 )
 _OWN_WHEELS = "The build of {names} first looks on the project's release page for a wheel of that torch and Python."
 _LATER = "Compiled when it is first used, by nvcc: {names}. Whether that succeeds was not judged."
-_LOOSE = "Not pinned, and not judged: {names}. pip takes the newest that goes with the rest."
+_LOOSE = "Not pinned, and not judged: {names}. The newest that goes with the rest is taken."
 _OTHERS = "Not looked at, for no rule is about them: {names}."
 _LEFT_OUT = "Left out: {names}. Markers are not for this machine, extras are installed on request only."
 _NOT_JUDGED = (("manifest.loose", _LOOSE), ("manifest.left_out", _LEFT_OUT), ("manifest.others", _OTHERS))
