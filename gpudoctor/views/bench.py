@@ -195,16 +195,12 @@ def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
             runs_by_problem.setdefault((state, _problem_text(run, state)), []).append(run)
     for (state, problem), runs in runs_by_problem.items():
         devices = gpus(measurements, [run.gpu for run in runs])
-        share = _share_of_expected(measurements, runs) if state == "slow" else ""
+        shares = [round(100 * (measurements.ratio(run) or 0)) for run in runs]
+        share = f"{_range(shares, str)} % of what was expected" if state == "slow" else ""
         kernels = names(measurements, [run.kernel for run in runs])
         lines = wrapped(one_line(f"{kernels}{f', {devices}' if devices else ''}: {share}{problem}"), 0, 2)
         yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
-
-
-def _share_of_expected(measurements: Measurements, runs: Sequence[Run]) -> str:
-    """``55 to 61 % of what was expected`` over these runs."""
-    return f"{_range([round(100 * (measurements.ratio(run) or 0)) for run in runs], str)} % of what was expected"
 
 
 def _problem_text(run: Run, state: State) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
@@ -30,9 +30,12 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
         blocks.append("\n".join(_drain_lines(fleet, style)))
     blocks += text.findings(serious, style)
     if information:
-        blocks.append("\n".join(_info_lines(information, style)))
+        lines = [row for finding in information for row in wrapped(f"{finding.title}  [{finding.id}]", 2, 4)]
+        blocks.append("\n".join([style.paint(say("Worth knowing"), "bold"), *lines]))
     if diagnosis.unjudged:
-        blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
+        reasons = (f"{reason.why}: {', '.join(reason.rules)}" for reason in report.reasons(diagnosis))
+        heading = style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
+        blocks.append("\n".join([heading, *(row for reason in reasons for row in wrapped(reason, 2, 4))]))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     counts = fleet.counts
     found = counts["error"] + counts["warning"] + counts["info"]
@@ -110,20 +113,6 @@ def _shortened(finding: Finding) -> Finding:
     """The finding without evidence derived from the fleet itself, with at most `_MOST_EVIDENCE` pieces and one fix."""
     evidence = tuple(item for item in finding.evidence if not item.fact.startswith(_DERIVED))
     return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
-
-
-def _info_lines(findings: Sequence[Finding], style: Style) -> Iterator[str]:
-    """A heading and, for each finding of severity ``info``, its title and id."""
-    yield style.paint(say("Worth knowing"), "bold")
-    for finding in findings:
-        yield from wrapped(f"{finding.title}  [{finding.id}]", 2, 4)
-
-
-def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    """How many rules were not judged, and for each reason the ids of those rules."""
-    yield style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
-    for reason in report.reasons(diagnosis):
-        yield from wrapped(f"{reason.why}: {', '.join(reason.rules)}", 2, 4)
 
 
 def _host_count(count: int) -> str:

@@ -7,10 +7,10 @@ never reboots: its last line says that one is due.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.core.language import say
-from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement
+from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep, Requirement, Way
 from gpudoctor.views._terminal import PLAIN, Style, command, few, one_line, size, step_marks, wrapped
 from gpudoctor.views.document import line as as_line
 
@@ -26,19 +26,25 @@ def render(
 ) -> str:
     """The whole plan as text, ending without a newline; `titles` are the causes' titles by rule id."""
     blocks = [_head_text(plan, style)]
-    blocks += [_causes_text(plan, titles)] if titles else []
-    requirements = dict.fromkeys(item for step in plan.chosen for item in step.requires)
-    lines = [row for item in requirements for row in wrapped(f"- {requirement_text(item)}", 2, 4)]
-    blocks += ["\n".join([say("Before anything is changed, it is made sure that"), *lines])] if lines else []
+    titles = titles or {}
+    causes = dict.fromkeys(step.cause for step in plan.steps if step.cause in titles)
+    blocks.append(_list_text(say("What is wrong:"), [f"{titles[cause]}  [{cause}]" for cause in causes]))
+    requirements = map(requirement_text, dict.fromkeys(item for step in plan.chosen for item in step.requires))
+    blocks.append(_list_text(say("Before anything is changed, it is made sure that"), requirements))
     blocks += _step_blocks(plan, style)
     blocks += [_foreseen_text(foreseen, style)] if foreseen else []
-    blocks += (
-        ["\n".join(row for remark in plan.remarks for row in wrapped(say("{sentence}.", sentence=remark), hang=2))]
-        if plan.remarks
-        else []
-    )
-    blocks += [_alternatives_text(plan), _manual_steps_text(plan), _undo_text(plan)]
+    remarks = (say("{sentence}.", sentence=remark) for remark in plan.remarks)
+    blocks.append("\n".join(row for remark in remarks for row in wrapped(remark, hang=2)))
+    alternatives = (f"{way.title}  [{way.cause}]" for way in _ways_not_chosen(plan))
+    blocks += [_list_text(say("Or, instead (gpudoctor explain shows how):"), alternatives), _manual_steps_text(plan)]
+    blocks.append(_list_text(say("To undo by hand:"), plan.undo))
     return "\n\n".join(block for block in blocks if block)
+
+
+def _list_text(heading: str, sentences: Iterable[str]) -> str:
+    """The heading and below it the sentences, each behind a dash; empty without any."""
+    lines = [row for sentence in sentences for row in wrapped(f"- {sentence}", 2, 4)]
+    return "\n".join([heading, *lines]) if lines else ""
 
 
 def document(plan: Plan, foreseen: Foreseen | None = None) -> str:
@@ -54,7 +60,7 @@ def _step_blocks(plan: Plan, style: Style) -> Iterator[str]:
     titles = {(way.cause, way.number): way.title for way in plan.ways}
     last_cure = ""
     for step in plan.chosen:
-        cure = titles.get(_cure_key(step), "")
+        cure = titles.get((step.cause, step.way), "")
         cause = wrapped(f"{cure}  [{step.cause}]", hang=2) if cure and cure != last_cure else []
         last_cure = cure or last_cure
         yield "\n".join([*(style.paint(row, "bold") for row in cause), *step_lines(plan, step)])
@@ -108,13 +114,6 @@ def _head_text(plan: Plan, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _causes_text(plan: Plan, titles: Mapping[str, str]) -> str:
-    """The causes that the plan cures, one a line, in its order; empty without any."""
-    causes = dict.fromkeys(step.cause for step in plan.steps if step.cause in titles)
-    lines = [row for cause in causes for row in wrapped(f"- {titles[cause]}  [{cause}]", 2, 4)]
-    return "\n".join([say("What is wrong:"), *lines]) if lines else ""
-
-
 def requirement_text(item: Requirement) -> str:
     """A requirement in words: ``/opt/venv can be written to``, ``/opt has room for 2.4 GiB``."""
     if item.kind == "room":
@@ -141,31 +140,17 @@ def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
         ("still found", foreseen.stays, "yellow"),
         ("to be seen when the machine is read again", foreseen.unjudged, "dim"),
     )
-    lines = [
-        style.paint(row, colour)
-        for outcome, ids, colour in parts
-        if ids
-        for row in wrapped(say("{outcome}: {ids}", outcome=say(outcome), ids=", ".join(ids)), 2, 4)
-    ]
-    return "\n".join([say("Foreseen, once all of this is done:"), *(lines or [say("  nothing changes for any rule")])])
+    lines = [say("Foreseen, once all of this is done:")]
+    for outcome, ids, colour in parts:
+        sentence = say("{outcome}: {ids}", outcome=say(outcome), ids=", ".join(ids))
+        lines += [style.paint(row, colour) for row in wrapped(sentence, 2, 4)] if ids else []
+    return "\n".join(lines if len(lines) > 1 else [*lines, say("  nothing changes for any rule")])
 
 
-def _alternatives_text(plan: Plan) -> str:
-    """Titles of the cures that have steps in the plan, none of them chosen; empty without any."""
-    chosen = {(step.cause, step.way) for step in plan.chosen}
-    lines = [
-        row
-        for way in plan.ways
-        if (way.cause, way.number) not in chosen
-        and any((way.cause, way.number) == _cure_key(step) for step in plan.steps)
-        for row in wrapped(f"- {way.title}  [{way.cause}]", 2, 4)
-    ]
-    return "\n".join([say("Or, instead (gpudoctor explain shows how):"), *lines]) if lines else ""
-
-
-def _cure_key(step: PlanStep) -> tuple[str, int]:
-    """(cause, number of the way) that identifies the cure a step belongs to."""
-    return step.cause, step.way
+def _ways_not_chosen(plan: Plan) -> Iterator[Way]:
+    """The cures that have steps in the plan, none of them chosen."""
+    open_ways = {(step.cause, step.way) for step in plan.steps} - {(step.cause, step.way) for step in plan.chosen}
+    return (way for way in plan.ways if (way.cause, way.number) in open_ways)
 
 
 def _manual_steps_text(plan: Plan) -> str:
@@ -176,12 +161,6 @@ def _manual_steps_text(plan: Plan) -> str:
     numbers = ", ".join(str(plan.number(step.id)) for step in steps)
     template = "Left to a person: steps {numbers}." if len(steps) > 1 else "Left to a person: step {numbers}."
     return say(template, numbers=numbers) if steps else ""
-
-
-def _undo_text(plan: Plan) -> str:
-    """How to undo the plan by hand, one sentence a line; empty without any."""
-    lines = [row for sentence in plan.undo for row in wrapped(f"- {sentence}", 2, 4)]
-    return "\n".join([say("To undo by hand:"), *lines]) if lines else ""
 
 
 # ---- The steps that need root, as a script ----

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.language import say
-from gpudoctor.core.stack import GPU, Reason, Stack, Wishes, to_json
+from gpudoctor.core.stack import Reason, Stack, Wishes, to_json
 from gpudoctor.views._terminal import Style, command, one_line, padded, width, wrapped
 
 _MOST_REASONS = 6
@@ -27,16 +27,12 @@ def document(stack: Stack) -> str:
 
 def machine_text(wishes: Wishes) -> str:
     """``8 × H100, driver 535.183.06, Python 3.12.3, linux x86_64``; what is not known is said so or left out."""
-    parts = [_gpu_text(gpu) for gpu in wishes.gpus] or [say("a GPU that is not known")]
+    parts = [f"{gpu.count} × {gpu.name}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
+    parts = parts or [say("a GPU that is not known")]
     parts.append(say("driver {version}", version=wishes.driver) if wishes.driver else say("a driver that is not known"))
     parts.append(f"Python {wishes.python}" if wishes.python else say("any Python"))
     parts.append(" ".join(filter(None, (wishes.os, wishes.arch))))
     return one_line(", ".join(filter(None, parts)))
-
-
-def _gpu_text(gpu: GPU) -> str:
-    """``8 × H100``; without a count for a single one."""
-    return f"{gpu.count} × {gpu.name}" if gpu.count > 1 else gpu.name
 
 
 def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:

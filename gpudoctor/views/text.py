@@ -26,7 +26,10 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
         blocks.append("\n".join([say("What it would bring:"), *lines]))
     blocks += findings(diagnosis.findings, style)
     if len(causes := report.causes(diagnosis)) > 1:
-        blocks.append("\n".join([say("To act on, in this order:"), *_action_lines(causes)]))
+        numbered = enumerate(report.actions(causes), 1)
+        actions = (f"{number}. {action}  [{finding.id}]" for number, (finding, action) in numbered)
+        lines = (row for action in actions for row in wrapped(action, 2, 5))
+        blocks.append("\n".join([say("To act on, in this order:"), *lines]))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
@@ -80,12 +83,6 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
     yield from _fixes_lines(finding.fixes)
     yield ""
     yield style.paint(say("  [{id}]  more: {command}", id=finding.id, command=command(finding.more)), "dim")
-
-
-def _action_lines(causes: Sequence[Finding]) -> Iterator[str]:
-    """A numbered line per cause: what to do about it."""
-    for number, (finding, act) in enumerate(report.actions(causes), 1):
-        yield from wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
 
 
 def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:

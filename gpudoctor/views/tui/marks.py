@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpudoctor.core.diagnosis import Verdict
 from gpudoctor.core.rule import Severity
 
@@ -46,6 +48,12 @@ MEANINGS = (
     ("▾ ▸", "unfolded, folded", ""),
 )
 """Mark, what it means, and its colour: for the page of keys."""
+
+
+def step_labels(needs: Sequence[str], touches: str) -> list[str]:
+    """What a step needs and touches, each as a mark with its words."""
+    labels = [NEEDS.get(need, f"▲ needs {need}") for need in needs]
+    return [*labels, TOUCHES[touches]] if touches in TOUCHES else labels
 
 
 def spinner(seconds: float) -> str:

@@ -221,8 +221,9 @@ class SaveScreen(ModalScreen[str]):
         self._update_hints()
 
     def _file_stem(self) -> str:
-        """The suggested file name without ending; without the machine's name if personal data is hidden."""
-        return "gpudoctor-report" if self._hides else f"gpudoctor-{_machine_file_name(self._diagnosis)}"
+        """The suggested file name without ending; without the machine's name if that is hidden or not usable."""
+        machine = re.sub(r"[^A-Za-z0-9._-]+", "-", self._diagnosis.snapshot.target.name).strip(".-")[:60]
+        return "gpudoctor-report" if self._hides or not machine else f"gpudoctor-{machine}"
 
     def _update_hints(self) -> None:
         """Show the keys, and whether personal data is hidden."""
@@ -287,9 +288,8 @@ class SaveScreen(ModalScreen[str]):
             return
 
         if hide and form is None:
-            self._show_message(
-                "a picture shows what the screen showed: another form hides what is personal", "$warning"
-            )
+            other = "a picture shows what the screen showed: another form hides what is personal"
+            self._show_message(other, "$warning")
             return
 
         def make() -> str:
@@ -308,8 +308,3 @@ class SaveScreen(ModalScreen[str]):
             self.dismiss(answer)
         else:
             self._show_message(error_text(answer), "$warning")
-
-
-def _machine_file_name(diagnosis: Diagnosis) -> str:
-    """The machine's name as part of a file name; ``report`` if nothing of it is usable."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", diagnosis.snapshot.target.name).strip(".-")[:60] or "report"

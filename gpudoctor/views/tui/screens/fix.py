@@ -12,7 +12,6 @@ from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.plan import Foreseen, Plan
-from gpudoctor.core.run import Run
 from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen, Repair
@@ -103,9 +102,7 @@ class FixScreen(FramedScreen):
         plan, run = repair.plan, repair.run
         where = f"   in {one_line(plan.environment)}" if plan and plan.environment else ""
         self.steps.border_title = Content(f"Plan{where}")
-        self.steps.empty = (
-            "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
-        )
+        self.steps.empty = "Nothing here can be cured." if plan else "No plan is open: f on a finding makes one."
         self.steps.put(plan, run, repair.seconds() if repair.busy else 0.0)
         if run and self._follows_run and (step := run.current):
             self.steps.go(step.id)
@@ -139,11 +136,8 @@ class FixScreen(FramedScreen):
             title = f"{words.step_label(plan, line.step)}: what would be done"
             self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
         elif plan:
-            blocks = (
-                list(words.dry_run_blocks(plan, self._foreseen(plan)))
-                if plan.steps
-                else [Block(Content(nothing_to_fix(self.doctor.diagnosis)))]
-            )
+            nothing = Block(Content(nothing_to_fix(self.doctor.diagnosis)))
+            blocks = list(words.dry_run_blocks(plan, self._foreseen(plan))) if plan.steps else [nothing]
             self.output.put("Dry run: what would be done", blocks, keep=True)
         else:
             self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
@@ -324,19 +318,15 @@ def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content |
     if repair.busy:
         hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
         playing = "playing a recording, nothing is changed · " if recorded else ""
-        return Content(f"{playing}{_progress_text(run)} · {seconds(repair.seconds())}"), hint
+        step = run.current if run else None
+        done = f"step {run.plan.number(step.id)} of {len(run.plan.chosen)}" if run and step else "beginning"
+        return Content(f"{playing}{done} · {seconds(repair.seconds())}"), hint
     if run:
-        done = sum(ran.state == "done" for ran in run.steps)
+        ended = sum(ran.state == "done" for ran in run.steps)
         took = seconds(sum(ran.seconds for ran in run.steps))
         kept = "a recording: nothing was changed" if recorded else plain(f"record {run.id}")
-        return Content(f"{done} of {len(run.plan.chosen)} steps done · {took}"), kept
+        return Content(f"{ended} of {len(run.plan.chosen)} steps done · {took}"), kept
     return (_plan_text(repair.plan), "nothing is run until you say yes") if repair.plan else None
-
-
-def _progress_text(run: Run | None) -> str:
-    """``step 2 of 5``; ``beginning`` before the first step."""
-    step = run.current if run else None
-    return f"step {run.plan.number(step.id)} of {len(run.plan.chosen)}" if run and step else "beginning"
 
 
 def _plan_text(plan: Plan) -> Content:

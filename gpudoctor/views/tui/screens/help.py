@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
-from textual.widget import Widget
 
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import BaseApp
@@ -46,7 +45,9 @@ class KeysScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Keys in columns: two or three, by the width."""
-        page = VerticalScroll(self._screen_keys(), Container(*self._general_keys()), id="key-page", classes="pane")
+        own = _prose(_hint_blocks("On this screen", [hint for hint in self._hints if not hint.everywhere]))
+        general = _prose(_hint_blocks("Everywhere", [hint for hint in self._hints if hint.everywhere]))
+        page = VerticalScroll(own, Container(general, _prose(_mark_blocks())), id="key-page", classes="pane")
         page.border_title = Content(f"Keys · {self._title}")
         page.border_subtitle = Content("esc back")
         yield page
@@ -54,15 +55,6 @@ class KeysScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Focus the page, so that the arrows scroll it."""
         self.query_one("#key-page").focus()
-
-    def _screen_keys(self) -> Widget:
-        """The keys of the screen."""
-        return _prose(_hint_blocks("On this screen", [hint for hint in self._hints if not hint.everywhere]))
-
-    def _general_keys(self) -> Iterable[Widget]:
-        """The keys that work everywhere, and the marks."""
-        yield _prose(_hint_blocks("Everywhere", [hint for hint in self._hints if hint.everywhere]))
-        yield _prose(_mark_blocks())
 
 
 def _prose(blocks: Iterable[Block]) -> Prose:

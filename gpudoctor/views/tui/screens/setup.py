@@ -279,12 +279,10 @@ def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[objec
 
 
 def _value_of_text(field: str, text: str) -> object:
-    """The typed text as a value of that field of `Wishes`: GPUs, requirements, extras; else the text."""
+    """The typed text as a value of that field of `Wishes`: GPUs, requirements; else the text."""
     if field == "gpus":
         return (GPU(text),)
-    if field == "wants":
-        return parse_requirements(text)
-    return tuple(text.split()) if field == "extras" else text
+    return parse_requirements(text) if field == "wants" else text
 
 
 def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:

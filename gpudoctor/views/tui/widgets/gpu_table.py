@@ -183,11 +183,10 @@ def place_columns(state: GpuState, width: int, left_out: Container[str] = ()) ->
         room -= column.width + GAP
     chosen = [column for column in COLUMNS if column.name in widths]
     for column in sorted((other for other in chosen if other.most), key=lambda other: (other.name == HELD, other.rank)):
-        extra = min(max(room, 0), _max_width(state, column) - column.width)
-        if column.name != HELD and extra > 0:
-            extra = min(extra, max(room - _MIN_LIMIT_WIDTH, 0) or 0)
-        widths[column.name] += max(extra, 0)
-        room -= max(extra, 0)
+        free = room if column.name == HELD else room - _MIN_LIMIT_WIDTH
+        extra = max(min(free, _max_width(state, column) - column.width), 0)
+        widths[column.name] += extra
+        room -= extra
     return [PlacedColumn(column, widths[column.name], _heading(state, column)) for column in chosen]
 
 
@@ -341,7 +340,8 @@ class GPUTable(Rows):
         shown = state.gpus.values()
         state.axes = {name: scale for name, _ in _CURVES.values() if (scale := state.axis(name, shown))}
         self._update_layout()
-        keys = [key for index in self._sorted() for key in self._rows_of(index)]
+        gpus = state.gpus
+        keys = [(index, place) for index in self._sorted() for place in range(-1, len(gpus[index].instances))]
         before = self.gpu_index
         self._moving_by_code = True
         if keys != self._keys:
@@ -368,10 +368,6 @@ class GPUTable(Rows):
     def _silent(self, index: int) -> bool:
         """True if the GPU's numbers are outdated or it does not answer."""
         return index in self.shown.struck or bool(self.shown.gpus[index].error)
-
-    def _rows_of(self, index: int) -> list[Key]:
-        """Keys of the rows of a GPU: its own, then one for each MIG device."""
-        return [(index, -1), *((index, place) for place in range(len(self.shown.gpus[index].instances)))]
 
     def _update_layout(self) -> None:
         """Place the columns anew if the width or what there is to show has changed."""

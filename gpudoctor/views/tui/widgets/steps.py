@@ -61,7 +61,7 @@ class Steps(Rows):
         here = self.line
         self.plan, self.run, self._seconds = (run.plan if run else plan), run, passed
         self._lines = list(self._lines_of(self.plan)) if self.plan else []
-        place = self._row_of(here)
+        place = next((at for at, line in enumerate(self._lines) if here and here.key == line.key), None)
         self.fill(len(self._lines))
         if place is not None:
             self.cursor = place
@@ -81,10 +81,6 @@ class Steps(Rows):
                 self.cursor = place
                 return True
         return False
-
-    def _row_of(self, line: Line | None) -> int | None:
-        """The row of the same step or fix as `line`; None if it is not listed."""
-        return next((place for place, other in enumerate(self._lines) if line and line.key == other.key), None)
 
     def _lines_of(self, plan: Plan) -> Iterable[Line]:
         """The rows of the plan: for each cause its fixes and steps."""

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.core.fact import Reason as Kind
-from gpudoctor.core.rule import Fix, Step
+from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import command, one_line
 from gpudoctor.views.tui import marks
@@ -104,20 +104,12 @@ def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
         for step in fix.steps:
             if step.text:
                 yield Block(plain(step.text), hang=_HANG)
-            if labels := _step_marks(step):
-                yield Block(Content.styled(labels, "$warning" if "▲" in labels else "dim"), hang=_HANG)
+            if labels := "  ".join(marks.step_labels(step.needs, step.touches)):
+                yield Block(plain(labels, "$warning" if "▲" in labels else "dim"), hang=_HANG)
             if step.argv:
                 yield labelled("      $ ", plain(command(step.argv), "$primary"), _HANG + 2, "dim")
         if fix.undo:
             yield Block(plain(f"undo: {fix.undo}", "dim"), hang=_HANG)
-
-
-def _step_marks(step: Step) -> str:
-    """What the step needs and touches, as marks with their words; empty if nothing."""
-    labels = [marks.NEEDS.get(need, f"▲ needs {need}") for need in step.needs]
-    if step.touches in marks.TOUCHES:
-        labels.append(marks.TOUCHES[step.touches])
-    return "  ".join(labels)
 
 
 def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import overload
 
 from gpudoctor.core.catalog import TOPICS
 from gpudoctor.core.diagnosis import Finding
@@ -58,11 +58,8 @@ def value_text(value: Value) -> str:
     items = raw if isinstance(raw, list) else list(raw.values()) if isinstance(raw, dict) else [raw]
     if any(isinstance(item, (list, dict)) for item in items):
         return json.dumps(raw, ensure_ascii=False)
-    return (
-        ", ".join(f"{name} {item}" for name, item in raw.items())
-        if isinstance(raw, dict)
-        else ", ".join(map(str, items))
-    )
+    shown = (f"{name} {item}" for name, item in raw.items()) if isinstance(raw, dict) else map(str, items)
+    return ", ".join(shown)
 
 
 def value_and_source(state: Fact | None) -> tuple[str, str]:
@@ -100,12 +97,18 @@ def searchable(name: str, *states: Fact | None) -> str:
     return "\n".join((name, *(part for state in states for part in value_and_source(state)))).lower()
 
 
-class Listing(Sequence[Item]):
+class Listing(ABC):
     """Facts as rows, in the order shown; `unread`, `absent` and `proof` list their positions by state and evidence."""
 
     unread: Sequence[int] = ()
     absent: Sequence[int] = ()
     proof: Sequence[int] = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, position: int) -> Item: ...
 
     def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
         """The searchable text of each of these positions."""
@@ -156,13 +159,7 @@ class Facts(Listing):
     def __len__(self) -> int:
         return len(self._states)
 
-    @overload
-    def __getitem__(self, position: int) -> Item: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[Item]: ...
-    def __getitem__(self, position: int | slice) -> Item | Sequence[Item]:
-        if isinstance(position, slice):
-            return [self[at] for at in range(*position.indices(len(self)))]
+    def __getitem__(self, position: int) -> Item:
         fact, index, state = self._at(position)
         return Item(fact_label(fact, index), fact, state, index, self._proof.get((fact, index), ()))
 
@@ -254,11 +251,7 @@ class Compared(Listing):
     def __len__(self) -> int:
         return len(self._items)
 
-    @overload
-    def __getitem__(self, position: int) -> Item: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[Item]: ...
-    def __getitem__(self, position: int | slice) -> Item | Sequence[Item]:
+    def __getitem__(self, position: int) -> Item:
         return self._items[position]
 
 

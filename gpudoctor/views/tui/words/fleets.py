@@ -65,12 +65,11 @@ def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
     """All hosts, or of more than `MOST_ROWS` only those with something other than ok."""
     if everyone or len(fleet.hosts) <= MOST_ROWS:
         return list(fleet.hosts)
-    return [host for host in fleet.hosts if not _is_all_ok(fleet, host)]
-
-
-def _is_all_ok(fleet: Fleet, host: Host) -> bool:
-    """True if the host answered and passed every check."""
-    return host.answered and all(fleet.result(host.name, check.id).outcome == "ok" for check in fleet.checks)
+    return [
+        host
+        for host in fleet.hosts
+        if not host.answered or any(fleet.result(host.name, check.id).outcome != "ok" for check in fleet.checks)
+    ]
 
 
 def headline(fleet: Fleet) -> str:

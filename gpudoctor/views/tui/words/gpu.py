@@ -18,7 +18,6 @@ from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.words import summary
 
-IDLE = "gpu_idle"
 REASONS = (
     ("hw_thermal_slowdown", "heat"),
     ("sw_thermal_slowdown", "heat"),
@@ -45,17 +44,10 @@ def held_back(gpu: GPU) -> str:
         reasons = ["hardware slowdown"]
     if reasons:
         return f"▼ {', '.join(reasons)}"
-    if IDLE in gpu.throttle_reasons:
-        return f"z idle{_memory_held(gpu)}"
-    return ""
-
-
-def _memory_held(gpu: GPU) -> str:
-    """Memory that processes of an idle GPU hold, ``, 37 GiB held``; empty if it is little."""
-    used = gpu.memory_used_mib or 0
-    if used < _HELD_MIB or not gpu.processes:
+    if "gpu_idle" not in gpu.throttle_reasons:
         return ""
-    return f", {gib_text(used)} GiB held"
+    used = gpu.memory_used_mib or 0
+    return f"z idle, {gib_text(used)} GiB held" if used >= _HELD_MIB and gpu.processes else "z idle"
 
 
 def gib_text(mib: float) -> str:
@@ -402,16 +394,11 @@ def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
         ("util", "utilization", "%", ""),
         ("power", "power_w", "W", f"limit {limit:.0f} W" if limit else ""),
         ("temp", "temperature_c", "°C", f"slows at {slow:.0f} °C" if slow else ""),
-        ("clock", "clock_mhz", "MHz", _max_clock_text(gpu)),
+        ("clock", "clock_mhz", "MHz", "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"),
     )
     for label, name, unit, note in rows:
         number = getattr(gpu, name)
         yield label, name, _absent_text(gpu, name) if number is None else f"{number:.0f} {unit}", note
-
-
-def _max_clock_text(gpu: GPU) -> str:
-    """The maximum clock, ``of 1980 MHz``; empty if it is unknown."""
-    return "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"
 
 
 def _absent_text(gpu: GPU, name: str) -> str:

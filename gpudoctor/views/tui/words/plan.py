@@ -39,16 +39,12 @@ def script(plan: Plan) -> str:
         if step.verify:
             lines += [f"# {one_line(step.title)}", "gpudoctor check", ""]
             continue
-        needs = f" ({', '.join(_needs_words(step))})" if step.needs else ""
+        words = ", ".join(label.lstrip("▲● ") for label in marks.step_labels(step.needs, ""))
+        needs = f" ({one_line(words)})" if words else ""
         lines += [f"# {one_line(step.title)}{needs}"]
         lines += [f"#   {one_line(step.text)}"] if step.text and step.text != step.title else []
         lines += [command_line(step), ""] if step.argv else ["#   by hand", ""]
     return "\n".join(lines)
-
-
-def _needs_words(step: PlanStep) -> list[str]:
-    """What the step needs (root, a reboot, ...), in words."""
-    return [marks.NEEDS.get(need, f"▲ needs {one_line(need)}").lstrip("▲● ") for need in step.needs]
 
 
 def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
@@ -94,10 +90,8 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
         yield Block(plain(f"expected: {few(step.makes_true)}"), hang=_HANG)
     for change in step.changes:
         yield Block(change_text(change), Content.styled("change", "dim"), _HANG)
-    labels = [marks.NEEDS.get(need, f"▲ needs {one_line(need)}") for need in step.needs]
-    labels += [marks.TOUCHES[step.touches]] if step.touches in marks.TOUCHES else []
-    if labels:
-        yield Block(Content.styled("  ".join(labels), "$warning" if step.grave else "dim"), hang=_HANG)
+    if labels := marks.step_labels(step.needs, step.touches):
+        yield Block(plain("  ".join(labels), "$warning" if step.grave else "dim"), hang=_HANG)
     if step.hindrance:
         yield labelled("not here", plain(step.hindrance, "$warning"), _HANG, "dim")
 

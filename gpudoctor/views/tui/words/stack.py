@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
+from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Stack, Wishes
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, labelled, plain
 from gpudoctor.views.tui.words import summary
@@ -128,17 +128,13 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
         yield labelled(name, plain(version, "bold"), _HANG, "dim")
     for name, version in stack.libraries:
         yield labelled(name, version, _HANG, "dim")
-    yield from map(_need_block, stack.needs)
+    for need in stack.needs:
+        mark = ("✓", "$success") if need.met else ("✗", "bold $error")
+        have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
+        yield labelled(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark), _HANG, "dim")
     if not command_first:
         yield GAP
         yield from command_blocks(stack, wishes)
-
-
-def _need_block(need: Need) -> Block:
-    """A requirement of the stack, what there is, and whether it is met."""
-    mark = ("✓", "$success") if need.met else ("✗", "bold $error")
-    have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
-    return labelled(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark), _HANG, "dim")
 
 
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
