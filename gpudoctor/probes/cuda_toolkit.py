@@ -104,7 +104,7 @@ def _wheel_folders(target: Target) -> Iterator[str]:
     """Yields the folders where nvidia-cuda-nvcc wheels in the target's environment put the compiler."""
     if not target.python:
         return
-    library = f"{places.prefix_of(target.python)}/lib"
+    library = f"{system_paths.prefix_of(target.python)}/lib"
     for name in names_in(target, library):
         if name.startswith("python3."):
             yield from (f"{library}/{name}/site-packages/nvidia/{part}" for part in ("cuda_nvcc", "cu13", "cu14"))

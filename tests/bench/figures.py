@@ -18,7 +18,7 @@ LIMITS = {"collect_env": 0.10, "fastest": 1.2, "pyz": 1.5, "core": 20.0, "whole"
 def stored() -> str:
     """The tables of the figures that are kept."""
     kept = toml(FILE)
-    return f"{table(kept)}\n\n{own_table(kept.get('own', ()))}"
+    return "\n\n".join([table(kept), *([own_table(kept["own"])] if "own" in kept else [])])
 
 
 def table(told: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ def ratios(told: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 def write(told: Mapping[str, Any]) -> None:
     """Keep the figures of the programs, beside those of our own commands."""
-    _write({**told, "own": toml(FILE).get("own", ())})
+    _write({**told, "own": toml(FILE).get("own", [])})
 
 
 def write_own(rows: Sequence[Mapping[str, Any]]) -> None:
