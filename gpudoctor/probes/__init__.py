@@ -205,10 +205,7 @@ def _deadline(module: ModuleType, target: Target) -> float:
 
 
 def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]:
-    """Facts and groups of all probes.
-
-    Declared ones without a result are unread with the probe's trouble as the reason.
-    """
+    """Facts and groups of all probes; a declared one without a result is unread, with the probe's trouble as reason."""
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     for run in runs:

@@ -55,10 +55,7 @@ class Dynamic:
 
 
 class Binary:
-    """An open file, read by its descriptor.
-
-    `note(offset, data)`, if given, is called for every read.
-    """
+    """An open file, read by its descriptor; `note(offset, data)`, if given, is called for every read."""
 
     def __init__(self, descriptor: int, note: Callable[[int, bytes], None] | None = None) -> None:
         self._fd = descriptor
@@ -66,10 +63,7 @@ class Binary:
         self.size = os.fstat(descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes at `offset`.
-
-        `MalformedError` if the range leaves the file, `OSError` if reading fails.
-        """
+        """Exactly `size` bytes at `offset`; `MalformedError` outside the file, `OSError` if reading fails."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise MalformedError(f"{size} bytes at {offset} lie outside a file of {self.size} bytes")
         data = system.read_at(self._fd, size, offset)

@@ -47,10 +47,7 @@ def extensions(target: Target, site: Site, environment: Environment, torch: Torc
 
 
 def bitsandbytes_builds(target: Target, environment: Environment) -> Fact:
-    """The CUDA releases of bitsandbytes' native libraries: ``12.4`` for ``libbitsandbytes_cuda124.so``.
-
-    Absent without it.
-    """
+    """CUDA releases of bitsandbytes' libraries: ``12.4`` for ``libbitsandbytes_cuda124.so``; absent without it."""
     dist = environment.first("bitsandbytes")
     if dist is None:
         return Absent("bitsandbytes is not installed")
@@ -76,10 +73,7 @@ def _tag_columns(target: Target, site: Site, dist: Dist) -> Row:
 
 
 def _library_columns(target: Target, torch: Torch | Absent | Unread, dist: Dist) -> Row:
-    """Columns from its libraries: missing symbols, missing libraries, GPU architectures.
-
-    Absent or unread as torch is.
-    """
+    """The columns missing symbols, missing libraries and GPU architectures; absent or unread as torch is."""
     if isinstance(torch, Torch) and torch.path:
         return dict(NativeLibraries(target, torch, dist).facts())
     why = torch if not isinstance(torch, Torch) else Unread("torch has no package folder")
@@ -120,10 +114,7 @@ _ABI = pattern(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
 
 @frozen
 class BuildTag:
-    """A build tag; each part is empty if the name lacks it.
-
-    `cuda` is ``12.2``, or ``12`` if only the major is named.
-    """
+    """A build tag; a part that the name lacks is empty. `cuda` is ``12.2``, or ``12`` where only the major is named."""
 
     torch: str = ""
     cuda: str = ""
@@ -197,10 +188,7 @@ class NativeLibraries:
             return Unread(f"its libraries could not be read: {error}")
 
     def _missing_symbols(self) -> Iterator[str]:
-        """The first few torch functions that neither torch nor its own libraries define; one fails an import.
-
-        Raises `OSError` or `MalformedError`.
-        """
+        """Some torch functions that nobody defines, one of which fails an import; `OSError`, `MalformedError`."""
         with ExitStack() as open_files:
 
             def open_(path: str) -> Elf:

@@ -46,9 +46,9 @@ class LibraryObject:
 
 
 class Loader:
-    """glibc's search for libraries in a process of `program`. `loaded`: name (SONAME or file name) to library;
+    """glibc's search for libraries in a process of `program`.
 
-    `missing`: name to the library that needs it.
+    `loaded`: name (SONAME or file name) to library; `missing`: name to the library that needs it.
     """
 
     def __init__(self, target: Target, program: str | None) -> None:
@@ -65,10 +65,7 @@ class Loader:
                 self._register(found)
 
     def load(self, path: str, why: str) -> None:
-        """Load the library at `path` and everything it needs, breadth first, as dlopen does.
-
-        Nothing if it cannot be read.
-        """
+        """Load the library at `path`, if it can be read, and all it needs, breadth first, as dlopen does."""
         first = self._read_object(path, why, None)
         if first is None:
             return
@@ -185,10 +182,7 @@ def read_cache(target: Target) -> Cache:
 
 
 def parse_cache(raw: bytes) -> dict[str, str]:
-    """Library names to paths, 64-bit entries without hardware conditions.
-
-    `ValueError` or `struct.error` if malformed.
-    """
+    """Library names to paths, of 64-bit entries for any hardware; `ValueError` or `struct.error` if malformed."""
     start = 0
     if raw.startswith(_OLD):
         (number,) = struct.unpack_from("<I", raw, len(_OLD))
@@ -243,10 +237,7 @@ class LibraryCopy:
 
 
 def library_copies(target: Target, loader: Loader, site: Site | None) -> list[LibraryCopy]:
-    """Every copy of the CUDA libraries, those of the environment first.
-
-    A file reached by several paths is listed once.
-    """
+    """Every copy of the CUDA libraries, those of the environment first; a file with several paths is listed once."""
     found: dict[str, LibraryCopy] = {}
     for folder, origin in _folders(target, loader, site):
         for copy in _in_folder(target, folder, origin):
@@ -268,10 +259,7 @@ def wheel_owners(target: Target, environment: Environment | None) -> dict[str, D
 
 
 def version_of(copy: LibraryCopy, owners: dict[str, Dist]) -> Fact:
-    """The copy's version, by its wheel, else by the real file's name.
-
-    Unread if neither gives more than the ABI number.
-    """
+    """The copy's version, by its wheel or the real file's name; unread if they give only the ABI number."""
     for path in (copy.path, copy.real):
         if path in owners:
             return Known(owners[path].version, owners[path].path)

@@ -72,10 +72,7 @@ class Log:
         return replace(self, text="\n".join([line for line in self.lines if " Xid (" not in line]))
 
     def time_at(self, position: int) -> float:
-        """Seconds since boot at which the message at `position` (an offset into the text) was logged.
-
-        0.0 if unstamped.
-        """
+        """Seconds since boot when the message at `position`, an offset into the text, was logged; 0.0 if unstamped."""
         stamp, unit = _STAMPS[self.source]
         match = stamp.match(self.text, self.text.rfind("\n", 0, position) + 1)
         return float(match[1]) * unit if match else 0.0

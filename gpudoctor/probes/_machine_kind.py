@@ -84,10 +84,7 @@ def container(target: Target) -> Fact:
 
 
 def _declared_engine(target: Target) -> Fact | None:
-    """The engine by ``container=`` in the first process's environment, systemd's record or ours.
-
-    None if there is none.
-    """
+    """The engine by ``container=`` in the first process's environment, systemd's record or ours; None without one."""
     first = text(target, "/proc/1/environ")
     if isinstance(first, str):
         match = re.search(r"(?:^|\0)container=([^\0]+)", first)

@@ -50,10 +50,7 @@ def choice_of_nccl(target: Target, interfaces: Sequence[Interface], addresses: A
 def choice_of_gloo(
     target: Target, interfaces: Sequence[Interface], addresses: Addresses, host: str, addresses_fact: Fact
 ) -> Choice | Absent | Unread:
-    """The interface and address torch's Gloo would bind to.
-
-    `addresses_fact`: the fact of what this machine's name resolves to.
-    """
+    """What torch's Gloo would bind to. `addresses_fact`: what this machine's name resolves to."""
     return _choose(
         lambda: network.gloo_choice(
             tuple(_as_candidates(interfaces, addresses)), target.environ, lambda: _as_resolved(host, addresses_fact)

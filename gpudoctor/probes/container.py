@@ -351,10 +351,7 @@ def _setting(content: str | Absent | Unread, pattern: str) -> Fact:
 
 
 def _docker(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | None]:
-    """Whether Docker has NVIDIA's runtime, its default runtime, and why its configuration cannot be read (or None).
-
-    Appends configuration errors to `broken`.
-    """
+    """Whether Docker has NVIDIA's runtime, its default one, why neither can be read; errors go to `broken`."""
     for path in _DOCKER:
         content = text(target, path)
         if isinstance(content, Unread):

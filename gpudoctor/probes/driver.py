@@ -295,10 +295,7 @@ def blacklisted(target: Target, module: str, hidden: str) -> Fact:
 
 
 def _modprobe_files(target: Target) -> tuple[list[str], str]:
-    """Paths of the modprobe.d files in force, and why some may be missing (empty if none).
-
-    A file replaces its namesake in a later folder.
-    """
+    """modprobe.d's files in force, where one replaces its namesake in a later folder, and why some may be missing."""
     out: dict[str, str] = {}
     trouble = ""
     for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"):

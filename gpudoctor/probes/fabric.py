@@ -59,10 +59,7 @@ _FAILURE_WORDS = re.compile(
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Yields the ``fabric`` and ``imex`` facts.
-
-    Systemd and its journal are asked only if an installed daemon is down.
-    """
+    """Yields the ``fabric`` and ``imex`` facts; systemd and its journal are asked of daemons that are down."""
     hidden = host_hidden(target)
     found = names(target, _CHANNELS)
     if isinstance(found, list):

@@ -152,10 +152,7 @@ def _bracketed_option(target: Target, path: str) -> Fact:
 
 
 def _time_facts(target: Target, hidden: str) -> Iterator[tuple[str, Fact]]:
-    """Facts about time synchronization, by the files services keep under /run.
-
-    `hidden`: why the host cannot be seen.
-    """
+    """Facts about time synchronization, by services' files under /run. `hidden`: why the host cannot be seen."""
     service = next(((name, path) for name, path in _SERVICES if path_exists(target, path) is True), None)
     if service is None:
         why = hidden or ("" if path_exists(target, "/run/systemd") is True else "no /run/systemd to look beside")

@@ -262,10 +262,7 @@ _ALSO_BARE = ("amazon", "google")
 
 
 def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
-    """The hypervisor, by the firmware's vendor names and the CPU flag ``hypervisor``; absent on bare metal.
-
-    The host can hide either.
-    """
+    """The hypervisor by the firmware's names and the CPU flag, which the host can hide; absent on bare metal."""
     if known(_machine_kind.wsl(target)):
         return Known("hyper-v", "WSL runs on it")
     product: list[str] = []

@@ -104,10 +104,7 @@ _EARLIEST_TIME = 1_000_000_000
 
 
 def pip_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """A change per relevant distribution that conda did not install, dated by its RECORD.
-
-    The version before is unknown.
-    """
+    """A change per relevant distribution not of conda, dated by its RECORD; the version before is unknown."""
     found = environment(target)
     if not isinstance(found, Environment):
         return

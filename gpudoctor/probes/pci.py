@@ -195,10 +195,7 @@ def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
 
 
 def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
-    """The product name: the driver's, else the one by id; a sleeping device is not asked.
-
-    Unread if there is neither.
-    """
+    """The driver's product name, else the one by id, else unread; a sleeping device is not asked."""
     if sleeping:
         return by_id or sleeping
     path = f"/proc/driver/nvidia/gpus/{address}/information"

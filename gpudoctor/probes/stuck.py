@@ -145,10 +145,7 @@ def _command_line(target: Target, pid: str) -> str:
 
 
 def _nvidia_device(target: Target, process: _Process) -> str | None:
-    """The NVIDIA device file it has open.
-
-    Empty if only its name or wait channel points to the driver, None if nothing.
-    """
+    """The NVIDIA device file it has open; empty if only its name or wait channel points to the driver, else None."""
     for handle in names_in(target, f"{process.folder}/fd")[:_MOST_FILES]:
         goal = link(str(target.path(f"{process.folder}/fd") / handle))
         if goal.startswith("/dev/nvidia"):

@@ -123,9 +123,9 @@ def _version_file_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fac
 
 
 def _elsewhere(target: Target, searched: Sequence[str]) -> Fact:
-    """Package folders near by that hold a torch and are not among `searched`: another Python's, or of an environment
+    """Package folders near by that hold a torch and are not among `searched`.
 
-    that is not activated.
+    Another Python's, the user's own, or those of an environment that is not activated.
     """
     if target.system == "windows":
         return Unread("not read on Windows yet")
@@ -316,10 +316,7 @@ def _cuda_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
 
 
 def _local_version(target: Target, dist: Dist) -> str:
-    """The local part of its version such as ``cu121``, by its dist-info, else its version.py.
-
-    Empty if there is none.
-    """
+    """The local part of its version such as ``cu121``, by its dist-info, else its version.py; empty without one."""
     if "+" in dist.version:
         return dist.version.partition("+")[2]
     try:

@@ -253,10 +253,7 @@ class _LiveAnswers:
         yield "live.import_error", error
 
     def _answer_fact(self, name: str) -> Fact:
-        """torch's answer of that name as a fact.
-
-        Absent if this torch is built without it, unread if it has the wrong type.
-        """
+        """torch's answer of that name; absent if this torch is built without it, unread if it has the wrong type."""
         entry = self.answers_by_name.get(name)
         if entry is None:
             built = self.answers_by_name.get("built_for", {"value": True})

@@ -265,10 +265,7 @@ def _first_match(usable: Mapping[str, str], pattern: str, because: str) -> Choic
 def _interface_towards(
     among: Sequence[Interface], comm_id: str, resolve_host: Callable[[str], Resolved]
 ) -> Choice | None:
-    """The interface whose network holds the address of NCCL_COMM_ID (``10.0.0.1:29500``, ``[fd00::1]:29500``).
-
-    None where no interface's network does.
-    """
+    """The interface whose network holds NCCL_COMM_ID (``10.0.0.1:29500``, ``[fd00::1]:29500``); None if none does."""
     host = comm_id.rpartition(":")[0].strip("[]")
     target = resolve_host(host).addresses if host else ()
     for interface in among:

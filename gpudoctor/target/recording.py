@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpudoctor.core import system
-from gpudoctor.target import Answer, Watch
+from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 
-_MOST_LINKS = 40
 _RING = "/dev/kmsg"
 _PCI_CONFIG_BYTES = 4096
 
@@ -123,18 +122,9 @@ class Recording(Local):
             self._note_path(self._real_path(executable))
         return executable
 
-    def run(
-        self,
-        argv: Sequence[str],
-        timeout: float = 5.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        limit: int = 1 << 20,
-        silence: float | None = None,
-        watch: Watch | None = None,
-    ) -> Answer:
+    def run(self, *arguments: Any, **options: Any) -> Answer:
         """As `Local.run`; the answer is noted."""
-        answer = super().run(argv, timeout, env, stdin, limit, silence, watch)
+        answer = super().run(*arguments, **options)
         self.seen.answers.append(answer)
         return answer
 
@@ -150,32 +140,18 @@ class Recording(Local):
             raise
 
     def _real_path(self, path: str) -> str:
-        """The absolute path with all links resolved; each link on the way is noted."""
-        resolved: list[str] = []
-        pending = [part for part in reversed(path.split("/")) if part]
-        for _ in range(_MOST_LINKS + len(path)):
-            if not pending:
-                break
-            part = pending.pop()
-            if part == "..":
-                resolved[-1:] = []
-                continue
-            candidate = "/".join(("", *resolved, part))
-            if part == "." or not (link_target := self._link_target(candidate)):
-                resolved += [part] if part != "." else []
-                continue
-            resolved = [] if link_target.startswith("/") else resolved
-            pending.extend(piece for piece in reversed(link_target.split("/")) if piece)
-        return "/" + "/".join(resolved)
+        """The absolute path with all links resolved, each of them noted; the path itself where they form a loop."""
+        try:
+            return "/" + "/".join(self._inside(path).relative_to(self._root).parts)
+        except OSError:
+            return path
 
-    def _link_target(self, link_path: str) -> str:
-        """The target text of the symbolic link at that path, noted; empty where it is no link."""
-        if link_path not in self.seen.links:
-            try:
-                self.seen.links[link_path] = os.readlink(self._under_root(link_path))  # noqa: PTH115 - text, not a path of ours
-            except OSError:
-                return ""
-        return self.seen.links[link_path]
+    def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
+        """As `Local._entry`; a link is noted."""
+        name, link_target = super()._entry(folder, name)
+        if link_target:
+            self.seen.links["/".join(("", *folder, name))] = link_target
+        return name, link_target
 
     def _note_path(self, real_path: str) -> Parts | None:
         """Note the file, link, folder or device at a path; the `Parts` of a plain file, else None."""
@@ -185,7 +161,7 @@ class Recording(Local):
             return None
         mode = status.st_mode
         if stat.S_ISLNK(mode):
-            self._link_target(real_path)
+            self._entry(real_path.split("/")[1:-1], real_path.rpartition("/")[2])
         elif stat.S_ISDIR(mode):
             self.seen.folders.add(real_path)
         elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (real_path.startswith("/dev/") and not status.st_size):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gpudoctor.core import files, shipped, system
+from gpudoctor.target.proc import names
 
 Consent = Literal["", "as owner", "trust"]
 consent: Consent = ""
@@ -136,20 +137,12 @@ def _files_loaded(program: str) -> Iterator[str]:
     for prefix in dict.fromkeys(str(Path(path).parent.parent) for path in (program, os.path.realpath(program))):
         yield f"{prefix}/pyvenv.cfg"
         for library in ("lib", "lib64", "local/lib"):
-            for folder in _listdir(f"{prefix}/{library}"):
+            for folder in names(f"{prefix}/{library}"):
                 if re.fullmatch(r"python3[.\d]*t?", folder):
                     yield (library_folder := f"{prefix}/{library}/{folder}")
                     for site in (f"{library_folder}/site-packages", f"{library_folder}/dist-packages"):
                         yield site
-                        yield from (f"{site}/{name}" for name in _listdir(site) if name.endswith(_CUSTOM))
-
-
-def _listdir(folder: str) -> list[str]:
-    """The names in a folder, unsorted; empty where it cannot be read."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
+                        yield from (f"{site}/{name}" for name in names(site) if name.endswith(_CUSTOM))
 
 
 def _is_python(program: str) -> bool:

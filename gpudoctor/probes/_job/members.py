@@ -123,10 +123,7 @@ class Job:
 
 
 def read_job(pids: Sequence[int]) -> Job | Unread:
-    """The job of those processes; unread where there is none of them.
-
-    Neither this process nor what it has started is part of it.
-    """
+    """The job of those processes, without this one and what it has started; unread where there is none of them."""
     stats = _all_processes()
     roots = [pid for pid in pids if pid in stats]
     if not roots:

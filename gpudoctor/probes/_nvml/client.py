@@ -215,10 +215,7 @@ class Replies:
 
 
 def _parse_entries(out: str) -> Iterator[Entry]:
-    """The child's marked lines as JSON objects.
-
-    Parsed in one go if possible, else line by line, skipping broken ones.
-    """
+    """The child's marked lines as JSON objects, parsed in one go if possible, else line by line without broken ones."""
     lines = [line[len(MARK) :] for line in out.split("\n") if line.startswith(MARK)]
     try:
         yield from json.loads(f"[{','.join(lines)}]")
@@ -357,9 +354,9 @@ def child_argv(name: str, *more: str) -> list[str]:
 
 
 def _progress_watch(target: Target, opening: float) -> Watch:
-    """A `Watch` that reports progress to the target's listener; False (end the child) if NVML takes too long to start,
+    """A `Watch` that reports progress to the target's listener.
 
-    or is done while a GPU never opened.
+    False (end the child) if NVML takes too long to start, or all is done while a GPU never opened.
     """
     unopened = False
 

@@ -76,9 +76,7 @@ def _combine_groups(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty
 
 
 def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
-    """ECC counts of one GPU, a row per kind, period and location; none where NVML supports none of them.
-    `Unread` where reading all of them failed.
-    """
+    """ECC counts of one GPU by kind, period and location; none where NVML has none, `Unread` where all failed."""
     found: list[Row] = []
     unread: Unread | None = None
     for location, name in _LOCATIONS.items():

@@ -235,10 +235,7 @@ def license_state(raw: Any) -> str | None:
 
 
 def profile(name: object, attributes: object) -> str | None:
-    """A MIG profile such as ``1g.10gb``, from the device name, else from its slices and memory.
-
-    None if neither has it.
-    """
+    """A MIG profile such as ``1g.10gb``, from the device name, else from its slices and memory; None without either."""
     _, mark, rest = str(name).partition(" MIG ")
     if mark:
         return printable_text(rest)

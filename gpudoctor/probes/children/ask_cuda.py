@@ -180,10 +180,7 @@ def ask_devices(ask: Asker, count: int) -> None:
 
 
 def main(depth: str) -> None:
-    """Load the library and ask its version.
-
-    Unless `depth` is ``version`` also initialise the driver and ask for devices.
-    """
+    """Load the library, ask its version and, unless that is all of `depth`, initialise it and ask for devices."""
     if depth == "unmasked":
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     library = load()

@@ -141,10 +141,7 @@ class Task:
         return round(time.monotonic() - self.began, 1)
 
     def ends(self, until: float, report: Callable[[float], None]) -> bool:
-        """True if it has returned by `until` (`time.monotonic`).
-
-        Calls `report(seconds)` every half second meanwhile.
-        """
+        """True if it has returned by `until` (`time.monotonic`); `report(seconds)` is called twice a second."""
         while not self._running.acquire(timeout=max(0.0, min(TICK, until - time.monotonic()))):
             if time.monotonic() >= until:
                 return False

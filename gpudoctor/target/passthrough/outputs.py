@@ -61,6 +61,7 @@ class Outputs:
         Never raises for what the streams are: those that are not understood are left as they are.
         """
         outputs = cls()
+        files: dict[tuple[int, int], _File] = {}
         routes: dict[tuple[int, int], tuple[Route, int]] = {}
         seen = set()
         for number in (1, 2):
@@ -69,8 +70,8 @@ class Outputs:
                 continue
             seen.add(kind)
             if kind == "file":
-                if identity not in {_identity(file.descriptor) for file in outputs._files}:
-                    outputs._files.append(_File(os.dup(number), _position(number)))
+                if identity not in files:
+                    files[identity] = _File(os.dup(number), _position(number))
                 continue
             try:
                 if identity not in routes:
@@ -88,7 +89,7 @@ class Outputs:
                 for route, end in routes.values():
                     os.close(end)
                     os.close(route.source)
-        outputs.kept_from = frozenset(seen)
+        outputs._files, outputs.kept_from = list(files.values()), frozenset(seen)
         return outputs
 
     def started(self) -> None:
@@ -121,12 +122,6 @@ def _kind_of(number: int) -> tuple[str, tuple[int, int]]:
     if stat.S_ISFIFO(found.st_mode):
         return "pipe", (found.st_dev, found.st_ino)
     return ("terminal", (found.st_dev, found.st_rdev)) if os.isatty(number) else ("", (0, 0))
-
-
-def _identity(number: int) -> tuple[int, int]:
-    """What identifies the file that the descriptor leads to."""
-    found = os.fstat(number)
-    return found.st_dev, found.st_ino
 
 
 def _pipe(number: int) -> tuple[Route, int]:
