@@ -10,12 +10,12 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from gpudoctor.core import system
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, known_facts, number_of, text_of
-from gpudoctor.core.frozen import frozen, replace
+from gpudoctor.core.frozen import frozen, mutable, replace
 from gpudoctor.core.log_lines import BUS_ERROR, LINE, bus_error_row, parse_xid, pci_address
 from gpudoctor.core.pattern import pattern
 from gpudoctor.probes._machine_kind import container
@@ -139,12 +139,12 @@ def read_log(target: Target) -> Log | Unread:
 def _make_log(target: Target, content: str, source: str) -> Log:
     """A `Log` of the text, with the time now: the uptime, else the last message's."""
     uptime = number_of(number(target, "/proc/uptime"))
-    full_log = Log(content, source, 0.0, _boot_time(target))
+    full_log = Log(content, source, 0.0, boot_time(target))
     now = full_log.time_at(len(content)) if uptime is None else float(uptime)
     return replace(full_log, now=now)
 
 
-def _boot_time(target: Target) -> int | None:
+def boot_time(target: Target) -> int | None:
     """Boot time in seconds since 1970, from /proc/stat; None if it cannot be read."""
     content = text(target, "/proc/stat", 1 << 18)
     match = re.search(r"^btime (\d{1,12})$", content, re.M) if isinstance(content, str) else None
@@ -253,14 +253,14 @@ _MOST_ROWS = 64
 """Rows a group gets at most, the oldest: the first is the one that matters."""
 
 
+@mutable
 class LogEvent:
     """One event of the log: its matched text, how often it occurs, and the text offsets of its first and last line."""
 
-    def __init__(self, raw: str, count: int, first: int, last: int) -> None:
-        self.raw = raw
-        self.count = count
-        self.first = first
-        self.last = last
+    raw: str
+    count: int
+    first: int
+    last: int
 
     def times(self, log: Log) -> dict[str, Fact]:
         """The columns line, count, and first and last time, which every group of events has."""
@@ -355,12 +355,20 @@ def sxids(log: Log) -> tuple[Row, ...]:
     return _event_rows(log, _SXID, log.text, _SXID_PARTS, columns) if ": SXid (" in log.text else ()
 
 
-def bus_errors(log: Log, gpu_of: Callable[[str], Fact]) -> tuple[Row, ...]:
-    """PCIe errors (AER), one row per device, severity and layer; `gpu_of` gives the GPU of an address."""
+def bus_errors(log: Log, gpu_links: Callable[[], Mapping[str, str]]) -> tuple[Row, ...]:
+    """PCIe errors (AER), one row per device, severity and layer.
+
+    `gpu_links`: the NVIDIA GPU by the address of itself, or of the port right above it; asked where there is an error.
+    """
+    events = find_events(log, BUS_ERROR, "\n".join(log.lines_with("PCIe Bus Error")))
+    gpus = gpu_links() if events else {}
     rows: list[Row] = []
-    for event in find_events(log, BUS_ERROR, "\n".join(log.lines_with("PCIe Bus Error"))):
+    for event in events:
         row = bus_error_row(event.raw, log.source)
-        rows.append({**row, "gpu": gpu_of(text_of(row["address"])), **event.times(log)})
+        address = text_of(row["address"])
+        missing = Absent(f"{address} is no link of an NVIDIA GPU")
+        gpu: Fact = Known(gpus[address], "/sys/bus/pci/devices") if address in gpus else missing
+        rows.append({**row, "gpu": gpu, **event.times(log)})
     return tuple(rows)
 
 

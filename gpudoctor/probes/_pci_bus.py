@@ -21,6 +21,7 @@ from gpudoctor.probes._reading import as_unread, line, number, refusal, resolve_
 from gpudoctor.target import Target
 
 BUS = "/sys/bus/pci/devices"
+VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
 _ACS = 0x000D
 _ATS = 0x000F
@@ -47,21 +48,18 @@ def unread_if_asleep(target: Target, folder: str) -> Unread | None:
 
 def acs_redirects(target: Target, address: str) -> Fact:
     """Whether ACS at this bridge redirects peer-to-peer traffic to the root; absent if it has no ACS."""
-    found = _extended_control(target, address, _ACS)
-    return (
-        found if isinstance(found, (Absent, Unread)) else Known(bool(found & _REDIRECT), _config_source(address, "ACS"))
-    )
+    return _control_bits(target, address, _ACS, _REDIRECT, "ACS")
 
 
 def ats_enabled(target: Target, address: str) -> Fact:
     """Whether the device translates addresses with the IOMMU itself (ATS); absent if it cannot."""
-    found = _extended_control(target, address, _ATS)
-    return found if isinstance(found, (Absent, Unread)) else Known(bool(found & 0x8000), _config_source(address, "ATS"))
+    return _control_bits(target, address, _ATS, 0x8000, "ATS")
 
 
-def _config_source(address: str, name: str) -> str:
-    """The source text of a fact read from a device's configuration space."""
-    return f"{BUS}/{address}/config: {name} control"
+def _control_bits(target: Target, address: str, capability: int, bits: int, name: str) -> Fact:
+    """Whether one of these bits is set in the control register of that capability; absent if the device lacks it."""
+    found = _extended_control(target, address, capability)
+    return Known(bool(found & bits), f"{BUS}/{address}/config: {name} control") if isinstance(found, int) else found
 
 
 def _extended_control(target: Target, address: str, wanted: int) -> int | Absent | Unread:

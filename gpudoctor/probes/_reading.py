@@ -82,6 +82,12 @@ def number(target: Target, path: str) -> Fact:
     return Known(int(match[0]), path) if match else malformed
 
 
+def list_length(listed: str) -> int:
+    """How many numbers the kernel's list ``0-3,8`` has; raises `ValueError` for anything else."""
+    spans = [[int(number) for number in part.split("-")] for part in listed.split(",")]
+    return sum(span[-1] - span[0] + 1 for span in spans)
+
+
 def usable(target: Target, path: str) -> bool:
     """True if this user may open the path for reading and writing, by its permissions."""
     try:

@@ -134,9 +134,7 @@ def _conda_site(target: Target, python: str, prefix: str) -> Site | None:
     if len(versions) != 1 or not minor or not versions[0].startswith(f"{minor}."):
         return None
     user = _user_site(target, minor)
-    sites = (
-        [user, f"{prefix}/lib/python{minor}/site-packages"] if user else [f"{prefix}/lib/python{minor}/site-packages"]
-    )
+    sites = [*filter(None, (user,)), f"{prefix}/lib/python{minor}/site-packages"]
     folders = tuple(_folders_with_pth(target, _pythonpath_folders(target), sites))
     return Site(python, versions[0], "cpython", "conda", prefix, prefix, folders, user, f"{prefix}/conda-meta")
 

@@ -373,10 +373,7 @@ def _missing_nodes(target: Target, present: list[str], inside: Fact) -> Fact:
 
 def _minors(target: Target) -> list[str]:
     """Minor numbers of the bound GPUs, as text, without those that are asleep."""
-    taken = [
-        address for address in names_in(target, f"{PROC}/gpus") if not unread_if_asleep(target, f"{BUS}/{address}")
-    ]
-    notes = [text(target, f"{PROC}/gpus/{address}/information", 4096) for address in taken]
+    notes = [_gpu_information(target, address) for address in names_in(target, f"{PROC}/gpus")]
     minors = [re.search(r"^Device Minor:\s*(\d+)", note, re.M) for note in notes if isinstance(note, str)]
     return sorted(minor[1] for minor in minors if minor)
 

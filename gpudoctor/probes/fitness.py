@@ -15,6 +15,7 @@ from gpudoctor.probes._reading import (
     Mount,
     as_unread,
     line,
+    list_length,
     mount_in,
     names,
     number,
@@ -87,24 +88,21 @@ _OVERCOMMIT = ("heuristic", "always", "never")
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``fitness`` facts and the group ``space``, from /proc, /sys and the file systems."""
     yield "fitness.clock_source", _absent_as_unread(line(target, f"{_CLOCKS}/current_clocksource"))
-    yield "fitness.clock_sources", _split_words(line(target, f"{_CLOCKS}/available_clocksource"))
+    sources = _absent_as_unread(line(target, f"{_CLOCKS}/available_clocksource"))
+    yield "fitness.clock_sources", _convert(sources, lambda raw: tuple(str(raw).split()))
     yield from _time_facts(target, host_hidden(target))
     yield from _cpu_frequency_facts(target)
     for name in ("present", "online"):
         listed = _absent_as_unread(line(target, f"/sys/devices/system/cpu/{name}"))
-        yield f"fitness.cpus_{name}", _convert(listed, _list_length)
+        yield f"fitness.cpus_{name}", _convert(listed, lambda raw: list_length(str(raw)))
     yield "fitness.smt", line(target, "/sys/devices/system/cpu/smt/control")
     yield "fitness.transparent_hugepages", _bracketed_option(target, "/sys/kernel/mm/transparent_hugepage/enabled")
     yield "fitness.numa_balancing", _convert(number(target, "/proc/sys/kernel/numa_balancing"), bool)
     yield from _memory_facts(target)
-    yield (
-        "fitness.overcommit",
-        _convert(_absent_as_unread(number(target, "/proc/sys/vm/overcommit_memory")), _overcommit_mode),
-    )
-    yield (
-        "fitness.load",
-        _convert(_absent_as_unread(line(target, "/proc/loadavg")), lambda raw: float(str(raw).split()[0])),
-    )
+    overcommit = _absent_as_unread(number(target, "/proc/sys/vm/overcommit_memory"))
+    yield "fitness.overcommit", _convert(overcommit, lambda raw: _OVERCOMMIT[int(str(raw))])
+    load = _absent_as_unread(line(target, "/proc/loadavg"))
+    yield "fitness.load", _convert(load, lambda raw: float(str(raw).split()[0]))
     yield from _edac_facts(target)
     yield "space", tuple(_space_rows(target))
 
@@ -122,22 +120,6 @@ def _convert(state: Fact, convert: Callable[[Value], Value]) -> Fact:
         return Known(convert(state.value), state.source)
     except (ValueError, IndexError):
         return Unread(f"{state.source} says {str(state.value)[:20]!r}")
-
-
-def _overcommit_mode(raw: object) -> str:
-    """heuristic, always or never for 0, 1 or 2; `ValueError` or `IndexError` for anything else."""
-    return _OVERCOMMIT[int(str(raw))]
-
-
-def _list_length(raw: object) -> int:
-    """How many numbers the kernel's list ``0-3,8`` has; `ValueError` for anything else."""
-    ranges = [[int(number) for number in part.split("-")] for part in str(raw).split(",")]
-    return sum(numbers[-1] - numbers[0] + 1 for numbers in ranges)
-
-
-def _split_words(state: Fact) -> Fact:
-    """A known text as a tuple of its words; absent becomes unread."""
-    return _convert(_absent_as_unread(state), lambda raw: tuple(str(raw).split()))
 
 
 def _bracketed_option(target: Target, path: str) -> Fact:

@@ -149,7 +149,7 @@ def _other_events(
     switches = _log.sxids(driver)
     yield "sxid", switches
     yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column_values(switches, "code"))), log.source)
-    yield "aer", _log.bus_errors(today, _Ports(target).gpu_of)
+    yield "aer", _log.bus_errors(today, lambda: dict(_gpu_links(target)))
     hidden = host_hidden(target)
     whole_host = Unread(f"the log is the whole host's: {hidden}") if hidden else None
     yield "oom", whole_host or _log.oom_kills(today)
@@ -196,24 +196,10 @@ def _module_refused(log: Log) -> Fact:
     return Known(log.without_stamp(lines[-1]), log.source) if lines else Absent(f"{log.source} has no such line")
 
 
-class _Ports:
-    """Looks up which NVIDIA GPU a PCI device is, or has right below it; sysfs is read once."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._above: dict[str, str] | None = None
-
-    def gpu_of(self, address: str) -> Fact:
-        """PCI address of the GPU that is this device, or right below this port; absent if there is none."""
-        if self._above is None:
-            self._above = dict(self._pairs())
-        gpu = self._above.get(address)
-        return Known(gpu, "/sys/bus/pci/devices") if gpu else Absent(f"{address} is no link of an NVIDIA GPU")
-
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Yields (device, GPU) for each GPU itself and the port above it."""
-        for gpu in names_in(self._target, "/proc/driver/nvidia/gpus"):
-            yield gpu, gpu
-            port = resolve_path(self._target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
-            if port and ":" in port[0]:
-                yield port[0], gpu
+def _gpu_links(target: Target) -> Iterator[tuple[str, str]]:
+    """Yields (PCI address, GPU) of each NVIDIA GPU itself and of the port right above it."""
+    for gpu in names_in(target, "/proc/driver/nvidia/gpus"):
+        yield gpu, gpu
+        port = resolve_path(target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
+        if port and ":" in port[0]:
+            yield port[0], gpu

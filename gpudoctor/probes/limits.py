@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, cpu_quota, path_exists, refusal, text
+from gpudoctor.probes._reading import CGROUPS, NO_LIMIT, as_unread, cpu_quota, list_length, path_exists, refusal, text
 from gpudoctor.probes._reading import folders as cgroup_folders
 from gpudoctor.target import Target
 
@@ -104,11 +104,10 @@ def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fa
     status = text(target, path, 1 << 16)
     if not isinstance(status, str):
         return as_unread(status)
-    match = re.search(r"^Cpus_allowed_list:\s*([\d,-]+)$", status, re.M)
+    match = re.search(r"^Cpus_allowed_list:\s*(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)$", status, re.M)
     if not match:
         return Unread(f"{path} has no Cpus_allowed_list")
-    spans = re.findall(r"\b(\d{1,6})(?:-(\d{1,6}))?\b", match[1])
-    allowed = sum(int(last or first) - int(first) + 1 for first, last in spans)
+    allowed = list_length(match[1])
     least = Known(allowed, f"{path}: Cpus_allowed_list")
     for folder in cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
         quota = cpu_quota(target, folder)

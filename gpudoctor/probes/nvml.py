@@ -11,6 +11,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.probes._nvml import groups, values
 from gpudoctor.probes._nvml.client import HANDLE, NvmlRequest, Replies, ask_nvml, limits
 from gpudoctor.probes._nvml.columns import COLUMNS
+from gpudoctor.probes._pci_bus import BUS
 from gpudoctor.probes._reading import as_unread, line, names_in, path_exists
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import printable, text_rows
@@ -94,7 +95,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     rows = _gpu_rows(replies, machine_facts["gpu.count"])
     state = _state(replies)
     smi_answer = SmiAnswer()
-    if not quick and not replies.timed_out and not (replies.done and _healthy(rows)):
+    healthy = replies.done and not any(known(row["error"]) for row in listed(rows))
+    if not quick and not replies.timed_out and not healthy:
         program = target.which("nvidia-smi")
         smi_answer = ask_smi(target, program, _SMI_SECONDS) if program else SmiAnswer("nvidia-smi is not on PATH")
     yield from _state_facts(replies, state, smi_answer).items()
@@ -116,9 +118,7 @@ def _all_but_gpus(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _suspended(target: Target, place: str) -> bool:
     """True if the kernel has suspended that GPU (a PCI address); opening it would wake it."""
-    return line(target, f"/sys/bus/pci/devices/{place}/power/runtime_status") == Known(
-        "suspended", f"/sys/bus/pci/devices/{place}/power/runtime_status"
-    )
+    return text_of(line(target, f"{BUS}/{place}/power/runtime_status")) == "suspended"
 
 
 def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
@@ -233,11 +233,6 @@ def _error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
     if failure and failure.code is not None:
         return Known(failure.code, replies.source)
     return Absent("NVML returned no code") if known(error) else error
-
-
-def _healthy(rows: Rows) -> bool:
-    """False if NVML gave an error for some GPU that it lists; True if there are no rows."""
-    return not isinstance(rows, tuple) or not any(known(row["error"]) for row in rows)
 
 
 def _merge_rows(rows: Rows, smi_answer: SmiAnswer) -> Rows:

@@ -6,13 +6,13 @@ what pip and uv installed there the files' own times tell. Only the ends of logs
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 
 from gpudoctor.core.catalog import column
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, number_of
 from gpudoctor.probes._dists import Environment, environment, installer
+from gpudoctor.probes._log import boot_time
 from gpudoctor.probes._packages import (
     SYSTEM_LOGS,
     ClockReader,
@@ -24,7 +24,7 @@ from gpudoctor.probes._packages import (
     newest_changes,
     utc_text,
 )
-from gpudoctor.probes._reading import number, refusal, text
+from gpudoctor.probes._reading import number, refusal
 from gpudoctor.probes._site import Site, site_of
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
@@ -70,9 +70,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         except OSError as error:
             refused.append(refusal(paths[0], error))
     if entries or (read and not refused):
-        booted, up = text(target, "/proc/stat", 1 << 18), number_of(number(target, "/proc/uptime"))
-        match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
-        now = float(match[1]) + up if match and up is not None else time.time()
+        booted, up = boot_time(target), number_of(number(target, "/proc/uptime"))
+        now = booted + up if booted is not None and up is not None else time.time()
         yield "package_change", tuple(_change_row(entry, now) for entry in newest_changes(entries, _MOST_CHANGES))
     else:
         yield "package_change", refused[0] if refused else Absent("no log of a package manager is there")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of, value_of
 from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
-from gpudoctor.probes._pci_bus import link_speed, link_width, port_above, unread_if_asleep, uplink
+from gpudoctor.probes._pci_bus import BUS, VENDORS, link_speed, link_width, port_above, unread_if_asleep, uplink
 from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
 
@@ -49,8 +49,6 @@ FACTS = (
     column("pci.power_state", "text", "PCI power state, such as D0, D3hot, D3cold"),
 )
 
-_BUS = "/sys/bus/pci/devices"
-_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 _GPU_CLASSES = ("0300", "0302", "0380")
 _ACCELERATOR = ("1002", "1200")
 """AMD's MI200 and MI300 call themselves processing accelerators; those of other vendors are no GPUs."""
@@ -61,12 +59,12 @@ _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``pci`` facts and one row per display or 3D device; all unread if sysfs shows no PCI bus."""
-    addresses = names(target, _BUS)
+    addresses = names(target, BUS)
     if not isinstance(addresses, list):
         yield from _all_unread(Unread(pci_hidden(target) or addresses.why + no_bus_hint(target)))
         return
     devices = [(address, *_identity(target, address)) for address in addresses]
-    yield "pci.devices", Known(len(devices), _BUS)
+    yield "pci.devices", Known(len(devices), BUS)
     yield "driver.nvswitch", _nvswitch_fact([(vendor, kind) for _, vendor, _, kind in devices])
     gpus = [(address, vendor, device) for address, vendor, device, kind in devices if _is_gpu(vendor, kind)]
     unclear = [address for address, vendor, _, kind in devices if not vendor or not kind]
@@ -90,7 +88,7 @@ def _all_unread(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _identity(target: Target, address: str) -> tuple[str, str, str]:
     """Vendor, device and class as hexadecimal digits (``10de``, ``2330``, ``030200``); empty if they cannot be read."""
-    found = [text(target, f"{_BUS}/{address}/{name}", 16) for name in ("vendor", "device", "class")]
+    found = [text(target, f"{BUS}/{address}/{name}", 16) for name in ("vendor", "device", "class")]
     vendor, device, kind = (entry.removeprefix("0x") if isinstance(entry, str) else "" for entry in found)
     return vendor, device, kind
 
@@ -99,8 +97,8 @@ def _nvswitch_fact(kinds: list[tuple[str, str]]) -> Fact:
     """Fact `driver.nvswitch`: whether any device's (vendor, class) is an NVIDIA bridge of class 0680."""
     count = sum(vendor == "10de" and kind.startswith(_BRIDGE_OTHER) for vendor, kind in kinds)
     if count:
-        return Known(True, f"{_BUS}: {count} NVIDIA bridge devices of class 0680")
-    return Known(False, f"{_BUS}: no NVIDIA bridge device of class 0680")
+        return Known(True, f"{BUS}: {count} NVIDIA bridge devices of class 0680")
+    return Known(False, f"{BUS}: no NVIDIA bridge device of class 0680")
 
 
 def _summary_facts(
@@ -111,26 +109,26 @@ def _summary_facts(
     `unclear`: addresses whose vendor or class cannot be read, which leaves a count of zero unread.
     """
     nvidia = [(address, row) for (address, vendor, _), row in zip(gpus, rows, strict=True) if vendor == "10de"]
-    vendors = tuple(dict.fromkeys(_VENDORS.get(vendor, "other") for _, vendor, _ in gpus))
-    whole = [address for address, _ in nvidia if isinstance(text(target, f"{_BUS}/{address}/physfn/vendor"), Absent)]
-    count: Fact = Known(len(whole), _BUS)
-    vendors_fact: Fact = Known(vendors, _BUS)
+    vendors = tuple(dict.fromkeys(VENDORS.get(vendor, "other") for _, vendor, _ in gpus))
+    whole = [address for address, _ in nvidia if isinstance(text(target, f"{BUS}/{address}/physfn/vendor"), Absent)]
+    count: Fact = Known(len(whole), BUS)
+    vendors_fact: Fact = Known(vendors, BUS)
     hidden = pci_hidden(target)
     if not nvidia and (hidden or unclear):
-        count = vendors_fact = Unread(hidden or f"{_BUS}/{unclear[0]} cannot be read")
+        count = vendors_fact = Unread(hidden or f"{BUS}/{unclear[0]} cannot be read")
     bound = tuple(dict.fromkeys(name for _, row in nvidia if (name := text_of(row["driver"]))))
     yield "pci.nvidia_count", count
     yield "pci.gpu_vendors", vendors_fact
-    yield "pci.nvidia_drivers", Known(bound, _BUS) if nvidia else Absent(f"no NVIDIA GPU in {_BUS}")
+    yield "pci.nvidia_drivers", Known(bound, BUS) if nvidia else Absent(f"no NVIDIA GPU in {BUS}")
 
 
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
     """The row of one device; link and state columns are unread while it sleeps, as reading them would wake it."""
-    folder = f"{_BUS}/{address}"
+    folder = f"{BUS}/{address}"
     sleeping, node = unread_if_asleep(target, folder), number(target, f"{folder}/numa_node")
     return {
-        "address": Known(address, _BUS),
-        "vendor": Known(_VENDORS.get(vendor, "other"), f"{folder}/vendor"),
+        "address": Known(address, BUS),
+        "vendor": Known(VENDORS.get(vendor, "other"), f"{folder}/vendor"),
         "device_id": Known(f"{vendor}:{device}", f"{folder}/device"),
         "name": _name(target, address, known.get((vendor, device)), sleeping),
         "driver": _driver(target, folder),

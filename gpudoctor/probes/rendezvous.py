@@ -277,7 +277,8 @@ def firewall(target: Target) -> Fact:
         return Unread(f"nft: {error.strerror or error}")
     if not answer.ok:
         return Unread("the rules of the packet filter are root's to read")
-    chains = [chain["name"] for chain in _CHAIN.finditer(answer.out) if _blocks_input(chain["body"])]
+    inputs = (chain for chain in _CHAIN.finditer(answer.out) if "hook input" in chain["body"])
+    chains = [chain["name"] for chain in inputs if _REFUSES.search(chain["body"])]
     if chains:
         return Known(f"nftables, chain {chains[0]}", "nft list ruleset")
     legacy = path_exists(target, "/proc/net/ip_tables_names")
@@ -294,8 +295,3 @@ def _enabled_services(target: Target) -> Iterator[tuple[str, str]]:
     for path in _FIREWALLD:
         if path_exists(target, path) is True:
             yield "firewalld", path
-
-
-def _blocks_input(body: str) -> bool:
-    """True for an input chain whose policy is drop, or with a rule that turns away more than some named addresses."""
-    return "hook input" in body and _REFUSES.search(body) is not None

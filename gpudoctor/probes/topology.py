@@ -6,14 +6,15 @@ From sysfs alone, so that it holds where NVML does not answer. In a virtual mach
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import combinations
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, value_of
 from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
 from gpudoctor.probes._pci_bus import BUS, PATH_KINDS, PciPlace, acs_redirects, ats_enabled, path_between, place_of
-from gpudoctor.probes._reading import as_unread, line, names, names_in, path_exists, resolve_path, text
+from gpudoctor.probes._reading import as_unread, line, list_length, names, names_in, path_exists, resolve_path, text
 from gpudoctor.target import Target
 
 NOT_YET = "windows"
@@ -49,6 +50,8 @@ _VIRTUAL = re.compile(r"veth|cali|lxc|docker|br-|virbr|cni|flannel|cilium|tap|tu
 """Interfaces that a node with many containers has by the hundred."""
 
 Places = Mapping[str, PciPlace]
+Redirects = Callable[[str], Fact]
+"""Whether ACS at a bridge, by its PCI address, sends peer-to-peer traffic upstream; read once for each."""
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -68,9 +71,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     found = [place_of(target, f"{BUS}/{at}", single) for at, kind in kinds.items() if _is_gpu(target, at, kind)]
     gpus = [gpu for gpu in found if gpu][:_MOST_GPUS]
     yield "topology.switches", Known(len({gpu.switch for gpu in gpus} - {None}), f"paths under {BUS}")
-    acs = _AcsCache(target)
-    yield from _pair_facts(gpus, acs)
-    yield "gpu_path", tuple(_gpu_rows(target, gpus, acs, single))
+    redirects = cache(partial(acs_redirects, target))
+    yield from _pair_facts(gpus, redirects)
+    yield "gpu_path", tuple(_gpu_rows(target, gpus, redirects, single))
 
 
 def _numa_nodes(target: Target) -> Fact:
@@ -81,9 +84,8 @@ def _numa_nodes(target: Target) -> Fact:
         return Known(1, f"no {path}")
     if isinstance(found, (Absent, Unread)):
         return as_unread(found)
-    spans = [span.partition("-") for span in str(found.value).split(",")]
     try:
-        return Known(sum(int(last or first) - int(first) + 1 for first, _, last in spans), path)
+        return Known(list_length(str(found.value)), path)
     except ValueError:
         return Unread(f"{path} says {str(found.value)[:20]!r}")
 
@@ -101,28 +103,15 @@ def _is_gpu(target: Target, address: str, kind: str) -> bool:
     return kind.startswith(_GPU_CLASSES) and path_exists(target, f"{BUS}/{address}/physfn") is not True
 
 
-class _AcsCache:
-    """Whether bridges redirect by ACS, read once per bridge."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._cached: dict[str, Fact] = {}
-
-    def redirects(self, bridge: str) -> Fact:
-        """Whether ACS at this bridge (a PCI address) redirects peer-to-peer traffic upstream."""
-        if bridge not in self._cached:
-            self._cached[bridge] = acs_redirects(self._target, bridge)
-        return self._cached[bridge]
-
-    def any_of(self, bridges: Sequence[str]) -> Fact:
-        """Whether one of the bridges redirects; unread if none is known to and one could not be read."""
-        facts = [self.redirects(bridge) for bridge in bridges]
-        yes = next((fact for fact in facts if value_of(fact)), None)
-        unread = next((fact for fact in facts if isinstance(fact, Unread)), None)
-        return yes or unread or Known(False, "bridges' config")
+def _any_redirects(redirects: Redirects, bridges: Sequence[str]) -> Fact:
+    """Whether one of the bridges redirects by ACS; unread if none is known to and one could not be read."""
+    facts = [redirects(bridge) for bridge in bridges]
+    yes = next((fact for fact in facts if value_of(fact)), None)
+    unread = next((fact for fact in facts if isinstance(fact, Unread)), None)
+    return yes or unread or Known(False, "bridges' config")
 
 
-def _pair_facts(gpus: Sequence[PciPlace], acs: _AcsCache) -> Iterator[tuple[str, Fact | Rows]]:
+def _pair_facts(gpus: Sequence[PciPlace], redirects: Redirects) -> Iterator[tuple[str, Fact | Rows]]:
     """The group ``gpu_pair`` and the fact `topology.acs_bridges`."""
     rows: list[Row] = []
     between_gpus: dict[str, None] = {}
@@ -137,17 +126,16 @@ def _pair_facts(gpus: Sequence[PciPlace], acs: _AcsCache) -> Iterator[tuple[str,
                 "path": (
                     Known(path, f"paths under {BUS}") if path else Unread("the NUMA nodes of the two are not known")
                 ),
-                "acs": acs.any_of(bridges) if switched else Absent("no PCIe switch between them"),
+                "acs": _any_redirects(redirects, bridges) if switched else Absent("no PCIe switch between them"),
             }
         )
     yield "gpu_pair", tuple(rows)
-    redirects = {bridge: acs.redirects(bridge) for bridge in between_gpus}
-    blind = next((fact for fact in redirects.values() if isinstance(fact, Unread)), None)
-    on = tuple(sorted(bridge for bridge, fact in redirects.items() if value_of(fact)))
+    blind = next((fact for fact in map(redirects, between_gpus) if isinstance(fact, Unread)), None)
+    on = tuple(sorted(bridge for bridge in between_gpus if value_of(redirects(bridge))))
     yield "topology.acs_bridges", blind or Known(on, "bridges' config")
 
 
-def _gpu_rows(target: Target, gpus: Sequence[PciPlace], acs: _AcsCache, single: bool) -> Iterator[Row]:
+def _gpu_rows(target: Target, gpus: Sequence[PciPlace], redirects: Redirects, single: bool) -> Iterator[Row]:
     """One row per GPU, with the nearest network cards and NVMe disks. `single`: the machine has one NUMA node."""
     cards = _class_devices(target, "/sys/class/infiniband", single) or _class_devices(target, "/sys/class/net", single)
     disks = _class_devices(target, "/sys/class/nvme", single)
@@ -160,7 +148,7 @@ def _gpu_rows(target: Target, gpus: Sequence[PciPlace], acs: _AcsCache, single: 
             "root": Known(gpu.root, f"path of {BUS}/{gpu.address}"),
             "switch": Known(gpu.switch, f"path of {BUS}/{gpu.address}") if gpu.switch else Absent("no switch above it"),
             "iommu_group": _iommu_group(target, gpu.address),
-            "acs": acs.any_of(gpu.above),
+            "acs": _any_redirects(redirects, gpu.above),
             "ats": ats_enabled(target, gpu.address),
             "nics": nics,
             "nic_path": nic_path,

@@ -105,15 +105,8 @@ def _version_file_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fac
         trouble = Unread("torch has a dist-info but no version.py to read")
         yield from ((f"torch.{name}", trouble) for name in ("flavor", "cuda", "hip", "git"))
         return
-    flavor = (
-        "cuda"
-        if "cuda" in version_texts
-        else "rocm"
-        if "hip" in version_texts
-        else "xpu"
-        if "xpu" in version_texts
-        else "cpu"
-    )
+    builds = (("cuda", "cuda"), ("hip", "rocm"), ("xpu", "xpu"))
+    flavor = next((name for key, name in builds if key in version_texts), "cpu")
     if flavor == "cpu" and target.exists(f"{torch.path}/lib/libtorch_cpu.dylib"):
         flavor = "mps"
     yield "torch.flavor", Known(flavor, torch.source)

@@ -16,6 +16,7 @@ from typing import Any
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, Value, known_facts
+from gpudoctor.probes._pci_bus import VENDORS
 from gpudoctor.probes.children import script
 from gpudoctor.target import Target, system_paths
 from gpudoctor.target.protocol import answers, printable
@@ -74,7 +75,6 @@ FACTS = (
 DEADLINE = 20.0
 _CHILD_SECONDS = 15.0
 _MIB = 1 << 20
-_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 _BASIC = ("basicdisplay", "basicrender", "vga")
 """Services of Microsoft's own drivers, which serve any card."""
 _HYPERVISORS = (
@@ -352,7 +352,7 @@ def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
     yield "display", rows or none
     source = "SetupAPI"
     nvidia = [device for device in part if _ids(device)[0] == "10de"]
-    vendors = dict.fromkeys(_VENDORS.get(_ids(device)[0], "other") for device in part)
+    vendors = dict.fromkeys(VENDORS.get(_ids(device)[0], "other") for device in part)
     drivers = dict.fromkeys(device["service"].lower() for device in nvidia if device["service"])
     yield "pci.nvidia_count", Known(len(nvidia), source)
     yield "pci.gpu_vendors", Known(tuple(vendors), source)
@@ -404,7 +404,7 @@ def _device_row(device: Answers) -> Row:
     version, date = device["driver_version"], device["driver_date"]
     return {
         "name": Known(device["name"], source) if device["name"] else Unread("it has no name"),
-        "vendor": Known(_VENDORS.get(vendor, "other"), source),
+        "vendor": Known(VENDORS.get(vendor, "other"), source),
         "device_id": Known(f"{vendor}:{number}", source) if vendor else Unread("its hardware id names none"),
         "driver": Known(device["service"], source) if device["service"] else absent,
         "driver_version": Known(version, source) if version else absent,

@@ -204,10 +204,8 @@ class Local:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
         owner = rights.owner(program)
         variables = owner.environ({**self._environ, **env}) if owner else {**self._trusted_environ, **env}
-        if working_folder := _working_folder():
-            variables.setdefault(
-                "PYENV_DIR", working_folder
-            )  # which of its own Pythons pyenv's script starts may depend on it
+        if working_folder := _working_folder():  # by which pyenv's script may choose the Python that it starts
+            variables.setdefault("PYENV_DIR", working_folder)
         return variables, {
             "executable": program,
             "cwd": system_paths.working_folder(),
@@ -289,16 +287,13 @@ def _read_up_to(read: Callable[[int], bytes], limit: int) -> bytes:
 
 def _absolute(path: str) -> str:
     """The path made absolute, links kept; raises `UsageError` where it is relative and the working folder is gone."""
-    try:
-        absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
-    except FileNotFoundError:
-        if not system_paths.is_absolute(path):
-            raise UsageError(f"{path}: the working folder is gone; give a path that begins with /") from None
-        return path
-    absolute = system_paths.spelled(absolute)
-    return (
-        absolute if ".." in absolute.split("/") else system_paths.spelled(os.path.normpath(absolute))
-    )  # behind a link .. leads elsewhere
+    folder = _working_folder()
+    if not folder and not system_paths.is_absolute(path):
+        raise UsageError(f"{path}: the working folder is gone; give a path that begins with /")
+    absolute = system_paths.spelled(os.path.join(folder, path))  # noqa: PTH118
+    if ".." in absolute.split("/"):  # behind a link .. leads elsewhere
+        return absolute
+    return system_paths.spelled(os.path.normpath(absolute))
 
 
 def _working_folder() -> str:
