@@ -30,8 +30,8 @@ FOLLOWED = EXTENSIONS | words(
 """Packages whose versions are taken from anywhere in a text, not only from a list of packages."""
 
 _CUDA_BUILD = Pattern(r"cuda(\d+)\.?(\d)")
-_TAG_CUDA = Pattern(r"cu(\d{2,3})(?!\d)")
-_TAG_TORCH = Pattern(r"(?:torch|pt)(\d+)\.?(\d+)")
+_TAG_CUDA = Pattern(r"cu(\d{2,3})(?!\d)", 2)
+_TAG_TORCH = Pattern(r"(?:torch|pt)(\d+)\.?(\d+)", 2)
 _JAX_CUDA = Pattern(r"cuda(\d{2})")
 
 
@@ -117,17 +117,21 @@ def _source(row: Row) -> str:
 
 def _extension(row: Row) -> Row:
     """The row of ``extension``: CUDA, torch and C++ ABI from the version's build tag (+cu122torch2.1cxx11abiTRUE)."""
-    source = _source(row)
-    out: dict[str, Fact] = {"name": row["name"], "version": row["version"]}
     tag = text_of(row.get("version")).partition("+")[2]
+    return {"name": row["name"], "version": row["version"], **tag_columns(tag, _source(row))}
+
+
+def tag_columns(tag: str, source: str) -> dict[str, Fact]:
+    """The columns of ``extension`` that a build tag tells: CUDA, torch and C++ ABI."""
+    row: dict[str, Fact] = {}
     if cuda := _TAG_CUDA.search(tag):
         digits = cuda.group(1)
-        out["cuda"] = Known(f"{digits[:-1]}.{digits[-1]}" if len(digits) == 3 else digits, source)
+        row["cuda"] = Known(f"{digits[:-1]}.{digits[-1]}" if len(digits) == 3 else digits, source)
     if torch := _TAG_TORCH.search(tag):
-        out["torch"] = Known(f"{torch.group(1)}.{torch.group(2)}", source)
+        row["torch"] = Known(f"{torch.group(1)}.{torch.group(2)}", source)
     if "abi" in tag.lower():
-        out["abi"] = Known("cxx11" if "abitrue" in tag.lower() else "pre-cxx11", source)
-    return out
+        row["abi"] = Known("cxx11" if "abitrue" in tag.lower() else "pre-cxx11", source)
+    return row
 
 
 # ---- Environment variables: which are of interest, and what follows from them ----
@@ -160,7 +164,8 @@ def is_gpu_variable(name: str) -> bool:
 
 
 def variable_facts(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:
-    """Facts that follow from environment variables: library path, CUDA's folders in PATH, NCCL variables, CUDA_HOME."""
+    """``env.NAME`` of each variable; and library path, CUDA's folders in PATH, NCCL's variables, CUDA_HOME by them."""
+    yield from ((f"env.{name}", value) for name, value in values.items())
     library = values.get("LD_LIBRARY_PATH")
     if isinstance(library, Known) and ("/" in str(library.value) or not library.value):
         yield "env.library_path", Known(_folders(str(library.value)), library.source)
@@ -169,7 +174,8 @@ def variable_facts(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:
     path = known(values.get("PATH"))
     if path and "/" in str(path.value):
         yield "env.path", Known(tuple(x for x in _folders(str(path.value)) if any(t in x for t in _TOOLS)), path.source)
-    names = tuple(sorted(name for name, value in values.items() if known(value) and _is_collective_variable(name)))
+    collective = ("NCCL_", "GLOO_", "TORCH_NCCL_")
+    names = tuple(sorted(name for name, value in values.items() if known(value) and name.startswith(collective)))
     if names:
         first = known(values[names[0]])
         yield "env.nccl_set", Known(names, first.source if first else "")
@@ -177,11 +183,6 @@ def variable_facts(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:
         home = values.get(name)
         if home and (isinstance(home, Absent) or value_of(home)):
             yield "cuda.home", home
-
-
-def _is_collective_variable(name: str) -> bool:
-    """Whether the variable configures NCCL or Gloo."""
-    return name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_"))
 
 
 def _folders(value: str) -> tuple[str, ...]:

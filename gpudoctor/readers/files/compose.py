@@ -135,7 +135,6 @@ def _variable_facts(node: Node, manifest: Manifest) -> Iterator[tuple[str, Fact 
         for name, (value, line) in variables_of(node)
         if is_gpu_variable(name) and "$" not in value
     }
-    yield from ((f"env.{name}", value) for name, value in values.items())
     yield from variable_facts(values)
 
 

@@ -91,7 +91,6 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
         for name, (value, line) in stage.variables.items()
         if is_gpu_variable(name)
     }
-    yield from ((f"env.{name}", value) for name, value in variables.items())
     yield from variable_facts(variables)
     if stage.files:
         yield "manifest.elsewhere", Known(tuple(dict.fromkeys(stage.files))[:20], source)

@@ -61,7 +61,6 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
         for entry in container.at("env").list()
         if is_gpu_variable(entry.at("name").text) and entry.at("value").given and "$(" not in entry.at("value").text
     }
-    yield from ((f"env.{name}", value) for name, value in values.items())
     yield from variable_facts(values)
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._machine import system_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern, phrases
-from gpudoctor.readers._software import EXTENSIONS
+from gpudoctor.readers._software import EXTENSIONS, tag_columns
 
 EXACT = 0  # any other reader overrules it
 
@@ -57,8 +57,6 @@ def _platform(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 _TAG = Pattern(r"([\w -]{2,30}?)(?: wheel| build| version)?\s*[:=]\s*\S*?((?:cu\d{2,3})?torch\d+\.\d+\w*)\b", 2)
-_TORCH = Pattern(r"(?:torch-?|pt)(\d)\.?(\d+)", 2)
-_CUDA = Pattern(r"cu(\d{2})(\d?)(?!\d)", 2)
 _NOT_THIS = Pattern(
     r"not a supported wheel|\b(?:works?|worked|fixe[sd]|solve[sd]|tried|trying|404|instead|before|after|earlier|old)\b",
     2,
@@ -78,13 +76,7 @@ def _wheel_tags(paste: Paste) -> Iterator[tuple[str, Rows]]:
         if name not in EXTENSIONS:
             continue
         source = paste.use(index)
-        row: dict[str, Fact] = {"name": Known(name, source), "version": Known(f"({tag})", source)}
-        if torch := _TORCH.search(tag):
-            row["torch"] = Known(f"{torch.group(1)}.{torch.group(2)}", source)
-        if cuda := _CUDA.search(tag):
-            row["cuda"] = Known(".".join(filter(None, cuda.groups())), source)
-        if "abi" in tag.lower():
-            row["abi"] = Known("cxx11" if "abitrue" in tag.lower() else "pre-cxx11", source)
+        row = {**known_facts(source, name=name, version=f"({tag})"), **tag_columns(tag, source)}
         rows_by_tag.setdefault(name, {}).setdefault(tag.lower(), row)
     rows = tuple(row for tags in rows_by_tag.values() if len(tags) == 1 for row in tags.values())
     if rows:

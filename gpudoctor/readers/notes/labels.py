@@ -85,8 +85,6 @@ def read(paste: Paste) -> Answers:
     known = {name: fact for name, fact in gpu.items() if not isinstance(fact, Unread)}
     if known:
         yield "gpu", (known,)
-    for name, value in variables.items():
-        yield f"env.{name}", value
     yield from variable_facts(variables)
     yield from _driver_lines(paste)
 

@@ -117,18 +117,16 @@ def _rate_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     for rates in kinds.values():
         for gpu, rate in rates.items():
             if others := [other.value for number, other in rates.items() if number != gpu]:
-                rows.append(_rate_row(rate, round(median(others), 3)))
+                columns = known_facts(rate.source, gpu=rate.gpu, value=rate.value, unit=rate.unit)
+                rows.append(beside_others(columns, round(median(others), 3)))
     rows = rows or list(_rows_against_expected(paste))
     if rows:
         yield "rate", tuple(rows)
 
 
-def _rate_row(rate: _Rate, others: float) -> Row:
-    """A row of ``rate``; `others` is the median of the other GPUs' values."""
-    return {
-        **known_facts(rate.source, gpu=rate.gpu, value=rate.value, unit=rate.unit),
-        "others": Known(others, "the other GPUs of the report"),
-    }
+def beside_others(row: Row, others: float) -> Row:
+    """The row with the median of the other GPUs' values."""
+    return {**row, "others": Known(others, "the other GPUs of the report")}
 
 
 def _rates_by_line(paste: Paste) -> Iterator[_Rate]:
@@ -240,11 +238,8 @@ def _rows_from_expected_times(paste: Paste) -> Iterator[Row]:
 def _comparison_row(paste: Paste, measured: tuple[float, str, int], expected: tuple[float, str, int]) -> Row:
     """A row of ``rate`` without a GPU: measured and expected value; each is (number, unit, line index)."""
     source = paste.use(measured[2])
-    return {
-        "value": Known(measured[0], source),
-        "unit": Known(measured[1], source),
-        "others": Known(expected[0], paste.use(expected[2])),
-    }
+    row = known_facts(source, value=measured[0], unit=measured[1])
+    return {**row, "others": Known(expected[0], paste.use(expected[2]))}
 
 
 def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:
@@ -286,13 +281,7 @@ def _deviation_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
     rows: list[Row] = []
     for device, (value, source) in first_by_gpu.items():
         if others := [other for number, (other, _) in first_by_gpu.items() if number != device]:
-            rows.append(
-                {
-                    "gpu": Known(device, source),
-                    "value": Known(value, source),
-                    "others": Known(median(others), "the other GPUs of the report"),
-                }
-            )
+            rows.append(beside_others(known_facts(source, gpu=device, value=value), median(others)))
     yield "deviation", tuple(rows)
 
 

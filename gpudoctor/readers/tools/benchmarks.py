@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known_facts
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known_facts
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers.notes.measurements import beside_others
 
 EXACT = 8
 FACTS = (
@@ -157,18 +158,14 @@ def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
 
 def _rate_row(matrix: _Matrix, gpu: int, way: str, value: float, usual: float) -> Row:
     """The row of ``rate``; `usual` is the median of the others."""
-    source = matrix.source
-    return {
-        "gpu": Known(gpu, source),
-        "kernel": Known(matrix.kind + way, source),
-        "of": Known("host link" if matrix.host else "GPU link", source),
-        "against": Known("siblings", source),
-        "value": Known(round(value, 2), source),
-        "others": Known(round(usual, 2), source),
-        "unit": Known("GB/s", source),
-        "share": Known(round(value / usual, 3), source),
-        "spread": Known(0.0, source),
-    }
+    of = "host link" if matrix.host else "GPU link"
+    rates = compared(round(value, 2), round(usual, 2), value / usual)
+    return known_facts(matrix.source, gpu=gpu, kernel=matrix.kind + way, of=of, against="siblings", **rates)
+
+
+def compared(value: float, others: float, share: float) -> Mapping[str, Value]:
+    """The columns of ``rate`` for a bandwidth in GB/s beside what others have or what is asked for."""
+    return {"value": value, "others": others, "unit": "GB/s", "share": round(share, 3), "spread": 0.0}
 
 
 def _wrong_copies(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -299,22 +296,11 @@ def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
         elif name := _NAME.match(line):
             names[int(name[1])] = name[2], name[3]
         elif (result := _RESULT.match(line)) and result[2] == "FAULTY" and int(result[1]) in names:
-            faulty.append(_faulty_row(int(result[1]), *names[int(result[1])], paste.use(index)))
+            gpu, (product, uuid) = int(result[1]), names[int(result[1])]
+            wrong = ("gpu-burn's matrix products",)
+            faulty.append(known_facts(paste.use(index), index=gpu, name=product, uuid=uuid, wrong=wrong))
     if len(rates) > 1 and len({names.get(gpu, (str(gpu),))[0] for gpu in range(len(rates))}) == 1:
-        yield (
-            "rate",
-            tuple(
-                {
-                    **known_facts(source, gpu=gpu, value=rate, unit="Gflop/s"),
-                    "others": Known(median(rates[:gpu] + rates[gpu + 1 :]), "the other GPUs of the report"),
-                }
-                for gpu, rate in enumerate(rates)
-            ),
-        )
+        rows = (known_facts(source, gpu=gpu, value=rate, unit="Gflop/s") for gpu, rate in enumerate(rates))
+        yield "rate", tuple(beside_others(row, median(rates[:gpu] + rates[gpu + 1 :])) for gpu, row in enumerate(rows))
     if faulty:
         yield "live_gpu", tuple(faulty)
-
-
-def _faulty_row(gpu: int, name: str, uuid: str, source: str) -> dict[str, Fact]:
-    """The row of ``live_gpu`` for a GPU that gpu-burn has listed and calls faulty."""
-    return known_facts(source, index=gpu, name=name, uuid=uuid, wrong=("gpu-burn's matrix products",))

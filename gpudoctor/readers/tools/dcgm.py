@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value
+from gpudoctor.core.fact import Fact, Known, Row, Rows, Value, known_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern, phrases
 from gpudoctor.readers._values import normalized_pci_address
+from gpudoctor.readers.tools.benchmarks import compared
+from gpudoctor.readers.tools.kernel import bare_xid
 from gpudoctor.readers.tools.nvidia_smi_list import throttle_reasons
 
 EXACT = 8
@@ -110,20 +112,7 @@ def _gpu_identity(labels: dict[str, str], source: str) -> dict[str, Fact]:
 def _xid_row(code: int, labels: dict[str, str], line: str, source: str) -> Iterator[tuple[str, Rows]]:
     """A row of ``xid``; nothing for code 0."""
     if code:
-        pci_address = normalized_pci_address(labels.get("pci_bus_id", ""))
-        yield (
-            "xid",
-            (
-                {
-                    "code": Known(code, source),
-                    "address": Known(pci_address, source)
-                    if pci_address
-                    else Absent(f"the line does not say ({source})"),
-                    "line": Known(line.strip()[:500], source),
-                    "fatal": Absent(f"the line does not say ({source})"),
-                },
-            ),
-        )
+        yield "xid", (bare_xid(code, labels.get("pci_bus_id", ""), line, source),)
 
 
 def _broken_messages(paste: Paste) -> Iterator[tuple[str, Rows]]:
@@ -230,17 +219,8 @@ def _value(column: str, text: str) -> Value:
 def _rate_row(parts: dict[str, str], source: str) -> Row:
     """A row of ``rate`` for copies between host and GPU that are slower than dcgmi diag asks for."""
     value, least = float(parts["value"].rstrip(".")), float(parts["least"])
-    return {
-        "gpu": Known(int(parts["gpu"]), source),
-        "kernel": Known(f"dcgmi diag, {parts['way']}", source),
-        "of": Known("host link", source),
-        "against": Known("expected", source),
-        "value": Known(value, source),
-        "others": Known(least, source),
-        "unit": Known("GB/s", source),
-        "share": Known(round(value / least, 3) if least else 1.0, source),
-        "spread": Known(0.0, source),
-    }
+    kernel, rates = f"dcgmi diag, {parts['way']}", compared(value, least, value / least if least else 1.0)
+    return known_facts(source, gpu=int(parts["gpu"]), kernel=kernel, of="host link", against="expected", **rates)
 
 
 def _sentences(paste: Paste) -> Iterator[tuple[int, int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known, known_facts
 from gpudoctor.readers._machine import adapter_facts, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -88,8 +88,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _device_nodes(paste)
     if state := _service_state(paste, "nvidia-fabricmanager", "fabric manager"):
         yield "driver.fabric_manager", state
-    if "nvidia-persistenced.service" in low:
-        yield from _persistence_daemon(paste)
+    if state := _service_state(paste, "nvidia-persistenced"):
+        yield "driver.persistenced", Known(state.value == "running", state.source)
     if "controller" in low or "bridge" in low:
         yield from _pci_devices(paste)
     if "lspci" in low:
@@ -178,7 +178,7 @@ def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             source = paste.use(index)
             bits, path = node.groups()
             mode = sum(1 << (8 - position) for position, bit in enumerate(bits) if bit not in "-ST")
-            row: dict[str, Fact] = {"path": Known(path, source), "mode": Known(f"{mode:04o}", source)}
+            row = known_facts(source, path=path, mode=f"{mode:04o}")
             if bits[6:8] == "rw":
                 row["usable"] = Known(True, source)
             elif "rw" not in (bits[0:2], bits[3:5]) and _OPENED.fullmatch(path):
@@ -214,12 +214,12 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
     return [], ""
 
 
-def _service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
+def _service_state(paste: Paste, unit: str, words: str = "") -> Known | None:
     """State that ``systemctl status`` shows last: running, failed, stopped or not installed; None if it is not shown.
 
     Nothing of a unit that is starting. `words` are others that its lines may have, such as its description.
     """
-    last: Fact | None = None
+    last: Known | None = None
     for index, line in paste.having(unit.removeprefix("nvidia-"), *([words] if words else ())):
         low = line.lower()
         if "could not be found" in low or "not-found" in low or f"unit {unit}.service not found" in low:
@@ -235,15 +235,6 @@ def _service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
     return last
 
 
-def _persistence_daemon(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """driver.persistenced from ``systemctl status``; nothing of a unit that is starting."""
-    for index, _ in paste.having("nvidia-persistenced.service - "):
-        for after in range(index, min(index + 6, len(paste.lines))):
-            if (active := _ACTIVE.search(paste.lines[after])) and (state := _SERVICE_STATES.get(active[1])):
-                yield "driver.persistenced", Known(state == "running", paste.use(index, after))
-                return
-
-
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``pci`` for the graphics adapters in lspci, and what follows from them; for a listing of the whole bus
     also its size, that it is no WSL and, without an adapter, counts of none.
@@ -257,11 +248,8 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             source = paste.use(index)
             bus_address, _, name = match.groups()
             maker = "nvidia" if "nvidia" in name.lower() else gpu_vendor(name) or "other"
-            row: dict[str, Fact] = {
-                "address": Known(normalized_pci_address(bus_address), source),
-                "vendor": Known(maker, source),
-            }
-            row["name"] = Known(name.strip(), source)
+            address = normalized_pci_address(bus_address)
+            row = known_facts(source, address=address, vendor=maker, name=name.strip())
             if ids := _PCI_ID.search(name):
                 row["device_id"] = Known(ids.group(1).lower(), source)
             elif unnamed := _UNNAMED.search(name):

@@ -80,9 +80,6 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     _read_kubernetes_variables(paste, values)
     if "map[" in paste.text:
         _read_go_maps(paste, values)
-    for name, value in values.items():
-        if is_gpu_variable(name):
-            yield f"env.{name}", value
     yield from variable_facts({name: value for name, value in values.items() if is_gpu_variable(name)})
 
 
@@ -94,7 +91,7 @@ def _read_assignments(paste: Paste, index: int, line: str, values: dict[str, Fac
     line_assignment = _WHOLE.match(line)
     first, *rest = line.split() or [""]
     precedes_command = (first.partition("=")[0].isupper() or first in ("export", "env")) and any(
-        map(_starts_command, rest)
+        word.startswith((*_COMMAND, "./")) or ("=" in word and word.partition("=")[0].isupper()) for word in rest
     )
     if line_assignment and is_gpu_variable(line_assignment.group(1)) and not precedes_command:
         name, value = line_assignment.groups()
@@ -143,11 +140,6 @@ def _read_go_maps(paste: Paste, values: dict[str, Fact]) -> None:
         for name, value in _GO_PAIR.compiled.findall(inside):
             if is_gpu_variable(name):
                 _set_once(values, name, value, paste.use(index))
-
-
-def _starts_command(word: str) -> bool:
-    """Whether the word begins a command: a known program, an assignment or a path ``./``."""
-    return word.startswith(_COMMAND) or ("=" in word and word.partition("=")[0].isupper()) or word.startswith("./")
 
 
 def _set_once(values: dict[str, Fact], name: str, value: str, source: str) -> None:

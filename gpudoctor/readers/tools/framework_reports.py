@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._paste import Label, Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import size_mib
@@ -45,10 +45,10 @@ def read(paste: Paste) -> Answers:
                 yield from parse(paste, label)
     if "xformers" in paste.lower:
         yield from _xformers_info(paste)
-    for index, line in paste.having("device info: ", "jax.devices ("):
-        if match := _DEVICES.match(line) or _INFO.match(line):
-            gpus = 0 if match["kind"].lower().startswith(_NO_GPU) else int(match["count"])
-            yield "jax.gpus", Known(gpus, paste.use(index))
+    listing = paste.matches(lambda line: _DEVICES.match(line) or _INFO.match(line), "device info: ", "jax.devices (")
+    for devices, source in listing:
+        gpus = 0 if devices["kind"].lower().startswith(_NO_GPU) else int(devices["count"])
+        yield "jax.gpus", Known(gpus, source)
     for index, line in paste.having("library not found: "):
         if (match := _NO_LIBRARY.match(line)) and "SUCCESS!" not in paste.bare[index:]:
             source = paste.use(index)
@@ -99,8 +99,8 @@ def _cards(paste: Paste, label: Label) -> Answers:
         if not match:
             break
         source = paste.use(index)
-        row: dict[str, Fact] = {"index": Known(len(rows), source), "name": Known(match["name"], source)}
-        rows.append({**row, "memory_mib": Known(size_mib(match["memory"]) or 0, source)})
+        memory = size_mib(match["memory"]) or 0
+        rows.append(known_facts(source, index=len(rows), name=match["name"], memory_mib=memory))
     if rows:
         yield "gpu", tuple(rows)
 

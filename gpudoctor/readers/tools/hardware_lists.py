@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
 from gpudoctor.readers._machine import adapter_facts, gpu_facts_by_vendor, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -41,10 +41,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
     """A row of ``pci``; the vendor by `maker`, else by name; no driver for empty, ``n``, ``none`` or ``na``."""
-    row: dict[str, Fact] = {
-        "name": Known(name, source),
-        "vendor": Known(gpu_vendor(maker) or gpu_vendor(name) or "other", source),
-    }
+    row = known_facts(source, name=name, vendor=gpu_vendor(maker) or gpu_vendor(name) or "other")
     if driver and driver.lower() not in ("n", "none", "na"):
         row["driver"] = Known(driver, source)
     return row

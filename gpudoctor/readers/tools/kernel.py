@@ -112,14 +112,16 @@ def _mentioned_xids(paste: Paste, index: int, line: str) -> Iterator[Row]:
         if not int(match.group(2)) or denied(line, *match.span()):
             continue
         source = paste.use(index)
-        pci_address = normalized_pci_address(match.group(1) or "")
         code = int(match.group(2))
-        yield {
-            "code": Known(code, source),
-            "address": Known(pci_address, source) if pci_address else Absent(f"the line does not say ({source})"),
-            "line": Known(line.strip()[:500], source),
-            "fatal": _fatal_fact(_SEVERITY.search(line) if code in NVLINK_5 else None, source),
-        }
+        fatal = _fatal_fact(_SEVERITY.search(line) if code in NVLINK_5 else None, source)
+        yield {**bare_xid(code, match.group(1) or "", line, source), "fatal": fatal}
+
+
+def bare_xid(code: int, address: str, line: str, source: str) -> Row:
+    """The row of ``xid`` for a line that gives its number and maybe a PCI address, but nothing more."""
+    pci_address, silent = normalized_pci_address(address), Absent(f"the line does not say ({source})")
+    located = Known(pci_address, source) if pci_address else silent
+    return {**known_facts(source, code=code, line=line.strip()[:500]), "address": located, "fatal": silent}
 
 
 def _fatal_fact(severity: re.Match[str] | None, source: str) -> Fact:
@@ -135,13 +137,7 @@ def _labelled_xids(paste: Paste) -> Iterator[Row]:
             codes = [int(code) for code in _SEPARATORS.compiled.split(listed.group())]
             mention = _MENTION.search(paste.bare[label.index])
             for code in codes[1:] if mention else codes:
-                not_stated = Absent(f"the line does not say ({source})")
-                yield {
-                    "code": Known(code, source),
-                    "address": not_stated,
-                    "line": Known(paste.bare[label.index].strip(), source),
-                    "fatal": not_stated,
-                }
+                yield bare_xid(code, "", paste.bare[label.index], source)
 
 
 def _sxid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

@@ -70,11 +70,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "lib", tuple(rows)
     if missing:
         yield "libs.missing", Known(tuple(missing), next(iter(missing.values())))
-    for index, line in paste.having("/libcuda.so"):
-        if match := _MAPS.search(line) or _INIT.search(line):
-            source = paste.use(index)
-            yield "libs.libcuda", Known(match.group(1), source)
-            yield "libs.libcuda_kind", Known(libcuda_kind(match.group(1)), source)
+    for mapped, source in paste.matches(lambda line: _MAPS.search(line) or _INIT.search(line), "/libcuda.so"):
+        yield "libs.libcuda", Known(mapped.group(1), source)
+        yield "libs.libcuda_kind", Known(libcuda_kind(mapped.group(1)), source)
 
 
 def _listed_files(paste: Paste) -> list[tuple[int, str | None]]:

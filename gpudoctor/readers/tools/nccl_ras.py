@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.catalog import fact
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts, value_of
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers.tools.rdma_ports import PHYSICAL
 
 EXACT = 8
 FACTS = (
@@ -234,14 +235,6 @@ def _ranks(text: str) -> tuple[str, ...]:
 def _port_row(parts: Sequence[str], source: str) -> Row:
     """The row of ``rdma`` for a port as the diagnostics print it."""
     device, port, speed, layer, state, physical = parts
-    row = {
-        "device": Known(device, source),
-        "port": Known(int(port), source),
-        "rate_gbps": Known(int(speed) / 1000, source),
-        "link_layer": Known(layer, source),
-        "state": Known(state, source),
-        "physical_state": Known(
-            {"POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}.get(physical, physical), source
-        ),
-    }
-    return {name: value for name, value in row.items() if value.value != "unknown"}
+    named = {"device": device, "link_layer": layer, "state": state, "physical_state": PHYSICAL.get(physical, physical)}
+    row = known_facts(source, port=int(port), rate_gbps=int(speed) / 1000, **named)
+    return {name: value for name, value in row.items() if value_of(value) != "unknown"}

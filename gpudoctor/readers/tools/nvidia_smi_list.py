@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, texts_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, known_facts, texts_of, value_of
 from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern, by_phrase
@@ -62,14 +62,11 @@ def _gpu_list(paste: Paste) -> Iterator[tuple[str, Rows]]:
     migs: list[Row] = []
     for index, line in enumerate(paste.bare):
         if (gpu := _GPU.match(line)) and gpu.group(3):
-            source = paste.use(index)
             number, name, uuid = gpu.groups()
-            gpus.append({"index": Known(int(number), source), "name": Known(name, source), "uuid": Known(uuid, source)})
+            gpus.append(known_facts(paste.use(index), index=int(number), name=name, uuid=uuid))
         elif gpus and (mig := _MIG.match(line)):
             source = paste.use(index)
-            profile, uuid = mig.groups()
-            mig_row: Row = {"gpu": gpus[-1]["index"], "profile": Known(profile, source), "uuid": Known(uuid, source)}
-            migs.append(mig_row)
+            migs.append({"gpu": gpus[-1]["index"], **known_facts(source, profile=mig.group(1), uuid=mig.group(2))})
             gpus[-1] = {**gpus[-1], "mig": Known(True, source)}
     if gpus:
         yield "gpu", tuple(gpus)
@@ -196,17 +193,13 @@ def _nvlink_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
         if header := _GPU.match(line):
             gpu = Known(int(header.group(1)), f"line {paste.numbers[index]}")
         elif (link := _LINK.match(line)) and gpu:
-            source = paste.use(index)
             is_active = link.group(2)[0].isdecimal() or link.group(2).lower() == "active"
-            rows.append({"gpu": gpu, "link": Known(int(link.group(1)), source), "active": Known(is_active, source)})
+            rows.append({"gpu": gpu, **known_facts(paste.use(index), link=int(link.group(1)), active=is_active)})
         elif (gpu_mention := _OF_GPU.search(line)) and "link" in line.lower():
-            source = f"line {paste.numbers[index]}"
             for link in _SAID.finditer(line[:1000]):
                 is_active = not any(word in link.group(2).lower() for word in ("inactive", "down", "disabled"))
-                number = Known(int(gpu_mention.group(1)), paste.use(index))
-                rows.append(
-                    {"gpu": number, "link": Known(int(link.group(1)), source), "active": Known(is_active, source)}
-                )
+                number, source = int(gpu_mention.group(1)), paste.use(index)
+                rows.append(known_facts(source, gpu=number, link=int(link.group(1)), active=is_active))
     if rows:
         yield "nvlink", tuple(rows)
 

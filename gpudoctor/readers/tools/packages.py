@@ -188,13 +188,9 @@ def _lone_package_line(paste: Paste) -> Iterator[Row]:
 
 def _pip_output(paste: Paste) -> Iterator[Row]:
     """Packages that pip says it installed or found, and the names of wheel files."""
-    for index, line in paste.having("successfully installed"):
-        if installed := _DONE.search(line[:4000]):
-            source = paste.use(index)
-            yield from (
-                _package_row(pair.group(1), pair.group(2), "pip", "", source)
-                for pair in _PAIR.finditer(installed.group(1))
-            )
+    for installed, source in paste.matches(_DONE.search, "successfully installed"):
+        for pair in _PAIR.finditer(installed.group(1)):
+            yield _package_row(pair.group(1), pair.group(2), "pip", "", source)
     for satisfied, source in paste.matches(_HERE.search, "requirement already satisfied"):
         yield _package_row(satisfied.group(1), satisfied.group(2), "pip", "", source)
     for index, line in paste.having(".whl"):

@@ -41,7 +41,7 @@ link_layer: Link layer | link_layer
 """
 )
 _STATES = {"ACTIVE": "ACTIVE", "INIT": "INIT", "INITIALIZING": "INIT", "ARMED": "ARMED", "DOWN": "DOWN"}
-_PHYSICAL = {"LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
+PHYSICAL = {"LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
 _Ports = dict[tuple[str, int, str], dict[str, Fact]]
 
 
@@ -95,7 +95,7 @@ def _columns(name: str, value: str, source: str) -> dict[str, Fact]:
         return {name: Known(_STATES[word], source)} if word in _STATES else {}
     if name == "physical_state":
         word = value.rpartition(":")[2].split("(")[0].strip()
-        return {name: Known(_PHYSICAL.get(word, word), source)}
+        return {name: Known(PHYSICAL.get(word, word), source)}
     if name == "rate":
         speed = _NUMBER.match(value)
         rate: dict[str, Fact] = {name: Known(value, source)}
