@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from gpudoctor.kernels.child._kernel import Broken, CannotRun
 from gpudoctor.kernels.child._ranks import End, faults
 from gpudoctor.kernels.child.collective import _nccl, exchange
 from gpudoctor.kernels.child.collective._nccl import MARKER, read_log
-from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
+from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths, is_missing
 from tests.corpus import pairs, sick_texts
 from tests.processes import gone, is_alive, marked, until
 
@@ -85,6 +86,29 @@ def test_what_nccl_cannot_do_here_says_nothing_against_the_links(said: str, beca
         cannot = exchange.why(ends, name)
         assert isinstance(cannot, CannotRun)
         assert because in str(cannot)
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("no support for _allgather_base in Gloo process group", True),
+        ("ProcessGroup gloodoes not support _reduce_scatter_base", True),
+        ("ProcessGroupNCCL only supports alltoall* for NCCL lib version >= 2.7.0", True),
+        ("NCCL error: unhandled cuda error. Last error: Cuda failure 801 'operation not supported'", False),
+        ("Cuda failure 217 'peer access is not supported between these two devices'", False),
+    ],
+)
+def test_an_operation_that_an_old_torch_lacks_is_told_from_one_that_fails(said: str, missing: bool) -> None:
+    assert is_missing(RuntimeError(said)) is missing
+
+
+def test_an_operation_that_the_back_end_lacks_is_not_run_and_the_next_one_is() -> None:
+    notes = {"all_gather": "RuntimeError: no support for _allgather_base in Gloo process group"}
+    ends = [_end(rank)._replace(notes={**_end(rank).notes, **notes}) for rank in range(2)]
+    context = SimpleNamespace(devices=("cpu", "cpu"), ends=lambda: ends, nccl=dict)
+    with pytest.raises(CannotRun, match="no support"):
+        exchange.run(context, exchange.KERNELS[1])  # type: ignore[arg-type]
+    assert exchange.run(context, exchange.KERNELS[2]).right  # type: ignore[arg-type]
 
 
 def _end(rank: int, why: str = "", done: int = len(OPERATIONS), **more: Any) -> End:

@@ -12,9 +12,19 @@ import pytest
 
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.kernels import specs
+from gpudoctor.kernels.child._kernel import CannotRun
 from gpudoctor.kernels.child._main import _lacking
 from gpudoctor.kernels.child.eager import Context, copies, matmul
-from gpudoctor.kernels.child.eager._check import MANTISSA, ULPS, Judged, before_bf16, recurrence
+from gpudoctor.kernels.child.eager._check import (
+    MANTISSA,
+    ULPS,
+    Case,
+    Judged,
+    attributes_set,
+    before_bf16,
+    recurrence,
+    run_cases,
+)
 from gpudoctor.kernels.child.eager.copies import merge_verdicts
 from gpudoctor.kernels.child.eager.peers import PeerCopy, outcome
 from tests.kernels.faults.inject import mantissa_bits
@@ -130,6 +140,32 @@ def test_lack_of_memory_says_nothing_against_the_device(because: str, lacks: boo
 def test_a_gpu_before_bf16_may_have_no_product_of_it(capability: tuple[int, int], said: str, lacks: bool) -> None:
     context = SimpleNamespace(on_cpu=False, capability=lambda: capability)
     assert before_bf16(context, RuntimeError(said)) is lacks
+
+
+class Strict:
+    """torch's switches of cuBLAS before torch 2.0, which say so of one that they have not."""
+
+    allow_tf32 = True
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("Unknown attribute " + name)
+
+
+def test_switches_that_an_old_torch_has_not_are_left_out() -> None:
+    owner = Strict()
+    with attributes_set(owner, allow_tf32=False, allow_fp16_accumulation=False):
+        assert owner.__dict__ == {"allow_tf32": False}
+    assert owner.__dict__ == {"allow_tf32": True}
+
+
+@pytest.mark.parametrize(("on_cpu", "error"), [(True, CannotRun), (False, RuntimeError)])
+def test_a_type_that_a_cpu_lacks_is_no_failure(on_cpu: bool, error: type[Exception]) -> None:
+    def compute() -> Any:
+        raise RuntimeError('"exp" "_vml_cpu" not implemented for \'Half\'')
+
+    context = SimpleNamespace(on_cpu=on_cpu, torch=SimpleNamespace(__version__="1.12.1"), need=lambda _: None)
+    with pytest.raises(error, match="Half"):
+        run_cases(context, [Case("exp of fp16", compute, lambda _: Judged(0, 1))])
 
 
 def torch_of(synchronize: Callable[[Any], None], initialized: bool = True) -> Any:

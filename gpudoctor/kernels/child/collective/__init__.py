@@ -9,10 +9,10 @@ import os
 from typing import Any, Dict, List, Mapping, Sequence
 
 from .. import _ranks
-from .._kernel import CannotRun, import_torch
+from .._kernel import CannotRun, import_torch, last_line
 from .._ranks import ThisRank, exchange_values, init_group
 from . import _nccl
-from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, max_over_ranks, measure
+from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, is_missing, max_over_ranks, measure
 
 _SIZES = (64 << 10, 1 << 20, 16 << 20, 128 << 20)
 _SIZES_CPU = (4 << 10, 256 << 10)
@@ -83,7 +83,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 
 def rank(me: ThisRank) -> Dict[str, Any]:
-    """One rank: run every requested operation at every size, and note each one's results; the answer is empty.
+    """One rank: run every requested operation at every size; note its results, or why there are none. No answer.
 
     `me.ask` has backend, devices, sizes (bytes), operations, seconds (limit of one wait).
     """
@@ -101,7 +101,17 @@ def rank(me: ThisRank) -> Dict[str, Any]:
     max_over_ranks(group, 0.0)
     numbers = base_values(torch, sizes[-1] // 4 + ALIGNED_VALUES * me.count)
     for name in me.ask["operations"]:
-        me.note(**{name: [_measure_operation(me, group, name, size, numbers) for size in sizes]})
+        results: List[Dict[str, Any]] = []
+        try:
+            for size in sizes:
+                me.step("%s of %d KiB" % (OPERATIONS[name].title, size >> 10))
+                results.append(measure(group, name, size, numbers))
+        except RuntimeError as error:
+            if not is_missing(error):
+                raise
+            me.note(**{name: last_line(error)})  # on every rank alike
+        else:
+            me.note(**{name: results})
     exchange_values(torch, me, "done", "")  # none leaves while another one still hears from it
     return {}
 
@@ -114,9 +124,3 @@ def _fitting_sizes(torch: Any, me: ThisRank, device: Any) -> List[int]:
     if not sizes:
         raise CannotRun("no memory is free for it: a GPU has %d MiB left" % (least >> 20))
     return sizes
-
-
-def _measure_operation(me: ThisRank, group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
-    """One operation over `size` bytes: wrong values and seconds per call, as `_operations.measure` returns."""
-    me.step("%s of %d KiB" % (OPERATIONS[name].title, size >> 10))
-    return measure(group, name, size, numbers)

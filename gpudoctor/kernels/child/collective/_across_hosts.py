@@ -30,7 +30,7 @@ from .. import _ranks
 from .._kernel import CannotRun, import_torch, last_line, no_memory, reserve_stdout, say
 from ..training import _host, _model
 from . import _canary, _nccl
-from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, max_over_ranks, measure
+from ._operations import ALIGNED_VALUES, OPERATIONS, Group, base_values, is_missing, max_over_ranks, measure
 from ._store import Store, listening_addresses, listening_socket
 
 _ANSWER_SECONDS = 2.0
@@ -372,10 +372,10 @@ class LegRunner:
             where = {"leg": leg.name, "backend": leg.backend, "operation": name, "group": first, "ranks": group.ranks}
             try:
                 say(found=dict(where, **measure(group, name, size, self._numbers)))
-            except (RuntimeError, NotImplementedError) as error:
-                if "support" not in str(error):
+            except RuntimeError as error:
+                if not is_missing(error):
                     raise
-                report_unmeasured(leg, name, reason(error), cannot=True)  # Gloo of an older torch
+                report_unmeasured(leg, name, reason(error), cannot=True)
         return None
 
 

@@ -40,7 +40,8 @@ def train(group: Group, samples: int) -> Dict[str, Any]:
     trainer = _Trainer(context, size, group.rank)
     for _ in range(_WARM):
         trainer.step()
-    own = _fastest(group, context, _alone(trainer), time.process_time if context.on_cpu else time.perf_counter)
+    own_clock = time.process_time if context.on_cpu else time.perf_counter
+    own = _fastest(group, context, lambda: trainer.step(exchange=False), own_clock)
     step = _fastest(group, context, trainer.step, time.perf_counter)
     gradients = torch.zeros(trainer.parameters, device=group.device)
     exchange = _fastest(group, context, lambda: group.dist.all_reduce(gradients), time.perf_counter)
@@ -79,36 +80,21 @@ class _Trainer:
         self._tokens = tokens.to(context.device)
         self._last: Any = None
 
-    def step(self) -> None:
-        """One step, with an exchange of gradients unless `wrapped.no_sync` is in force."""
+    def step(self, exchange: bool = True) -> None:
+        """One step, with an exchange of gradients or of this rank by itself."""
+        half = self.dtype and _model.autocast(self._torch, self._context.device.type, self.dtype)
         self._optimizer.zero_grad(set_to_none=True)
-        with self._precision():
-            logits = self.wrapped(self._tokens)
-        loss = self._torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), self._tokens.flatten())
-        loss.backward()
+        with contextlib.nullcontext() if exchange else self.wrapped.no_sync():
+            with half or contextlib.nullcontext():
+                logits = self.wrapped(self._tokens)
+            loss = self._torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), self._tokens.flatten())
+            loss.backward()
         self._optimizer.step()
         self._last = loss.detach()
 
     def loss(self) -> float:
         """The loss of the last step."""
         return float(self._last)
-
-    def _precision(self) -> Any:
-        """The context in which products run in the 16-bit type, where there is one."""
-        if self.dtype is None:
-            return contextlib.nullcontext()
-        return _model.autocast(self._torch, self._context.device.type, self.dtype)
-
-
-def _alone(trainer: _Trainer) -> Callable[[], None]:
-    """A step without exchange."""
-
-    def step() -> None:
-        """One step of this rank by itself."""
-        with trainer.wrapped.no_sync():
-            trainer.step()
-
-    return step
 
 
 def _fastest(group: Group, context: Context, work: Callable[[], Any], clock: Callable[[], float]) -> float:

@@ -7,6 +7,7 @@ nccl-tests' (doc/PERFORMANCE.md, read 2026-11): the algorithm's times a factor, 
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
@@ -174,6 +175,14 @@ def measure(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
     seconds = _seconds_per_call(group, buffers.call, calls)
     timing = {"size": 4 * count, "seconds": seconds, "alone": alone}
     return dict(timing, differ=differ, compared=len(buffers.expected), first=first)
+
+
+def is_missing(error: BaseException) -> bool:
+    """True where torch says that its back end has no such operation, which no link can help: older ones lack some."""
+    return bool(_MISSING.search(str(error)))
+
+
+_MISSING = re.compile(r"no support for|not (?:yet )?support |only supports")
 
 
 def max_over_ranks(group: Group, number: float) -> float:

@@ -42,7 +42,7 @@ _OTHERS_SECONDS_MORE = 3.0
 
 
 def listening_socket(address: str, port: int) -> socket.socket:
-    """A socket bound to `port` (0: any free one) of that address, or of all addresses if it is not this host's.
+    """A socket bound to `port` (0: any free one) of that address, of all addresses where it is a name; else `OSError`.
 
     Where the installed torch will take it over it listens at once: clients that come before torch is imported here
     wait in its queue. A torch that binds the port anew, at all addresses, must not have a queue before, for whoever
@@ -75,10 +75,7 @@ def _socket(address: str, port: int) -> Tuple[socket.socket, Any]:
 
 
 class Store:
-    """A rank's client of the job's store; every wait ends by `until` (`time.monotonic`).
-
-    Rank 0 passes `listener` and serves the store itself.
-    """
+    """A rank's client of the job's store, which `listener` makes rank 0 serve; waits end by `until` (monotonic)."""
 
     def __init__(
         self,

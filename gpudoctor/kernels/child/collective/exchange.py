@@ -24,7 +24,10 @@ def run(context: Context, spec: Spec) -> Outcome:
     ends = context.ends()
     if not all(name in end.notes for end in ends):
         raise why(ends, name)
-    return outcome(name, [end.notes[name] for end in ends], context.nccl())
+    results = [end.notes[name] for end in ends]
+    if isinstance(results[0], str):
+        raise CannotRun(results[0])
+    return outcome(name, results, context.nccl())
 
 
 def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:

@@ -34,7 +34,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from contextlib import contextmanager
+import re
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
@@ -222,10 +223,14 @@ def checked(
 
 
 def _compute(context: Any, case: Case) -> Any:
-    """The case's result; errors bear its name, and missing bf16 support raises `CannotRun`."""
+    """The case's result; errors bear its name; a type that this CPU or an old GPU lacks raises `CannotRun`."""
     try:
         return case.compute()
     except RuntimeError as error:
+        lacking = re.search(r"not implemented for '(\w+)'", str(error))
+        if context.on_cpu and lacking:
+            kind = lacking.group(1)
+            raise CannotRun("torch %s computes no %s on this CPU" % (context.torch.__version__, kind)) from error
         if "bf16" in case.name and before_bf16(context, error):
             raise CannotRun("bf16: not on this device") from error
         error.args = ("%s: %s" % (case.name, error),)
@@ -285,7 +290,10 @@ def random_order(context: Any, count: int, salt: int) -> Any:
 @contextmanager
 def attributes_set(owner: Any, **wanted: Any) -> Iterator[None]:
     """Set attributes of a part of ``torch.backends`` within the block, those that this torch has."""
-    before = {name: getattr(owner, name) for name in wanted if hasattr(owner, name)}
+    before: Dict[str, Any] = {}
+    for name in wanted:
+        with suppress(AttributeError, AssertionError):  # the latter of torch before 2.0
+            before[name] = getattr(owner, name)
     try:
         for name in before:
             setattr(owner, name, wanted[name])

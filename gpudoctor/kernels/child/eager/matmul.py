@@ -264,9 +264,10 @@ def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
         multiply = _native_product(context, form)
         multiply(*typed(context, form, ones, ones))
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        if form.dtype in _PLAIN and not (form.dtype == "bfloat16" and before_bf16(context, error)):
+        lacking = context.on_cpu and "not implemented for" in str(error)
+        if form.dtype in _PLAIN and not lacking and not (form.dtype == "bfloat16" and before_bf16(context, error)):
             raise
-        if context.on_cpu:
+        if context.on_cpu and hasattr(context.torch, "float8_e4m3fn" if form.dtype == "fp4" else form.dtype):
             return _emulated_product(context.torch, form), _EMULATED
         if isinstance(error, AttributeError) or any(words in str(error).lower() for words in _REFUSALS):
             why = " ".join(str(error).split())[:200]
