@@ -296,7 +296,7 @@ def find_outliers(summaries: Iterable[Summary]) -> tuple[list[Outlier], list[Spl
     answered = [summary for summary in summaries if summary.answered]
     kinds: dict[str, list[Summary]] = defaultdict(list)
     for summary in answered:
-        kinds[summary.kind].append(summary)
+        kinds[summary.gpu].append(summary)
     outliers, splits = list(_rare_gpu_kinds(kinds)), list[Split]()
     for kind, hosts in sorted(kinds.items()):
         within = kind if len(kinds) > 1 else ""

@@ -244,18 +244,13 @@ class Summary:
     """By kernel."""
     gpus: int = 0
     gpu: str = ""
-    """Their name; several are separated by commas."""
+    """Their name; several are separated by commas. Only hosts with the same are compared."""
     switch: str = ""
 
     @property
     def answered(self) -> bool:
         """True if the host gave a readable answer."""
         return not self.because
-
-    @property
-    def kind(self) -> str:
-        """Name of its GPUs; only hosts of the same kind are compared."""
-        return self.gpu
 
 
 def unanswered_summary(host: str, because: str) -> Summary:

@@ -78,21 +78,28 @@ def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> 
     rank.
     Raises `UsageError` if the environment is inconsistent or names no rank 0.
     """
-    for known in (_torchrun, _mpirun, _srun, _plain):
-        place = known(environ, hostnames)
-        if place:
-            return _validated(replace(place, secret=environ.get(JOB_KEY, "").strip()))
-    return Place(host=_host_name(environ), node=environ.get("SLURMD_NODENAME", ""))
+    place = _launched(environ, hostnames)
+    if place is None:
+        return Place(host=_host_name(environ), node=environ.get("SLURMD_NODENAME", ""))
+    return _validated(replace(place, secret=environ.get(JOB_KEY, "").strip()))
 
 
 def own_rank(environ: Mapping[str, str]) -> Place | None:
     """This rank's place, wherever the ranks meet; None in a job of one rank, and if the environment is inconsistent."""
     try:
-        found = (known(environ, lambda _: []) for known in (_torchrun, _mpirun, _srun, _plain))
-        place = next((place for place in found if place), None)
+        place = _launched(environ, lambda _: [])
     except UsageError:
         return None
     return place if place and 0 <= place.rank < place.world and not place.alone else None
+
+
+def _launched(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
+    """The place that a launcher's variables give this rank; None without any."""
+    found = (known(environ, hostnames) for known in (_torchrun, _mpirun, _srun, _plain))
+    if not (place := next(filter(None, found), None)):
+        return None
+    where = {"host": _host_name(environ), "node": environ.get("SLURMD_NODENAME", ""), "switch": _leaf_switch(environ)}
+    return replace(place, **where)  # type: ignore[arg-type]
 
 
 def _torchrun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
@@ -120,13 +127,10 @@ def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: s
         coordinator=rank == 0,
         world=_integer(environ, "WORLD_SIZE", 1),
         local_rank=_integer(environ, "LOCAL_RANK", 0),
-        host=_host_name(environ),
         master=master,
         port=port,
         job=f"{job} {master}:{port}",
         store=environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
-        node=environ.get("SLURMD_NODENAME", ""),
-        switch=_leaf_switch(environ),
     )
 
 
@@ -142,13 +146,10 @@ def _srun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
         rank=_integer(environ, "SLURM_PROCID", 0),
         world=_integer(environ, "SLURM_STEP_NUM_TASKS", 1),
         local_rank=local,
-        host=_host_name(environ),
         coordinator=local == 0 and _integer(environ, "SLURM_NODEID", 0) == 0,
         master=next(iter(nodes), ""),
         port=_integer(environ, "MASTER_PORT", 0),
         job=f"slurm {job}.{step}",
-        node=environ.get("SLURMD_NODENAME", ""),
-        switch=_leaf_switch(environ),
         hosts=_node_of_each_task(nodes, environ),
     )
 
@@ -186,23 +187,17 @@ def _mpirun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
             continue
         if rank == "PMI_RANK" and _srun_set_pmi(environ):
             return None
-        port, number, size = (
-            _integer(environ, "MASTER_PORT", 0),
-            _integer(environ, rank, 0),
-            _integer(environ, world, 1),
-        )
+        port, number = _integer(environ, "MASTER_PORT", 0), _integer(environ, rank, 0)
+        size = _integer(environ, world, 1)
         return Place(
             launcher="mpirun",
             rank=number,
             world=size,
             local_rank=_integer(environ, local, 0),
-            host=_host_name(environ),
             coordinator=number == 0,
             master=environ.get("MASTER_ADDR") or _first_host(environ, size, hostnames),
             port=port,
             job=f"mpirun {_run_id(environ)} {port}",
-            node=environ.get("SLURMD_NODENAME", ""),
-            switch=_leaf_switch(environ),
         )
     return None
 
