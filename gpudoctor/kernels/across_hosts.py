@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from statistics import median
 from typing import Any, TypeVar
@@ -295,12 +295,8 @@ def parse_records(kind: type[_T], raw: object) -> tuple[_T, ...]:
     """Instances of the dataclass `kind` from a list of JSON objects; incomplete ones are left out, no list gives ()."""
     items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else ()
     records = (_valid_fields(kind, item) for item in items[:_MAX_ITEMS] if isinstance(item, Mapping))
-    return tuple(kind(**item) for item in records if _required_fields(kind) <= item.keys())
-
-
-def _required_fields(kind: type[Any]) -> set[str]:
-    """Names of a dataclass's fields that have no default."""
-    return {field.name for field in fields(kind) if field.default is MISSING}
+    required = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
+    return tuple(kind(**item) for item in records if required <= item.keys())
 
 
 def _valid_fields(kind: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,7 +359,8 @@ def collective_rows(answers: Sequence[Across]) -> tuple[Row, ...]:
                 )
     rows = [_measured_row(results) for results in by_case.values()]
     rows += [_failed_row(*leg, answers) for leg in _failed_legs(answers)]
-    rows += [_unmeasured_row(ended) for ended in dict.fromkeys(_unmeasured(answers))]
+    unmeasured = (end for answer in answers for end in answer.ended if end.cannot)
+    rows += [_unmeasured_row(end) for end in dict.fromkeys(replace(end, step="", steps=0) for end in unmeasured)]
     return tuple(rows)
 
 
@@ -373,7 +370,10 @@ def _measured_row(results: Sequence[RankResult]) -> Row:
     groups: dict[int, list[Found]] = {}
     for _, result in results:
         groups.setdefault(result.group, []).append(result)
-    rates = {number: _group_bandwidths(group) for number, group in groups.items()}
+    rates = {
+        number: bandwidths(first.operation, group[0].ranks, first.size, [max(one.seconds, 1e-9) for one in group])
+        for number, group in groups.items()
+    }
     worst = min(rates, key=lambda number: rates[number]["algbw"])
     slowest, longest = max((item for item in results if item[1].group == worst), key=lambda item: item[1].alone)
     wrong = [(answer, result) for answer, result in results if result.differ]
@@ -403,12 +403,6 @@ def _measured_row(results: Sequence[RankResult]) -> Row:
         ),
         "advice": Absent("none"),
     }
-
-
-def _group_bandwidths(group: Sequence[Found]) -> dict[str, float]:
-    """``algbw`` and ``busbw`` of one group in GB/s, by its slowest rank."""
-    first = group[0]
-    return bandwidths(first.operation, first.ranks, first.size, [max(result.seconds, 1e-9) for result in group])
 
 
 def _bus_bandwidth_columns(rates: Sequence[float], ranks: int) -> dict[str, Fact]:
@@ -474,14 +468,6 @@ def _failed_end(answer: Across, backend: str, leg: str) -> End | None:
     if answer.why and not answer.cannot and (answer.backend, answer.leg) == (backend, leg):
         return End(answer.rank, why=answer.why, step=answer.step, steps=answer.steps)
     return None
-
-
-def _unmeasured(answers: Iterable[Across]) -> Iterator[Ended]:
-    """What ranks could not measure, without the step at which that was, so that equal ones can be merged."""
-    for answer in answers:
-        for ended in answer.ended:
-            if ended.cannot:
-                yield Ended(ended.leg, ended.backend, ended.operation, ended.why, cannot=True)
 
 
 def _culprit_columns(culprits: Sequence[Across], message: str) -> dict[str, Fact]:

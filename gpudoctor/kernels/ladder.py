@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from typing import Any, cast, get_args
 
 from gpudoctor.core import system
@@ -72,10 +72,11 @@ class Ladder:
         self._stop_reasons: dict[int, str] = {}
         """Of a device on which nothing more is tried: why."""
         self._meters: dict[int, Callable[[], Meanwhile | None]] = {}
+        numbers = {"gpu": [device.index for device in devices], "node": [NODE] if devices else []}
         self._runs = {
             (kernel.spec.id, index): Run(kernel.spec.id, index, "waiting")
             for kernel in kernels
-            for index in self._device_numbers(kernel)
+            for index in numbers[kernel.spec.scope]
         }
 
     def climb(self) -> Measurements:
@@ -86,7 +87,7 @@ class Ladder:
                 self._stop_reasons[device.index] = f"in use by {device.held}"
                 self._skip_remaining(device.index, self._stop_reasons[device.index])
         free = [device.index for device in self._devices if not device.held]
-        threads = [threading.Thread(target=self._run_device_guarded, args=(index,), daemon=True) for index in free]
+        threads = [threading.Thread(target=self._run_device, args=(index,), daemon=True) for index in free]
         try:
             for thread in threads:
                 thread.start()
@@ -111,24 +112,11 @@ class Ladder:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return Measurements(self._target.name, kernels, tuple(self._devices), runs, at)
 
-    def _device_numbers(self, kernel: KernelEntry) -> list[int]:
-        """Numbers of the devices that a kernel runs on: every GPU, or `NODE` for one that needs all together."""
-        if kernel.spec.scope == "gpu":
-            return [device.index for device in self._devices]
-        return [NODE] if self._devices else []
-
     def _halt_reason(self) -> str:
         """Why to stop now: stopped, or the budget is spent; empty to go on."""
         if self._stop.is_set():
             return "stopped"
         return f"the {self._budget:g} s for kernels were over" if time.monotonic() > self._deadline else ""
-
-    def _run_device_guarded(self, index: int) -> None:
-        """`_run_device`; an unexpected exception marks the device's remaining runs as not run."""
-        try:
-            self._run_device(index)
-        except Exception as error:  # a fault of ours on one device must not cost the others
-            self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
     def _run_node(self) -> None:
         """Run the kernels of scope ``node`` on all GPUs that are idle and failed no rung, be it one; if none, skip."""
@@ -139,46 +127,42 @@ class Ladder:
         elif not self._cpu and not all(device.uuid for device in fit):
             self._skip_remaining(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
         elif not self._halt_reason():
-            self._run_device_guarded(NODE)
+            self._run_device(NODE)
 
     def _fit_devices(self) -> list[Device]:
         """Devices on which no process works and no rung below others failed."""
         return [device for device in self._devices if device.index not in self._stop_reasons]
 
     def _run_device(self, index: int) -> None:
-        """Run the rungs of one device (or `NODE`) in order."""
+        """Run the rungs of one device (or `NODE`) in order; an exception marks its remaining runs as not run."""
         scope = "node" if index == NODE else "gpu"
-        for family in FAMILIES:
-            kernels = [kernel for kernel in self._kernels if kernel.family == family and kernel.spec.scope == scope]
-            if not kernels:
-                continue
-            if self._halt_reason():
-                return
-            if index in self._stop_reasons:
-                self._close_rung(
-                    index, family, kernels, Step(FAMILIES[family], None, f"not tried: {self._stop_reasons[index]}")
-                )
-            else:
-                self._run_rung(index, family, kernels)
+        try:
+            for family in FAMILIES:
+                kernels = [kernel for kernel in self._kernels if kernel.family == family and kernel.spec.scope == scope]
+                if kernels and self._halt_reason():
+                    return
+                if kernels and index in self._stop_reasons:
+                    step = Step(FAMILIES[family], None, f"not tried: {self._stop_reasons[index]}")
+                    self._close_rung(index, family, kernels, step)
+                elif kernels:
+                    self._run_rung(index, family, kernels)
+        except Exception as error:  # a fault of ours on one device must not cost the others
+            self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
     def _run_rung(self, index: int, family: str, kernels: Sequence[KernelEntry]) -> None:
         """Run one rung's kernels on a device and record whether it holds; a failure may bar the rungs above it."""
         rung = FAMILIES[family]
-
-        def on_kernel(name: str, outcome: Mapping[str, Any]) -> None:
-            """Pass one kernel's outcome on, with device and family."""
-            self._on_kernel(index, family, name, outcome)
-
+        device = "cpu" if self._cpu else "node" if index == NODE else f"cuda:{index}"
         together = self._fit_devices() if index == NODE and not self._cpu else []
         question = Question(
             family,
-            self._child_device(index),
+            device,
             kernels,
             self._child_env(index),
             [device.index for device in together],
             self._work,
         )
-        result = ask(self._target, question, on_kernel, self._halt_reason)
+        result = ask(self._target, question, partial(self._on_kernel, index, family), self._halt_reason)
         if not result.opened and not result.closed:
             return  # halted
         if not result.opened:
@@ -198,12 +182,6 @@ class Ladder:
         self._steps[index][family] = Step(rung, held, why)
         if why and not right and index != NODE and _is_below_others(family):
             self._stop_reasons[index] = f"on the rung below it, {rung}, nothing is right: {why}"
-
-    def _child_device(self, index: int) -> str:
-        """The device as the child knows it: ``cpu``, ``node`` or ``cuda:N``."""
-        if self._cpu:
-            return "cpu"
-        return "node" if index == NODE else f"cuda:{index}"
 
     def _child_env(self, index: int) -> dict[str, str]:
         """Variables for the child: an equal share of CPU threads for each GPU; for `NODE`, which GPUs are visible."""
@@ -295,16 +273,10 @@ def measurements(snapshot: Snapshot) -> Measurements | None:
     return Measurements(snapshot.target.name, tuple(kernels.values()), tuple(devices.values()), tuple(runs))
 
 
-@lru_cache(maxsize=1)
-def _kernels_by_id() -> Mapping[str, Kernel]:
-    """All kernels of this gpudoctor, by id."""
-    return {entry.spec.id: entry.kernel for entry in specs.all_kernels()}
-
-
 def _kernel_from_row(values: Mapping[str, Json]) -> Kernel:
     """The kernel of a row; title and size by its id, or the id itself if unknown here; unit as recorded."""
     name, unit, rung = (str(values.get(key, "")) for key in ("kernel", "unit", "rung"))
-    known = _kernels_by_id().get(name)
+    known = next((entry.kernel for entry in specs.all_kernels() if entry.spec.id == name), None)
     own_rung: Rung = cast(Rung, rung) if rung in get_args(Rung) else "torch"
     if known is None:
         return Kernel(name, name, unit, rung=own_rung)

@@ -118,13 +118,8 @@ class _RungChild:
     def __init__(
         self, left: Mapping[str, KernelEntry], question: Question, on_over: OnKernel, on_kernel: OnKernel, halt: Halt
     ) -> None:
-        self._left, self._question, self._on_over, self._on_kernel, self._halt = (
-            left,
-            question,
-            on_over,
-            on_kernel,
-            halt,
-        )
+        self._left, self._question = left, question
+        self._on_over, self._on_kernel, self._halt = on_over, on_kernel, halt
         self.opened = self.failed = False
         self.closed = self.last = self.unfinished = ""
         """Why the rung did not open; the kernel that began last; the one that was given up, and why."""

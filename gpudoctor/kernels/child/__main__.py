@@ -17,10 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def register_package() -> None:
-    """Make this folder importable as the package `gpudoctor_kernels` and in no other way.
-
-    So no file in it shadows an installed module.
-    """
+    """Make this folder importable as `gpudoctor_kernels` alone, so that no file in it shadows an installed module."""
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != HERE]
     package = types.ModuleType(PACKAGE)

@@ -80,10 +80,7 @@ class Context:
         return {self.module.__name__: self.version, "devices": list(self.devices)}
 
     def check(self, advice: str, kind: Callable[[Any], Dict[str, Any]]) -> Outcome:
-        """An outcome with the first device and what was warned of; raises `Broken` with the advice if there is none.
-
-        `kind` gives further details of a device.
-        """
+        """An outcome with the first device (`kind`: more of it) and the warnings; raises `Broken` if there is none."""
         package = str(self.module.__name__)
         if not self.devices:
             reason = self.why or warnings(self.stderr_lines) or "it does not say why"

@@ -61,7 +61,8 @@ def run_ranks(
     with _scratch.Folder() as folder:
         shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
         shared["store"] = os.path.join(folder, "store")
-        variables = {"OMP_NUM_THREADS": str(_threads_per_rank(count)), **os.environ, **(environ or {})}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        variables = {"OMP_NUM_THREADS": str(max(1, cores // count)), **os.environ, **(environ or {})}
         try:
             for rank in range(count):
                 ranks.append(Rank(dict(shared, rank=rank), variables))  # noqa: PERF401 - if one fails, these are ended
@@ -69,11 +70,6 @@ def run_ranks(
         finally:
             _kill_ranks(ranks)
     return [one.end() for one in ranks]
-
-
-def _threads_per_rank(count: int) -> int:
-    """A rank's equal share of the processors that this process may use, at least 1."""
-    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // count)
 
 
 def _collect(ranks: List[Rank], until: float) -> None:
@@ -91,7 +87,7 @@ def _collect(ranks: List[Rank], until: float) -> None:
             for rank in [rank for rank in running if rank.is_over() or rank not in open_ranks]:
                 running.remove(rank)
                 rank.order = len(ranks) - len(running)
-                if not rank.has_answer():
+                if not rank.is_over() or "answer" not in rank.entries[-1]:
                     until = min(until, time.monotonic() + GRACE_SECONDS)
 
 
@@ -117,14 +113,10 @@ def answers(ends: List[End]) -> List[Dict[str, Any]]:
 def faults(ends: List[End]) -> List[End]:
     """The ranks without an answer, the likeliest culprit first.
 
-    Those killed by a signal first, then those that did not merely wait for another, then by fewest steps and earliest
-    end.
+    Those killed by a signal, then those that did not merely wait for another; then by fewest steps and earliest end.
     """
     failed = [end for end in ends if end.answer is None]
-    return sorted(
-        failed,
-        key=lambda end: (not end.signal, is_secondary(end), end.steps, end.order),
-    )
+    return sorted(failed, key=lambda end: (not end.signal, is_secondary(end), end.steps, end.order))
 
 
 def is_secondary(end: End) -> bool:
@@ -202,10 +194,6 @@ class Rank:
     def is_over(self) -> bool:
         """True once it has sent its final entry, ``answer`` or ``why``."""
         return bool(self.entries) and ("answer" in self.entries[-1] or "why" in self.entries[-1])
-
-    def has_answer(self) -> bool:
-        """True once it has sent an answer."""
-        return self.is_over() and "answer" in self.entries[-1]
 
     def kill(self) -> None:
         """Send SIGKILL if it still runs, and note whether it had not finished."""

@@ -34,7 +34,8 @@ def run(context: Context, _: Spec) -> Outcome:
     places = [_inspect(variable, folder) for variable, folder in folders(context.before).items()]
     bad = [trouble for place in places for trouble in troubles(place)]
     if bad:
-        raise Broken("; ".join(bad), "set %s to a folder on a local disk" % _affected_variables(places))
+        variables = " and ".join(place.variable for place in places if troubles(place))
+        raise Broken("; ".join(bad), "set %s to a folder on a local disk" % variables)
     return Outcome(
         value=min(place.free for place in places) / (1 << 30),
         details={place.variable: place.folder for place in places},
@@ -75,11 +76,6 @@ def _inspect(variable: str, folder: str) -> Place:
     status = os.statvfs(existing)
     noexec = bool(status.f_flag & getattr(os, "ST_NOEXEC", 8))
     return Place(folder, variable, existing, writable, noexec, status.f_bavail * status.f_frsize)
-
-
-def _affected_variables(places: List[Place]) -> str:
-    """Names of the variables whose folders have troubles, joined by ``and``."""
-    return " and ".join(place.variable for place in places if troubles(place))
 
 
 def _user_name() -> str:

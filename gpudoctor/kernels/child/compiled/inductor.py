@@ -36,7 +36,8 @@ def run(context: Context, spec: Spec) -> Outcome:
     if not context.on_cpu:
         require_triton()
     size = _SIZE_CPU if context.on_cpu else _SIZE
-    work, eager = (_workload(context, spec.id, size, wrap) for wrap in (_compiler(context.torch), _uncompiled))
+    wraps: List[Callable[[Any], Any]] = [_compiler(context.torch), lambda what: what]
+    work, eager = (_workload(context, spec.id, size, wrap) for wrap in wraps)
     judged = [_case(context, spec.id, size, work)]
     outcome = check_and_time(context, judged, work, lambda once: once * 1e6)
     once, _ = median_and_spread(context.seconds(eager))
@@ -51,7 +52,7 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
 def _case(context: Context, name: str, size: int, work: _Workload) -> Case:
     """The workload's results against the uncompiled one in float64 on the CPU."""
     torch = context.torch
-    reference = _flatten(torch, _workload_on(context, name, size, _uncompiled, "cpu", torch.float64)())
+    reference = _flatten(torch, _workload_on(context, name, size, lambda what: what, "cpu", torch.float64)())
     return Case(name, lambda: _flatten(torch, work()), lambda result: exact(torch, result, reference))
 
 
@@ -89,11 +90,6 @@ def _compiler(torch: Any) -> Callable[[Any], Any]:
             raise CannotRun("torch %s: %s" % (torch.__version__, error)) from error
 
     return compiled
-
-
-def _uncompiled(what: Any) -> Any:
-    """The function itself, not compiled."""
-    return what
 
 
 def _function(torch: Any, make: _Make, size: int, wrap: Callable[[Any], Any]) -> _Workload:

@@ -83,9 +83,7 @@ def _operands(context: Context, size: int) -> Tuple[Any, Any]:
 
 
 def _launch(context: Context, kind: _Kind, left: Any, right: Any) -> Launch:
-    """The tiled kernel on copies of these factors in the kind's type on the device, ready but not yet run; its output
-    starts as NaN.
-    """
+    """The tiled kernel on copies of the factors in the kind's type, ready but not yet run; its output starts as NaN."""
     torch, ((m, k), n) = context.torch, (left.shape, right.shape[1])
     a, b = (matrix.to(context.device, getattr(torch, kind.torch)) for matrix in (left, right))
     tm, tn, tk = _TILE_CPU if context.on_cpu else kind.tile

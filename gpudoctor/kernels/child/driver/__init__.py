@@ -49,10 +49,7 @@ class Context:
 
     @contextmanager
     def memory(self, *sizes: int) -> Iterator[List[int]]:
-        """Allocate each of `sizes` bytes and yield the addresses; all are freed in the end.
-
-        Raises `CannotRun` where the memory is not free.
-        """
+        """Addresses of `sizes` bytes each, freed in the end; raises `CannotRun` where the memory is not free."""
         addresses: List[int] = []
         try:
             for size in sizes:

@@ -113,6 +113,16 @@ class Context:
             return float(first.elapsed_time(last)) / 1e3
 
 
+def mean_microseconds(context: Context, work: Callable[[], Any], calls: int) -> float:
+    """Mean µs of a call by the host's clock, including the device's completion of all."""
+    context.synchronize()
+    began = time.perf_counter()
+    for _ in range(calls):
+        work()
+    context.synchronize()
+    return (time.perf_counter() - began) / calls * 1e6
+
+
 def median_and_spread(values: List[float]) -> Tuple[float, float]:
     """The median, and half the range as a share of it (0 if the median is 0)."""
     ordered = sorted(values)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from .._kernel import Outcome, Spec
-from . import Context, median_and_spread
+from . import Context, mean_microseconds, median_and_spread
 
 KERNELS = (Spec("allocator", "allocation", "µs", "64 MiB from torch's cache"),)
 _SIZE, _SIZE_CPU = 64 << 20, 1 << 20
@@ -31,9 +30,9 @@ def run(context: Context, _: Spec) -> Outcome:
 
     before = _reserved(context)
     allocate()
-    value, spread = median_and_spread([_microseconds(allocate, _CACHED) for _ in range(_ROUNDS)])
+    value, spread = median_and_spread([mean_microseconds(context, allocate, _CACHED) for _ in range(_ROUNDS)])
     allocate_uncached()
-    fresh = min(_microseconds(allocate_uncached, _FRESH) for _ in range(_ROUNDS))
+    fresh = min(mean_microseconds(context, allocate_uncached, _FRESH) for _ in range(_ROUNDS))
     details: Dict[str, Any] = {"fresh_us": round(fresh, 1)}
     if not context.on_cpu:
         details["kept_mib"] = max(0, _reserved(context) - before) >> 20
@@ -46,11 +45,3 @@ def _reserved(context: Context) -> int:
         return 0
     context.torch.cuda.empty_cache()
     return int(context.torch.cuda.memory_reserved(context.device))
-
-
-def _microseconds(work: Callable[[], None], calls: int) -> float:
-    """Mean µs of a call by the host's clock."""
-    began = time.perf_counter()
-    for _ in range(calls):
-        work()
-    return (time.perf_counter() - began) / calls * 1e6

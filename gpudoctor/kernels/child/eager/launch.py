@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, Callable
-
 from .._kernel import Outcome, Spec
-from . import Context, median_and_spread
+from . import Context, mean_microseconds, median_and_spread
 from ._check import exact
 
 KERNELS = (Spec("launch", "kernel launch", "µs", "one value, enqueued", "standard"),)
@@ -17,26 +14,16 @@ def run(context: Context, _: Spec) -> Outcome:
     """µs of a launch that adds 1 to one value, enqueued back to back; with a wait for each as a detail."""
     torch = context.torch
     counter = torch.zeros(1, device=context.device)
-    _microseconds(context, lambda: counter.add_(1), 100)
-    rounds = [_microseconds(context, lambda: counter.add_(1), _CALLS) for _ in range(_ROUNDS)]
+    mean_microseconds(context, lambda: counter.add_(1), 100)
+    rounds = [mean_microseconds(context, lambda: counter.add_(1), _CALLS) for _ in range(_ROUNDS)]
 
     def launch_and_wait() -> None:
         """One launch, and the wait for its end."""
         counter.add_(1)
         context.synchronize()
 
-    synchronised = _microseconds(context, launch_and_wait, _CALLS)
+    synchronised = mean_microseconds(context, launch_and_wait, _CALLS)
     verdict = exact(torch, counter, torch.tensor([100.0 + (_ROUNDS + 1) * _CALLS]))
     value, spread = median_and_spread(rounds)
     details = {"synchronised": round(synchronised, 2)}
     return Outcome(value=value, spread=spread, details=details, **verdict.outcome())
-
-
-def _microseconds(context: Context, work: Callable[[], Any], calls: int) -> float:
-    """Mean µs of a call by the host's clock, including the device's completion of all."""
-    context.synchronize()
-    began = time.perf_counter()
-    for _ in range(calls):
-        work()
-    context.synchronize()
-    return (time.perf_counter() - began) / calls * 1e6

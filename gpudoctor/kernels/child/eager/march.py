@@ -262,14 +262,10 @@ class _MarchTest:
             if of_kind:
                 details[kind] = of_kind
         details["wrong_words"] = len(places)
-        count = "%s%d of %d words" % ("at least " if len(places) >= _MOST_PLACES else "", len(places), self._total)
+        total = self.words * len(self.blocks)
+        count = "%s%d of %d words" % ("at least " if len(places) >= _MOST_PLACES else "", len(places), total)
         words = "%s do not hold what is written, the first at %s" % (count, self._address(places[0]))
         return Outcome(right=False, differ=self.differ, compared=self.compared, words=words, details=details)
-
-    @property
-    def _total(self) -> int:
-        """Words of all blocks."""
-        return self.words * len(self.blocks)
 
     def _words(self, place: Place, kind: str) -> str:
         """``0x7f2a00000018 bit 3``, and for a disturbed word by which one."""

@@ -40,32 +40,28 @@ def opened(ask: Mapping[str, Any]) -> TrainingContext:
     return TrainingContext(eager.opened(ask))
 
 
-def require_memory_counting() -> None:
-    """Raise `CannotRun` where torch's caching allocator is switched off, and so counts nothing."""
-    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
-        raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
-
-
 class Meter:
     """Peak bytes above those held before, and seconds, of a ``with`` block.
 
-    On a GPU `bytes` is what the allocator gave out and `kept` what it reserved. On a CPU, which counts nothing, both
-    are what autograd saves for a backward pass.
+    On a GPU `bytes` is what the allocator gave out and `kept` what it reserved; where that is switched off, entering
+    raises `CannotRun`. On a CPU, which counts nothing, both are what autograd saves for a backward pass.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._saved: Dict[int, int] = {}
-        self._hooks = context.torch.autograd.graph.saved_tensors_hooks(self._save, lambda tensor: tensor)
+        self._hooks: Any = None
         self.bytes = self.kept = 0
         self.seconds = 0.0
 
     def __enter__(self) -> Meter:
         context = self._context
         if context.on_cpu:
+            self._hooks = context.torch.autograd.graph.saved_tensors_hooks(self._save, lambda tensor: tensor)
             self._hooks.__enter__()
         else:
-            require_memory_counting()
+            if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+                raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
             cuda = context.torch.cuda
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(context.device)

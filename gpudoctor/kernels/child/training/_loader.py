@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import forkserver, resource_tracker, util
-from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Tuple
 
 from . import _dataset, format_bytes
 from ._host import SHM, Host, busy_seconds, clock_ticks, read_text, shm_space
@@ -90,11 +90,9 @@ class LoaderSweep:
         """Why /dev/shm does not hold the batches of so many workers; empty where it does."""
         free = shm_space()[1]
         needed = self.batch_bytes * (workers * prefetch + 1)
-        return (
-            ""
-            if needed <= free
-            else "%s of /dev/shm are free and %s are needed" % (format_bytes(free), format_bytes(needed))
-        )
+        if needed <= free:
+            return ""
+        return "%s of /dev/shm are free and %s are needed" % (format_bytes(free), format_bytes(needed))
 
     def try_setting(self, method: str, workers: int, prefetch: int = 2) -> LoaderResult:
         """Measure one setting; never raises, see `LoaderResult.error`. Its workers are ended afterwards."""
@@ -157,16 +155,12 @@ class LoaderSweep:
             **options,
         )
         for batch in loader:
-            self._count_wrong(self._next, batch)
+            wrong = _dataset.wrong_sums(self.torch, self.dataset, self._next, batch)
+            if wrong is not None:
+                self.wrong += wrong
+                self.compared += self.batch
             self._next += self.batch
             yield batch
-
-    def _count_wrong(self, first: int, batch: Any) -> None:
-        """Add a batch's wrong items to the counts, where the dataset is one that can be checked."""
-        wrong: Optional[int] = _dataset.wrong_sums(self.torch, self.dataset, first, batch)
-        if wrong is not None:
-            self.wrong += wrong
-            self.compared += self.batch
 
 
 def _error_text(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 from .._kernel import Outcome, Spec
 from ..eager import Context
-from . import _model, require_memory_counting
+from . import Meter, _model
 
 KERNELS = (Spec("readiness.accumulation", "gradient accumulation", "%", "4 batches of 8 for one of 32"),)
 PARTS = 4
@@ -116,13 +116,10 @@ def _saved_bytes(context: Context, parts: int) -> int:
 
 def _peak_bytes(context: Context, parts: int) -> int:
     """Peak bytes of GPU memory while a large network's gradients are accumulated over `parts` parts."""
-    require_memory_counting()
     torch = context.torch
     size = _model.timed_size(context)
-    with torch.cuda.device(context.device):
-        before = torch.cuda.memory_allocated()
+    with Meter(context) as meter:
         network = _model.transformer(torch, size, context.device)
         inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
-        torch.cuda.reset_peak_memory_stats()
         backward(network, _model.loss, inputs, goals, parts)
-        return int(torch.cuda.max_memory_allocated() - before)
+    return meter.bytes

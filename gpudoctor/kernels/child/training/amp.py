@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, List, NamedTuple
 
 from .._kernel import CannotRun, Outcome, Spec
 from ..eager import Context, median_and_spread
@@ -68,7 +68,18 @@ def run(context: Context, spec: Spec) -> Outcome:
         right=not result.faults,
         words=summary(result, name, plain, mixed, native),
         advice=advice(plain / mixed, name, native, context.device.type),
-        details=dict(_details(result, plain, mixed), samples=size.samples),
+        details={
+            "step_fp32_ms": 1e3 * plain,
+            "step_ms": 1e3 * mixed,
+            "apart": result.apart,
+            "apart_most": result.bound,
+            "cosine": result.cosine,
+            "skipped": result.skipped,
+            "scale": result.scale,
+            "first_loss": result.losses[0],
+            "last_loss": result.losses[-1],
+            "samples": size.samples,
+        },
     )
 
 
@@ -194,18 +205,3 @@ def _step_seconds(context: Context, size: _model.Size, dtype: Any) -> List[float
     step = _TrainingStep(context, _model.transformer(torch, size, context.device), dtype)
     inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
     return context.seconds(lambda: step(inputs, goals), least=0.5, rounds=3)
-
-
-def _details(result: TrainingResult, plain: float, mixed: float) -> Dict[str, Any]:
-    """The outcome's details: ms per step, distances, scaler and losses."""
-    return {
-        "step_fp32_ms": 1e3 * plain,
-        "step_ms": 1e3 * mixed,
-        "apart": result.apart,
-        "apart_most": result.bound,
-        "cosine": result.cosine,
-        "skipped": result.skipped,
-        "scale": result.scale,
-        "first_loss": result.losses[0],
-        "last_loss": result.losses[-1],
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from functools import partial
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .._kernel import Outcome, Spec
@@ -23,7 +24,11 @@ def run(context: Context, _: Spec) -> Outcome:
     """Check clipping by norm 1, 2 and infinity in every variant, and by value; value: µs of a default call."""
     verdicts = dict(_verdicts(context))
     parameters = _timed_parameters(context)
-    times = {name: _clip_seconds(context, parameters, options) for name, options in _variants(context.torch).items()}
+    clip = partial(context.torch.nn.utils.clip_grad_norm_, parameters, 1e9)
+    times = {
+        name: context.seconds(partial(clip, **options), least=0.2, rounds=3)
+        for name, options in _variants(context.torch).items()
+    }
     default, spread = median_and_spread(times["as called"])
     slow = median_and_spread(times["one by one"])[0] if "one by one" in times else None
     wrong = ["%s: %s" % (name, verdict.words) for name, verdict in verdicts.items() if verdict.differ]
@@ -123,9 +128,3 @@ def _timed_parameters(context: Context) -> List[Any]:
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
     return parameters
-
-
-def _clip_seconds(context: Context, parameters: List[Any], options: Dict[str, Any]) -> List[float]:
-    """Seconds of a clip_grad_norm_ call, in each of three series."""
-    clip = context.torch.nn.utils.clip_grad_norm_
-    return context.seconds(lambda: clip(parameters, 1e9, **options), least=0.2, rounds=3)

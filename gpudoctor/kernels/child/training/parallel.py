@@ -159,14 +159,15 @@ def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
     """Check and time training on one device, then by DataParallel on all."""
     count = int(me.ask["devices"])
     me.step("train on one device")
-    rates = dict(
-        _verdict_entries("one", _check(context, _unwrapped, 1)), one=_samples_per_second(context, _unwrapped, 1)
-    )
+    rates = _verdict_entries("one", _check(context, lambda network: network, 1))
+    rates["one"] = _samples_per_second(context, lambda network: network, 1)
     me.step("train by DataParallel")
 
     def wrap(network: Any) -> Any:
         """The network, replicated over all devices."""
-        return Replicas(context.torch, network, count) if context.on_cpu else _data_parallel(context, network, count)
+        if context.on_cpu:
+            return Replicas(context.torch, network, count)
+        return context.torch.nn.DataParallel(network, device_ids=list(range(count)))
 
     return dict(
         rates,
@@ -192,16 +193,6 @@ def _train_ddp(me: ThisRank, context: Context) -> Dict[str, Any]:
     rates["apart"] = _samples_per_second(context, wrap, 1, exchange=False)
     exchange_values(context.torch, me, "done", "")  # none leaves while another one still reads from its memory
     return rates
-
-
-def _unwrapped(network: Any) -> Any:
-    """The network itself, unchanged: the wrapper for training on one device, without DataParallel."""
-    return network
-
-
-def _data_parallel(context: Context, network: Any, count: int) -> Any:
-    """The network in DataParallel over the first `count` GPUs."""
-    return context.torch.nn.DataParallel(network, device_ids=list(range(count)))
 
 
 class Replicas:

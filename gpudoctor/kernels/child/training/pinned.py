@@ -131,8 +131,17 @@ class _Batches:
                 self._compute(at, steps)
 
     def best_seconds(self, run_batches: Callable[[int], None], steps: int) -> float:
-        """Seconds of the fastest of five rounds."""
-        return min(self._round_seconds(run_batches, steps) for _ in range(_ROUNDS))
+        """Seconds of the fastest of five rounds over buffers filled with -1, until the device has finished."""
+        seconds: List[float] = []
+        for _ in range(_ROUNDS):
+            for buffer in self.there:
+                buffer.fill_(-1)
+            self.context.synchronize()
+            began = time.perf_counter()
+            run_batches(steps)
+            self.context.synchronize()
+            seconds.append(time.perf_counter() - began)
+        return min(seconds)
 
     def check(self, steps: int) -> Judged:
         """The verdict on every number on the device: what was sent, plus `steps`."""
@@ -146,16 +155,6 @@ class _Batches:
         """Bytes a second from `source` to the device."""
         on_device = self.there[0]
         return self.bytes / min(self.context.seconds(lambda: on_device.copy_(source, non_blocking=True), least=0.05))
-
-    def _round_seconds(self, run_batches: Callable[[int], None], steps: int) -> float:
-        """Seconds of one round over buffers filled with -1, until the device has finished."""
-        for buffer in self.there:
-            buffer.fill_(-1)
-        self.context.synchronize()
-        began = time.perf_counter()
-        run_batches(steps)
-        self.context.synchronize()
-        return time.perf_counter() - began
 
     def _copy(self, at: int) -> None:
         """Copy batch `at` to the device, asynchronously."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
 from ..eager import Context, median_and_spread
@@ -34,7 +34,9 @@ def run(context: Context, _: Spec) -> Outcome:
     torch = context.torch
     _model.use_full_fp32(torch)
     devices = _devices(context)
-    verdicts = {(one, two): _check(context, devices[one], devices[two]) for one, two in _neighbour_pairs(list(devices))}
+    names = list(devices)
+    neighbours = zip(names, names[1:] + names[:1])
+    verdicts = {(one, two): _check(context, devices[one], devices[two]) for one, two in neighbours}
     wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in verdicts.items() for one in ones if one.differ]
     size = _model.timed_size(context)
     first, second = list(devices.values())[:2]
@@ -82,12 +84,6 @@ def _devices(context: Context) -> Dict[str, Any]:
         raise CannotRun("it needs two GPUs that nobody uses")
     numbered = zip(context.numbers, context.devices)
     return {"GPU %d" % number: context.torch.device("cuda", at) for number, at in numbered}
-
-
-def _neighbour_pairs(names: List[str]) -> Iterator[Tuple[str, str]]:
-    """Each name with the next one, the last with the first."""
-    for at, name in enumerate(names):
-        yield name, names[(at + 1) % len(names)]
 
 
 def _check(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:

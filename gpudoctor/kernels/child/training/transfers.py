@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from .._kernel import Outcome, Spec
 from ..eager import Context
@@ -29,7 +29,7 @@ def run(context: Context, _: Spec) -> Outcome:
     model = _mixed_model(context)
     total = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     context.need(3 * total)
-    verdicts = [_round_trip(context, tensor, send) for tensor, send in _cases(context)]
+    verdicts = [same_bits(context.torch, there.cpu(), tensor) for tensor, there in _copies(context)]
     verdicts += _check_state(context, model)
     to_device, back = _rates(context, model, total)
     block = _block_rate(context, total)
@@ -75,20 +75,16 @@ def _mixed_model(context: Context) -> Any:
     return torch.nn.Sequential(*blocks)
 
 
-def _cases(context: Context) -> Iterator[Tuple[Any, Callable[[Any], Any]]]:
-    """Tensors of random bits (NaNs among them), each with a function that sends it to the device."""
-
-    def send(tensor: Any) -> Any:
-        """A plain copy to the device."""
-        return tensor.to(context.device, copy=True)
-
+def _copies(context: Context) -> Iterator[Tuple[Any, Any]]:
+    """Tensors of random bits (NaNs among them) in several layouts, each with its copy on the device."""
     for salt, name in enumerate(DTYPES):
         whole = _random_bits(context, name, salt)
-        for layout in (whole, whole.t(), whole[1:, ::3], whole[:1].expand(8, -1), whole[5, 7], whole[:0]):
-            yield layout, send
-        yield whole.view(4, 4, 24, 24).to(memory_format=context.torch.channels_last), send
+        layouts = [whole, whole.t(), whole[1:, ::3], whole[:1].expand(8, -1), whole[5, 7], whole[:0]]
+        layouts.append(whole.view(4, 4, 24, 24).to(memory_format=context.torch.channels_last))
+        for layout in layouts:
+            yield layout, layout.to(context.device, copy=True)
         if not context.on_cpu:
-            yield pin(whole), lambda tensor: tensor.to(context.device, non_blocking=True)
+            yield whole, pin(whole).to(context.device, non_blocking=True)
 
 
 def _random_bits(context: Context, name: str, salt: int) -> Any:
@@ -98,13 +94,6 @@ def _random_bits(context: Context, name: str, salt: int) -> Any:
     limit = 2 if dtype == torch.bool else 256
     width = _SIDE * torch.empty(0, dtype=dtype).element_size()
     return torch.randint(0, limit, (_SIDE, width), generator=context.generator(salt), dtype=torch.uint8).view(dtype)
-
-
-def _round_trip(context: Context, tensor: Any, send: Callable[[Any], Any]) -> Judged:
-    """The verdict on the tensor after it was sent to the device and back."""
-    on_device = send(tensor)
-    context.synchronize()
-    return same_bits(context.torch, on_device.cpu(), tensor)
 
 
 def same_bits(torch: Any, result: Any, reference: Any) -> Judged:

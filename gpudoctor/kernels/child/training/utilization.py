@@ -36,7 +36,9 @@ def run(context: Context, _: Spec) -> Outcome:
     losses: List[Any] = []
     loop = _language_model_loop(context, size, losses)
     warm, steps = (_WARM_CPU, _STEPS_CPU) if context.on_cpu else (_WARM, _STEPS)
-    warm_up(context, loop, warm)
+    for _warm in range(warm):
+        loop.step(loop.copy(loop.data()))
+    context.synchronize()
     profile = measure_loop(context, loop, steps)
     finite = math.isfinite(float(losses[0]))
     shares = {name: 100 * share for name, share in profile.shares._asdict().items()}
@@ -146,13 +148,6 @@ class LoopProfile(NamedTuple):
     kernel_us: Optional[float] = None
     """Their mean length."""
     blind: str = ""
-
-
-def warm_up(context: Context, loop: Loop, steps: int) -> None:
-    """Run `steps` steps unmeasured, and wait for the device."""
-    for _ in range(steps):
-        loop.step(loop.copy(loop.data()))
-    context.synchronize()
 
 
 def measure_loop(context: Context, loop: Loop, steps: int) -> LoopProfile:
@@ -268,42 +263,30 @@ def _measure_by_clock(context: Context, loop: Loop, steps: int) -> LoopProfile:
 
     Parts are not synchronised: a step's time is that of issuing it. Copies are timed by CUDA events.
     """
-    spent = {_DATA: 0.0, _COPY: 0.0, _STEP: 0.0}
+    data = copy = issue = 0.0
     copies: List[Tuple[Any, Any]] = []
     context.synchronize()
     began = time.perf_counter()
     for _ in range(steps):
-        batch = _add_time(spent, _DATA, loop.data)
-        batch = _add_time(spent, _COPY, _copy_between_events, context, copies, loop.copy, batch)
-        _add_time(spent, _STEP, loop.step, batch)
+        times = [time.perf_counter()]
+        batch = loop.data()
+        times.append(time.perf_counter())
+        if not context.on_cpu:
+            copies.append(tuple(context.torch.cuda.Event(enable_timing=True) for _ in range(2)))
+            copies[-1][0].record()
+        batch = loop.copy(batch)
+        if copies:
+            copies[-1][1].record()
+        times.append(time.perf_counter())
+        loop.step(batch)
+        data, copy = data + times[1] - times[0], copy + times[2] - times[1]
+        issue += time.perf_counter() - times[2]
     context.synchronize()
     whole = time.perf_counter() - began
     if context.on_cpu:  # a step is over when it was issued: the two are not told apart
-        return LoopProfile(shares_by_clock(spent[_DATA], spent[_COPY], 0.0, whole), whole / steps)
+        return LoopProfile(shares_by_clock(data, copy, 0.0, whole), whole / steps)
     copy = sum(first.elapsed_time(last) for first, last in copies) / 1e3
-    return LoopProfile(shares_by_clock(spent[_DATA], copy, spent[_STEP], whole), whole / steps)
-
-
-def _add_time(spent: Dict[str, float], part: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `work`, add its seconds to ``spent[part]``, and return its result."""
-    began = time.perf_counter()
-    result = work(*arguments)
-    spent[part] += time.perf_counter() - began
-    return result
-
-
-def _copy_between_events(
-    context: Context, copies: List[Tuple[Any, Any]], copy: Callable[[Any], Any], batch: Any
-) -> Any:
-    """The copied batch; on a GPU the two events around the copy are added to `copies`."""
-    if context.on_cpu:
-        return copy(batch)
-    first, last = (context.torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    batch_on_device = copy(batch)
-    last.record()
-    copies.append((first, last))
-    return batch_on_device
+    return LoopProfile(shares_by_clock(data, copy, issue, whole), whole / steps)
 
 
 # ---- Where the time goes, from intervals on a clock; seconds or microseconds alike ----
