@@ -4,15 +4,16 @@ import math
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from multiprocessing.synchronize import Event
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.kernels import specs
-from gpudoctor.kernels.child._kernel import CannotRun
+from gpudoctor.kernels.child._kernel import CannotRun, import_torch
 from gpudoctor.kernels.child._main import _lacking
 from gpudoctor.kernels.child.eager import Context, copies, matmul
 from gpudoctor.kernels.child.eager._check import (
@@ -156,6 +157,22 @@ def test_switches_that_an_old_torch_has_not_are_left_out() -> None:
     with attributes_set(owner, allow_tf32=False, allow_fp16_accumulation=False):
         assert owner.__dict__ == {"allow_tf32": False}
     assert owner.__dict__ == {"allow_tf32": True}
+
+
+@pytest.mark.parametrize(
+    ("version", "old"),
+    [("1.11.0+cu102", True), ("1.12.1", False), ("1.14.0a0+44dac51c.nv23.01", False), ("dev", False)],
+)
+def test_a_torch_that_is_too_old_is_not_measured(version: str, old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = ModuleType("torch")
+    torch.__spec__ = ModuleSpec("torch", None)
+    torch.__version__ = version  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    if not old:
+        assert import_torch() is torch
+        return
+    with pytest.raises(CannotRun, match=r"torch 1\.11\.0\+cu102 is older than 1\.12"):
+        import_torch()
 
 
 @pytest.mark.parametrize(("on_cpu", "error"), [(True, CannotRun), (False, RuntimeError)])

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import traceback
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
 class Spec(NamedTuple):
@@ -111,10 +111,22 @@ def last_line(error: BaseException) -> str:
     return " ".join(" ".join(lines).split())[:600] or type(error).__name__
 
 
+_OLDEST_TORCH = (1, 12)
+"""Of June 2022. Older ones lack what references are made and compared by, and round products on a CPU otherwise."""
+
+
+def release(version: str) -> Tuple[int, ...]:
+    """Major and minor number of a version."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
 def import_torch() -> Any:
-    """torch; raises `CannotRun` where this interpreter has none, and what torch raises."""
+    """torch; raises `CannotRun` where this interpreter has none or too old a one, and what torch raises."""
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
+    if () < release(str(torch.__version__)) < _OLDEST_TORCH:
+        oldest = "%d.%d" % _OLDEST_TORCH
+        raise CannotRun("torch %s is older than %s, the oldest that is measured" % (torch.__version__, oldest))
     return torch

@@ -82,7 +82,7 @@ class _Trainer:
 
     def step(self, exchange: bool = True) -> None:
         """One step, with an exchange of gradients or of this rank by itself."""
-        half = self.dtype and _model.autocast(self._torch, self._context.device.type, self.dtype)
+        half = self.dtype and self._torch.autocast(self._context.device.type, dtype=self.dtype)
         self._optimizer.zero_grad(set_to_none=True)
         with contextlib.nullcontext() if exchange else self.wrapped.no_sync():
             with half or contextlib.nullcontext():

@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .._kernel import CannotRun
+from .._kernel import CannotRun, release
 
 if sys.platform != "win32":
     import fcntl
@@ -54,7 +54,7 @@ def listening_socket(address: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.bind(where)
     with contextlib.suppress(PackageNotFoundError):
-        if _release(installed("torch")) >= _TAKES:
+        if release(installed("torch")) >= _TAKES:
             listener.listen(_BACKLOG)
     return listener
 
@@ -192,18 +192,13 @@ def _serve(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
 
 def _listener_options(torch: Any, listener: socket.socket) -> Dict[str, Any]:
     """TCPStore's arguments for taking over the socket; {} for a torch that cannot, and binds the port anew."""
-    release = _release(str(torch.__version__))
-    if release < _TAKES:
+    torchs = release(str(torch.__version__))
+    if torchs < _TAKES:
         listener.close()
         return {}
     listener.listen(_BACKLOG)
     taken = {"master_listen_fd": listener.fileno()}
-    return dict(taken, use_libuv=False) if (2, 4) <= release < _TAKES_BY_LIBUV else taken
-
-
-def _release(version: str) -> Tuple[int, ...]:
-    """Major and minor number of a version."""
-    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+    return dict(taken, use_libuv=False) if (2, 4) <= torchs < _TAKES_BY_LIBUV else taken
 
 
 def _connect(torch: Any, address: str, port: int, until: float) -> Any:

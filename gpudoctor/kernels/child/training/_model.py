@@ -191,15 +191,7 @@ _BF16_SINCE = (8, 0)
 
 def use_full_fp32(torch: Any) -> None:
     """Switch TF32 off for fp32 products in this process; a variable of NVIDIA's containers switches it on."""
-    if hasattr(torch, "set_float32_matmul_precision"):  # torch 1.12
-        torch.set_float32_matmul_precision("highest")
-
-
-def autocast(torch: Any, kind: str, dtype: Any) -> Any:
-    """torch's context manager in which products run in `dtype` on that kind of device."""
-    if hasattr(torch, "autocast"):
-        return torch.autocast(kind, dtype=dtype)
-    return torch.cuda.amp.autocast()  # before torch 1.10: fp16 alone
+    torch.set_float32_matmul_precision("highest")
 
 
 def gradient_scaler(torch: Any, kind: str) -> Any:

@@ -122,7 +122,7 @@ def _require_autocast(context: Context, dtype: Any) -> None:
     kind = context.device.type
     ones = torch.ones(2, 2, device=context.device)
     try:
-        with _model.autocast(torch, kind, dtype):
+        with torch.autocast(kind, dtype=dtype):
             result_dtype = (ones @ ones).dtype
     except RuntimeError as error:
         if not is_unsupported(str(error)):
@@ -194,7 +194,7 @@ class _TrainingStep:
         """The loss of the batch; the network runs under autocast, the loss in float32."""
         if self._dtype is None:
             return _model.loss(self._network(inputs), goals)
-        with _model.autocast(self._torch, self._kind, self._dtype):
+        with self._torch.autocast(self._kind, dtype=self._dtype):
             outputs = self._network(inputs)
         return _model.loss(outputs.float(), goals)
 

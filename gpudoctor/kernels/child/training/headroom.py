@@ -164,7 +164,7 @@ class _LanguageModelStep:
         torch = self.context.torch
         self.optimizer.zero_grad(set_to_none=False)
         half = _model.training_dtype(self.context)
-        with contextlib.nullcontext() if self.context.on_cpu else _model.autocast(torch, "cuda", half):
+        with contextlib.nullcontext() if self.context.on_cpu else torch.autocast("cuda", dtype=half):
             loss = self._loss(self.model, self._sequences(batch))
         loss.backward()
         self.optimizer.step()

@@ -116,7 +116,7 @@ def _language_model_loop(context: Context, size: _model.Size, losses: List[Any])
     def step(tokens: Any) -> None:
         """One training step on a batch of tokens."""
         optimizer.zero_grad(set_to_none=True)
-        with _model.autocast(torch, context.device.type, _model.training_dtype(context)):
+        with torch.autocast(context.device.type, dtype=_model.training_dtype(context)):
             outputs = network(tokens)
         loss = torch.nn.functional.cross_entropy(outputs.flatten(0, 1).float(), tokens.flatten())
         loss.backward()
