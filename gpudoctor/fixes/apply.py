@@ -131,9 +131,14 @@ class _Application:
         return ""
 
     def do(self, step: PlanStep) -> Result:
-        """Run the step, and judge the machine anew after its last change."""
+        """Run the step, and judge the machine anew after its last change; of a step that verifies, whether its rule
+        finds nothing any more.
+        """
         if step.verify:
-            return self._verify(step)
+            found, why = self.judging.look(step.verify)
+            if found is not None:
+                self.recorder.now(Judged(step.id, step.verify, found))
+            return Result("done" if found is False else "failed", why=why)
         if not step.argv:  # a person says that it is done, and may have changed anything
             self.judging.changed()
             return Result("done")
@@ -155,13 +160,6 @@ class _Application:
         if self.backup:
             with contextlib.suppress(OSError):  # then all is put back as it was, without asking who changed it
                 backup.note_after(self.backup)
-
-    def _verify(self, step: PlanStep) -> Result:
-        """Result of a step that checks whether a rule's finding is gone."""
-        found, why = self.judging.look(step.verify)
-        if found is not None:
-            self.recorder.now(Judged(step.id, step.verify, found))
-        return Result("done" if found is False else "failed", why=why)
 
     def _held(self, lock: Lock) -> str:
         """Reason why packages of the plan cannot be replaced, since a program has loaded them; ``""`` if none has."""

@@ -44,8 +44,6 @@ def journals_folder(environ: Mapping[str, str] = os.environ) -> Path:
 # Nothing reboots without a word.
 
 Only = Literal["", "user", "root"]
-
-
 Asked = Literal["each", "once", "never"]
 """Whether a person is asked before each step, once before all of them, or not at all."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -67,15 +67,11 @@ def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) 
     if not is_id(rule_id):
         raise UsageError(f"{rule_id!r} is no name for a rule: <topic>.<what-is>, in lower case, as in site.no-quota")
     known = {rule.id: f"gpudoctor explain {rule.id} shows it" for rule in rules}
-    taken = known.get(rule_id) or next((str(path) for path in _pages_in(folder) if path.stem == rule_id), None)
+    pages = folder.rglob("*.toml") if folder.is_dir() else ()
+    taken = known.get(rule_id) or next((str(path) for path in pages if path.stem == rule_id), None)
     if taken:
         raise UsageError(f"there is a rule {rule_id} already: {taken}")
     return folder / (layer or _layer(rule_id, rules)) / f"{rule_id}.toml"
-
-
-def _pages_in(folder: Path) -> Iterator[Path]:
-    """The pages under the folder; none where it does not exist."""
-    return folder.rglob("*.toml") if folder.is_dir() else iter(())
 
 
 def _layer(rule_id: str, rules: Sequence[Rule]) -> str:

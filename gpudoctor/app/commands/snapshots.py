@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import argparse
 
     from gpudoctor.core.diagnosis import Diagnosis
-    from gpudoctor.core.snapshot import Snapshot
     from gpudoctor.diagnosis.expect import Profile
     from gpudoctor.diagnosis.rulebook import Rulebook
 
@@ -179,10 +178,11 @@ def _files(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None, strict: bool) -> Replayed:
-    """The file's machine judged by today's rules: verdict and findings, as of the time when it was written."""
+    """The file's machine judged by today's rules: verdict and findings, as of the time when it was kept or written."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(place.stat().st_mtime))
     try:
-        snapshot, kept = _kept_snapshot(place)
+        run = run_at(place)
+        snapshot = run.snapshot() if run else reading.snapshot_of(read_file(str(place)), str(place))
     except DocumentError as error:
         return Replayed(str(place), folder or place.stem, at, False, (), str(error))
     diagnosis = pipeline.diagnose(snapshot, book, profile=profile)
@@ -191,11 +191,4 @@ def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None,
     causes = tuple((one.id, one.title) for one in diagnosis.findings if one.severity in grave) if drained else ()
     own = snapshot.target.name if snapshot.target.kind in ("local", "snapshot", "node") else ""
     machine = own if own and own != str(place) else folder or place.stem
-    return Replayed(str(place), machine, kept or at, drained, causes)
-
-
-def _kept_snapshot(place: Path) -> tuple[Snapshot, str]:
-    """The facts in the file, and when a kept run was made; raises `DocumentError`."""
-    if run := run_at(place):
-        return run.snapshot(), run.time
-    return reading.snapshot_of(read_file(str(place)), str(place)), ""
+    return Replayed(str(place), machine, (run.time if run else "") or at, drained, causes)

@@ -114,18 +114,10 @@ class Demo(RecordedMachine):
             work = replace(work, measured=lambda: measurement.from_json(self._document("kernels.json.gz")))
         if "cluster.json.gz" in files:
             work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json.gz")))
-        return self._with_recorded_run(work) if "run.json" in files else work
-
-    def _with_recorded_run(self, work: Work) -> Work:
-        """The work whose plan is played from the recorded run instead of being run."""
-        run, plan = run_from_json(self._document("run.json"), self.pace), work.plan
-        assert plan
-        return replace(
-            work,
-            plan=lambda diagnosis, only: run.plan(plan(diagnosis, only)),
-            apply=run.apply,
-            undo=run.undo,
-        )
+        if "run.json" in files and (plan := work.plan):
+            run = run_from_json(self._document("run.json"), self.pace)
+            work = replace(work, apply=run.apply, undo=run.undo, plan=lambda *asked: run.plan(plan(*asked)))
+        return work
 
     @property
     def _folder(self) -> Path:

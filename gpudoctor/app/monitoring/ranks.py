@@ -33,8 +33,6 @@ _EARLIER_SECONDS = 60.0
 """Seconds before our begin from which on another rank's end is of the same job: ranks do not begin at once."""
 _END_SECONDS, _TICK_SECONDS = 3.0, 0.05
 """Seconds for which a rank that fails by another's end waits for word of that end, and between two looks."""
-
-
 _ACCOUNT_SECONDS = 15.0
 """Seconds for which the others wait until the first has given its account."""
 FIRST = "the first"
@@ -159,7 +157,8 @@ class Ranks:
         with contextlib.suppress(OSError):
             begun, left = len(self._entries("begun")), len(self._entries("left"))
             others = {entry.get("beside") for entry in self._entries("begun")} - {os.getpid()}
-            if begun >= self._count and (left >= begun or not any(map(_is_there, others))):
+            living = any(isinstance(pid, int) and Path(f"/proc/{pid}").exists() for pid in others)
+            if begun >= self._count and (left >= begun or not living):
                 for path in self._folder.iterdir():
                     path.unlink()
                 self._folder.rmdir()
@@ -217,11 +216,6 @@ class Ranks:
 def _cause(judged: Diagnosis) -> str:
     """Key of a diagnosis's cause: each is reported once per host."""
     return judged.findings[0].id if judged.findings else "failed"
-
-
-def _is_there(pid: object) -> bool:
-    """Whether there is a process of that id."""
-    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
 
 
 def alone() -> dict[str, Fact]:

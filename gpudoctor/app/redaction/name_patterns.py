@@ -143,23 +143,16 @@ def spans(text: str) -> Iterator[Span]:
     """Every name in the text that stands where a name must, in any order; spans may overlap."""
     low = text.lower()
     for place in _PLACES if _MARKED.search(low) else ():
-        for needle in place.needles:
-            if needle in low:
-                yield from _spans_of(place, text)
-                break
+        if any(needle in low for needle in place.needles):
+            for match in place.pattern.finditer(text):
+                for group in range(1, len(match.groups()) + 1):
+                    yield Span(match.start(group), match.end(group), place.kind, place.sure)
     if "/" in text:
         yield from _users_in_paths(text)
     if "@" in text:
         yield from _logins(text)
     if "." in text:
         yield from (Span(match.start(1), match.end(1), "host") for match in _FQDN.finditer(text) if _is_host(match[1]))
-
-
-def _spans_of(place: _Place, text: str) -> Iterator[Span]:
-    """The names that this place's pattern matches in the text."""
-    for match in place.pattern.finditer(text):
-        for group in range(1, len(match.groups()) + 1):
-            yield Span(match.start(group), match.end(group), place.kind, place.sure)
 
 
 def _is_host(name: str) -> bool:

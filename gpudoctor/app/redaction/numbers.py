@@ -255,7 +255,8 @@ class Addresses:
             start = 1 if parts[0] == "10" else 2
             out = ".".join(parts[:start])
         else:
-            start, out = 3, self._replacement_of_public_subnet(".".join(parts[:3]))
+            start, subnet = 3, ".".join(parts[:3])  # in 198.18.0.0/15, which is reserved for benchmarks
+            out = self._ledger.word("subnet", subnet, lambda at: f"198.{18 + (at >> 8 & 1)}.{at & 255}", "public")
         for place in range(start, 3):
             out = self._ledger.word("subnet", ".".join(parts[: place + 1]), _last_octet(out, 256), out)
         if parts[2:] == ["0", "0"]:
@@ -263,12 +264,6 @@ class Addresses:
         if parts[3] in {"0", "255"}:  # the subnet itself, and everybody in it
             return f"{out}.{parts[3]}"
         return self._ledger.word("address", address, _last_octet(out, 254), f"in {out}")
-
-    def _replacement_of_public_subnet(self, subnet: str) -> str:
-        """Replacement of a public /24, in 198.18.0.0/15, which is reserved for benchmarks."""
-        return self._ledger.word(
-            "subnet", subnet, lambda number: f"198.{18 + (number >> 8 & 1)}.{number & 255}", "public"
-        )
 
     def _replace_v6(self, match: re.Match[str]) -> str:
         """Replacement of a matched IPv6 address; loopback, multicast, documentation and GID spellings are kept."""

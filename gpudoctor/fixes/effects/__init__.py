@@ -60,7 +60,7 @@ def snapshot_after(snapshot: Snapshot, steps: Iterable[Step | PlanStep]) -> Snap
         if "reboot" in step.needs:
             _apply_reboot(outlook)
         for causes, seen in SEEN_THROUGH:
-            if any(_in_families(name, causes) for name, _ in step.makes):
+            if any(name == cause or name.startswith(f"{cause}.") for name, _ in step.makes for cause in causes):
                 outlook.forget(seen)
         for name, value in step.makes:
             outlook.make(name, value)
@@ -73,11 +73,6 @@ def _apply_reboot(outlook: Outlook) -> None:
     outlook.forget(name for name in SERVICES if outlook.text(name) != "not installed")
     if installed := known(outlook.facts.get("fabric.installed_version")):
         outlook.put("driver.fabric_manager_version", installed)
-
-
-def _in_families(name: str, families: Iterable[str]) -> bool:
-    """True if the fact is one of the families or below one of them."""
-    return any(name == family or name.startswith(f"{family}.") for family in families)
 
 
 def predict(diagnosis: Diagnosis, plan: Plan, judge: Judge) -> Foreseen:

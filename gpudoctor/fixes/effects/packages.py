@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, known, text_of, value_of
@@ -86,7 +86,8 @@ def _clear_damage(outlook: Outlook, names: list[str], whole: bool) -> None:
 
 def _remove(outlook: Outlook, names: list[str]) -> None:
     """Apply the removal of packages to the outlook: package list, torch, and other frameworks."""
-    remove_packages(outlook, names)
+    for group in ("package", "extension"):
+        keep_rows(outlook, group, lambda row: name_of(row) not in names)
     gone = Absent("uninstalled by a step of the plan")
     if any(name in _TORCH for name in names):
         others = _other_installs(outlook)
@@ -282,8 +283,6 @@ def _version_numbers(version: str) -> tuple[int, ...]:
 
 # ---- The package list, and the extensions among them, while commands change them ----
 
-_GROUPS = ("package", "extension")
-
 
 def name_of(row: Row) -> str:
     """Normalised package name of a row; ``""`` if not known."""
@@ -294,12 +293,6 @@ def version_of(outlook: Outlook, name: str) -> str:
     """Version of an installed package; ``""`` if it is not listed."""
     versions = (row.get("version") for row in outlook.rows("package") if name_of(row) == name)
     return next(filter(None, map(text_of, versions)), "")
-
-
-def remove_packages(outlook: Outlook, names: Container[str]) -> None:
-    """Remove these packages from the package and extension lists."""
-    for group in _GROUPS:
-        keep_rows(outlook, group, lambda row: name_of(row) not in names)
 
 
 def keep_rows(outlook: Outlook, group: str, predicate: Callable[[Row], bool]) -> None:

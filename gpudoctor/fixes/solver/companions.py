@@ -93,16 +93,13 @@ def _flash_attn_releases(want: Want, build: Build, place: Place) -> Iterator[Rel
         wheel = minor in row["torch"].split() and int(row["wheel"][2:4]) == build.cuda[0]
         python = place.python or row["pythons"].split()[-1]
         has = python in row["pythons"].split() and str(cxx11).upper() in row["abis"].split()
-        if wheel and has and _covers_all_gpus(row, place) and row_fits({"machines": "linux", **row}, want, place):
+        gpus = (f"{major}.{minor}" for device in place.devices for major, minor in device.capabilities)
+        served = wheel and has and all(archs.runs_on(row["archs"], gpu) for gpu in gpus)
+        if served and row_fits({"machines": "linux", **row}, want, place):
             name = f"{row['wheel']}torch{minor}cxx11abi{str(cxx11).upper()}-{python}-{python}"
             url = _FLASH_ATTN.format(row["version"], name, "aarch64" if place.wheels == "aarch64" else "x86_64")
             yield Release(Package("flash-attn", row["version"], "wheel", url))
     yield from _source_releases(want, build, place)
-
-
-def _covers_all_gpus(row: TableRow, place: Place) -> bool:
-    """True if the row's architectures run on every GPU of the machine."""
-    return all(archs.runs_on(row["archs"], f"{a}.{b}") for device in place.devices for a, b in device.capabilities)
 
 
 def _source_releases(want: Want, build: Build, place: Place) -> Iterator[Release]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from gpudoctor.core.fact import Row, listed, text_of
+from gpudoctor.core.fact import listed, text_of
 from gpudoctor.core.frozen import field, frozen, replace
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
@@ -82,16 +82,9 @@ def environment_of_snapshot(snapshot: Snapshot) -> Environment:
 
 
 def _installed_packages(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """(name, version) of installed packages; of duplicates the first, which is imported, comes last."""
-    rows = snapshot.rows("package")
-    pairs = [_name_and_version(row) for row in listed(rows)]
-    return [pair for pair in reversed(pairs) if all(pair)]
-
-
-def _name_and_version(row: Row) -> tuple[str, str]:
-    """Normalised name and version of a row; both ``""`` if invalid."""
-    name, version = (text_of(row.get(column)) for column in ("name", "version"))
-    return (normal(name), version) if sane(name, version) else ("", "")
+    """(normalised name, version) of installed packages; of duplicates the first, which is imported, comes last."""
+    pairs = [(text_of(row.get("name")), text_of(row.get("version"))) for row in listed(snapshot.rows("package"))]
+    return [(normal(name), version) for name, version in reversed(pairs) if sane(name, version)]
 
 
 def sane(name: str, version: str) -> bool:

@@ -73,7 +73,8 @@ def nvidia_wheels(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
     if env.tool == "conda" or not torch:
         return reinstall_torch(snapshot, env)
     major = build[2:4] if build.startswith("cu") else ""
-    clashing = sorted(_other_cuda_wheels(env, major))
+    wheels = ((name, _WHEEL.fullmatch(name)) for name in env.installed)
+    clashing = sorted(name for name, match in wheels if major and match and match[2] not in (None, major))
     pins = sorted(_wheels_to_restore(snapshot, env, major, clashing))
     if not pins:
         return reinstall_torch(snapshot, env)
@@ -89,30 +90,15 @@ def nvidia_wheels(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
     return (Fix(title, tuple(steps), undo=undo_text(env, pins)),)
 
 
-def _other_cuda_wheels(env: Environment, major: str) -> Iterator[str]:
-    """Names of installed nvidia wheels of another CUDA major."""
-    for name in env.installed:
-        match = _WHEEL.fullmatch(name)
-        if match and match[2] and major and match[2] != major:
-            yield name
-
-
 def _wheels_to_restore(snapshot: Snapshot, env: Environment, major: str, clashing: Iterable[str]) -> Iterator[str]:
     """Requirements to install: unmet pins, and damaged or overwritten wheels at their present version."""
-    wanted = dict(_unmet_pins(snapshot))
+    pins = [(text_of(row.get("name")), text_of(row.get("wants"))) for row in listed(snapshot.rows("pin"))]
+    wanted = {name: wants for name, wants in pins if sane(name, wants)}
     shared = {f"{match[1]}-cu{major}" for name in clashing if (match := _WHEEL.fullmatch(name))}
     harmed = {name for name in (*snapshot.texts("python.damaged"), *shared) if name in env.installed}
     for name in {*wanted, *harmed}:
         if name.startswith(("nvidia-", "triton")):
             yield f"{name}=={wanted.get(name) or env.installed[name]}"
-
-
-def _unmet_pins(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """(name, version) of torch's unmet requirements."""
-    for row in listed(snapshot.rows("pin")):
-        name, wants = text_of(row.get("name")), text_of(row.get("wants"))
-        if sane(name, wants):
-            yield name, wants
 
 
 def reinstall_torch(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:

@@ -90,9 +90,8 @@ def _remove_and_install(manager: str, added: Sequence[str], others: Sequence[tup
     remove = {"dnf": ("dnf", "remove", "-y"), "zypper": ("zypper", "--non-interactive", "remove")}
     install = {"dnf": ("dnf", "install", "-y"), "zypper": ("zypper", "--non-interactive", "install", "--oldpackage")}
     if manager == "pacman":  # older packages lie in its cache, by file
-        files = [f"/var/cache/pacman/pkg/{name}-{version}-x86_64.pkg.tar.zst" for name, version in others]
+        words = [f"/var/cache/pacman/pkg/{name}-{version}-x86_64.pkg.tar.zst" for name, version in others]
         remove["pacman"], install["pacman"] = ("pacman", "-R", "--noconfirm"), ("pacman", "-U", "--noconfirm")
-        words = files
     else:
         words = [_pinned_name(manager, name, version) for name, version in others]
     out = [(*remove[manager], *added)] if added else []
