@@ -148,7 +148,9 @@ _POSIX_ONLY = {
 
 
 def act_of(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function of a command: ``rules test`` is `rules_test` in `gpudoctor.app.commands.rules`."""
+    """The function of a command: ``rules test`` is `rules_test` in `gpudoctor.app.commands.rules`. Raises `UsageError`
+    for a command that Windows does not have.
+    """
     words = name.split()
     if sys.platform == "win32" and words[0] in _POSIX_ONLY:
         raise UsageError(f"{words[0]} is not for Windows: {_POSIX_ONLY[words[0]]}")

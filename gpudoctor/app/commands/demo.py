@@ -14,7 +14,9 @@ from gpudoctor.views._terminal import style_of
 
 
 def demo(options: argparse.Namespace) -> int:
-    """``gpudoctor demo``: open a recorded machine, or the list, in the interface, or print its report; exit code."""
+    """``gpudoctor demo``: open a recorded machine, or the list, in the interface (0), or print its report (the exit
+    code of its verdict). Raises `UsageError` for an unknown name, and for the list without a terminal.
+    """
     if options.name:
         demos.named(options.name)
     asks = options.format or options.out or options.expect or options.rules or options.share or options.strict

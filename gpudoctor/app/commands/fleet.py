@@ -21,7 +21,9 @@ from gpudoctor.views.progress import counting_on
 
 
 def fleet(options: argparse.Namespace) -> int:
-    """``gpudoctor fleet``: check many hosts and print the report; the exit code of its verdict."""
+    """``gpudoctor fleet``: check many hosts and print the report; the exit code of its verdict. What has arrived when a
+    signal comes is reported, and the signal's exception raised.
+    """
     if options.tui:
         demand_interface()
         if options.out:

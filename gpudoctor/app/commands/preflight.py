@@ -29,7 +29,9 @@ as the last one is gone, and drops what it has not passed on by then: it passes 
 
 
 def preflight(options: argparse.Namespace) -> int:
-    """``gpudoctor preflight``: check the job with all its ranks; on go run the command, else the exit code."""
+    """``gpudoctor preflight``: check the job with all its ranks. On go this process becomes the command, if there is
+    one; else the verdict's exit code, 126 or 127 for a command that cannot be run.
+    """
     command: Sequence[str] = options.command
     output.check(options.out)
     pipeline.expected(options.expect)  # what is wrong with it is misuse, said before anybody is met

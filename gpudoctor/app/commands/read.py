@@ -18,7 +18,10 @@ _WHOLE = {"html": "page", "junit": "document", "prometheus": "machine's metrics"
 
 
 def read(options: argparse.Namespace) -> int:
-    """``gpudoctor read``: diagnose files or standard input; the worst exit code among them."""
+    """``gpudoctor read``: diagnose files or standard input; 1 if one is broken, else 3 if one has no verdict, else 0.
+
+    Raises `UsageError` for options that do not go together, `DocumentError` for a file that cannot be read.
+    """
     if options.tui:
         return _read_in_interface(options)
     if options.format in _WHOLE and len(options.files) > 1 and not options.together:

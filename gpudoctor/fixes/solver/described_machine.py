@@ -161,7 +161,7 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
     """Parser of a field that takes only these spellings; it raises `UsageError` for others."""
 
     def parse(value: str) -> tuple[str, object]:
-        """(field, canonical spelling) of a value, ignoring case."""
+        """(field, canonical spelling) of a value, ignoring case; `UsageError` for another."""
         if value.lower() not in spellings:
             raise UsageError(f"{field}={value[:40]!r} is none of {', '.join(dict.fromkeys(spellings.values()))}")
         return field, spellings[value.lower()]
