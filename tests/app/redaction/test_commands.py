@@ -1,12 +1,10 @@
 """``--share`` of every command that prints a document, in every form, through the program itself."""
 
-import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.arguments import parser
+from gpudoctor.app.arguments import commands_of, parser
 from tests.app.redaction.views import plain
 from tests.cluster.fleet_documents import document
 from tests.conftest import Program
@@ -38,20 +36,11 @@ def report(home: Path) -> Path:
     return file
 
 
-def _commands(top: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, set[str]]]:
-    """Every command with its options."""
-    below = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
-    for action in below:
-        for word, command in action.choices.items():
-            yield from _commands(command, f"{name} {word}".strip())
-    if not below:
-        yield name, {option for action in top._actions for option in action.option_strings}
-
-
 def test_every_command_that_gives_a_document_can_share_it() -> None:
-    giving = {name: options for name, options in _commands(parser()) if options & {"--json", "--format"}}
+    options = {name: command._option_string_actions for name, command in commands_of(parser())}
+    giving = {name for name, own in options.items() if own.keys() & {"--json", "--format"}}
     assert len(giving) >= 12
-    assert [name for name, options in giving.items() if "--share" not in options] == []
+    assert [name for name in giving if "--share" not in options[name]] == []
 
 
 def test_what_was_hidden_is_told_by_kinds(called: Program, report: Path) -> None:

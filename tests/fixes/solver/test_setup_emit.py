@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gpudoctor.fixes.solver.environment import Environment
+from gpudoctor.fixes.solver.index import Indexes
 from gpudoctor.fixes.solver.install_commands import COMMANDS, Order
 from gpudoctor.fixes.solver.solution import Candidate, Package
 from gpudoctor.fixes.solver.stacks import FILES
@@ -177,14 +178,6 @@ def test_conda_takes_conda_forges_own_build_of_that_cuda_major() -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["pip", "uv"])
-@pytest.mark.parametrize("candidate", [CU126, WITH_VLLM, COMPILING], ids=["torch", "vllm", "compiled"])
-def test_nothing_is_forced_upon_a_system(form: str, candidate: Candidate) -> None:
-    for managed in (True, False):
-        words = " ".join(written(Order(candidate, Environment(managed=managed)), form))
-        assert not any(word in words for word in ("break-system", "sudo", "--user", "trusted-host", "curl"))
-
-
 @pytest.mark.full
 def test_pip_installs_the_requirements_by_themselves(python: str, index: Index, tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text(FILES["requirements"](order(WITH_VLLM, python, index)))
@@ -195,8 +188,6 @@ def test_pip_installs_the_requirements_by_themselves(python: str, index: Index, 
 
 @pytest.mark.full
 def test_pip_checks_the_hashes_that_an_index_told(python: str, index: Index, tmp_path: Path) -> None:
-    from gpudoctor.fixes.solver.index import Indexes
-
     shelves = Indexes(index.url("").rstrip("/"), index.url().rstrip("/"))
     wanted = order(WITH_VLLM, python, index)
     verdict = shelves.verdict(wanted, "3.12", "linux", "x86_64")
