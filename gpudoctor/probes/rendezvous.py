@@ -281,8 +281,8 @@ def firewall(target: Target) -> Fact:
     chains = [chain["name"] for chain in inputs if _REFUSES.search(chain["body"])]
     if chains:
         return Known(f"nftables, chain {chains[0]}", "nft list ruleset")
-    legacy = path_exists(target, "/proc/net/ip_tables_names")
-    if legacy is not False:
+    legacy = text(target, "/proc/net/ip_tables_names", 4096)  # the tables in use; empty where there are none
+    if legacy and not isinstance(legacy, Absent):
         return Unread("the rules of iptables-legacy are not read")
     return Absent("no nftables chain turns incoming connections away")
 
