@@ -29,7 +29,7 @@ SETTINGS = {
 }
 REFUSED = {"refused": r"SYSTEM\CurrentControlSet\Control\GraphicsDrivers: Access is denied"}
 GIB = 1 << 30
-MEMORY = {"physical": 16 * GIB, "available": GIB, "commit_limit": 17 * GIB, "commit_left": GIB // 4}
+MEMORY = {"physical": 16 * GIB, "commit_limit": 17 * GIB, "commit_left": GIB // 4}
 
 
 class Recorded(Local):

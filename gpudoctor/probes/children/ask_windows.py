@@ -30,8 +30,8 @@ MARK = "@gpudoctor "
 CONTROL = r"SYSTEM\CurrentControlSet\Control"
 NT = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86", 0x1C4: "arm"}
-DRIVER_FILES = ("nvml.dll", "nvcuda.dll", "nvapi64.dll")
-RUN_TIMES = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.dll")
+DRIVER_FILES = ("nvml.dll", "nvcuda.dll")
+RUN_TIMES = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 
 
 READ = winreg.KEY_READ | winreg.KEY_WOW64_64KEY
@@ -150,7 +150,7 @@ def memory() -> Dict[str, int]:
     status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
     if not ctypes.WinDLL("kernel32", use_last_error=True).GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError(ctypes.get_last_error())
-    return {name: getattr(status, name) for name in ("physical", "available", "commit_limit", "commit_left")}
+    return {name: getattr(status, name) for name in ("physical", "commit_limit", "commit_left")}
 
 
 # ---- Display devices ----
@@ -176,7 +176,7 @@ class PropertyKey(ctypes.Structure):
 PROBLEM_CODE = PropertyKey((ctypes.c_byte * 16).from_buffer_copy(bytes.fromhex("c5a64043fa930647972c7b648008a5a7")), 3)
 """DEVPKEY_Device_ProblemCode, {4340a6c5-93fa-4706-972c-7b648008a5a7} 3."""
 PRESENT, ALL_CLASSES = 2, 4
-DESCRIPTION, HARDWARE, COMPATIBLE, SERVICE, CLASS, DRIVER, FRIENDLY, BUS, ADDRESS = 0, 1, 2, 4, 7, 9, 0xC, 0x15, 0x1C
+DESCRIPTION, HARDWARE, COMPATIBLE, SERVICE, CLASS, DRIVER, FRIENDLY = 0, 1, 2, 4, 7, 9, 0xC
 """SPDRP_* numbers of setupapi.h."""
 
 
@@ -224,11 +224,6 @@ class Device:
         """A property that is a text; empty where the device has none."""
         return (self.texts(number) or [""])[0]
 
-    def number(self, number: int) -> Optional[int]:
-        """A property that is a number; None where the device has none."""
-        raw = self.raw(number)
-        return int.from_bytes(raw[:4], "little") if len(raw) >= 4 else None
-
     def problem(self) -> Optional[int]:
         """The code that the device manager shows (0: it works properly); None where Windows does not say."""
         value, kind, size = wintypes.DWORD(), wintypes.DWORD(), wintypes.DWORD()
@@ -248,17 +243,13 @@ def describe(device: Device) -> Dict[str, Any]:
     """What the device is, which driver serves it, and whether it works."""
     driver = device.text(DRIVER)
     key = CONTROL + "\\Class\\" + driver
-    bus, address = device.number(BUS), device.number(ADDRESS)
     return {
         "hardware": (device.texts(HARDWARE) or [""])[0],
         "name": device.text(FRIENDLY) or (driver and readable(key, "DriverDesc")) or device.text(DESCRIPTION),
         "service": device.text(SERVICE),
         "problem": device.problem(),
-        "bus": bus,
-        "slot": None if address is None else [address >> 16, address & 0xFFFF],
         "driver_version": driver and readable(key, "DriverVersion"),
         "driver_date": driver and readable(key, "DriverDate"),
-        "driver_provider": driver and readable(key, "ProviderName"),
         "memory": driver and readable(key, "HardwareInformation.qwMemorySize"),
     }
 
