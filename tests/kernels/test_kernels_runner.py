@@ -247,9 +247,10 @@ def test_where_libraries_may_be_loaded_from(tmp_path: Path, monkeypatch: pytest.
 
 
 WRITER = """
-import itertools, sys
+import itertools, sys, time
 for number in itertools.count():
     open(sys.argv[1] + "/kernel.%d" % number, "w").close()
+    time.sleep(0.001)  # no compiler writes faster than files are removed
 """
 
 
