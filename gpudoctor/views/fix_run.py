@@ -22,12 +22,14 @@ from gpudoctor.views._terminal import (
     command,
     joined,
     one_line,
+    padded,
     put_status,
     safe,
     seconds,
     step_marks,
     style_of,
     uncoloured,
+    width,
     wrapped,
 )
 from gpudoctor.views.document import line as as_line
@@ -124,11 +126,8 @@ def undo_text(run: Run, undo_plan: Plan) -> str:
 def run_list(runs: Sequence[tuple[Run, str]]) -> str:
     """A line per (run, note): id, start, plan title, outcome and note, in aligned columns."""
     rows = [(run.id, run.began, one_line(run.plan.title), outcome_text(run), note) for run, note in runs]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
-    return "\n".join(
-        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
-        for row in rows
-    )
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(padded, row, widths)).rstrip() for row in rows)
 
 
 # ---- While it runs ----

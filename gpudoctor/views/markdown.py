@@ -41,9 +41,9 @@ def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
     kept: list[str] = []
     room = MOST_CHARACTERS - len(counts) - 200
     for block in blocks:
-        room -= len(block) + 2
-        if room >= 0:
+        if len(block) + 2 <= room:
             kept.append(block)
+            room -= len(block) + 2
     if dropped := len(blocks) - len(kept):
         kept.append(
             say("{count} parts are left out, for a tracker takes no more: gpudoctor --json has all.", count=dropped)

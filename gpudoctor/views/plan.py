@@ -72,9 +72,9 @@ def step_lines(plan: Plan, step: PlanStep) -> Iterator[str]:
     command_line = f"$ {command(step.argv)}" if step.argv else ""
     text = "" if step.verify else one_line(step.text)
     if command_line.endswith(step.title):  # a command's title may be the command itself, without its folder
-        yield f"  {number:<3}{command_line}"
+        yield f"  {number:<2} {command_line}"
     else:
-        yield from wrapped(f"{number:<3}{text if text.startswith(step.title) else one_line(step.title)}", 2, 5)
+        yield from wrapped(f"{number:<2} {text if text.startswith(step.title) else one_line(step.title)}", 2, 5)
         yield from [f"     {command_line}"] if command_line else ()
     by_hand = () if step.argv or step.verify else ("by hand",)
     needs = step_marks((*by_hand, *step.needs), step.touches)

@@ -133,3 +133,7 @@ def test_a_tracker_has_room_for_it_however_much_was_found() -> None:
     assert "parts are left out, for a tracker takes no more" in said
     assert f"60 found, {len(whole.unjudged)} not judged" in said.splitlines()[-1]
     assert "left out" not in markdown.render(whole)
+    vast = replace(whole.findings[0], evidence=(Evidence("a.b", Known("x", "source " * 600)),) * 20)
+    said = markdown.render(replace(whole, findings=(vast, replace(whole.findings[0], id="site.small"))))
+    assert "parts are left out" in said
+    assert "`site.small`" in said

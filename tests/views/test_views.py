@@ -20,9 +20,8 @@ from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.snapshot import Event, Snapshot, Target
-from gpudoctor.views import diff, history, text
+from gpudoctor.views import diff, fix_run, history, plan, text
 from gpudoctor.views._terminal import Style, command, style_of, width
-from gpudoctor.views.fix_run import printing_run
 from gpudoctor.views.progress import progress_on
 from tests.processes import until
 
@@ -156,8 +155,8 @@ def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
 
 @pytest.mark.parametrize("columns", [30, 80, 132])
 def test_what_runs_takes_one_line_of_the_terminal_however_much_that_is(columns: int) -> None:
-    plan = Plan("x", "node1", (PlanStep("1", "install", ("pip",)),))
-    run = Run.of(plan, "run-1", "2026-11-21T03:12:00Z").after(Began("1")).after(Printed("1", "下载 " * 100))
+    install = Plan("x", "node1", (PlanStep("1", "install", ("pip",)),))
+    run = Run.of(install, "run-1", "2026-11-21T03:12:00Z").after(Began("1")).after(Printed("1", "下载 " * 100))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
@@ -166,7 +165,7 @@ def test_what_runs_takes_one_line_of_the_terminal_however_much_that_is(columns: 
                 note(Event(f"source{number}", "started"))
             drawn = status_line(ours, "asking")
         assert columns - 2 <= width(drawn) < columns
-        with printing_run(terminal) as tell:
+        with fix_run.printing_run(terminal) as tell:
             tell(run)
             drawn = status_line(ours, " s  下载")
         assert columns - 2 <= width(drawn) < columns
@@ -199,6 +198,16 @@ def test_the_interface_says_which_gpu_is_waking() -> None:
     assert summary.status_line(None, reading)[0].plain.endswith("0 of 1 sources · GPU 3 of 8 is waking, 7 s")
     assert any("GPU 3 of 8 is waking, 7 s" in str(block.text) for block in diagnosis.waiting(reading))
     assert "waking" not in summary.status_line(None, reading.after(Event("nvml", "done")))[0].plain
+
+
+def test_a_plan_of_many_steps_and_a_list_of_runs_keep_their_columns() -> None:
+    steps = tuple(PlanStep(str(number), f"step {number}") for number in range(1, 12))
+    said = plan.render(Plan("x", "node1", steps))
+    assert "\n  9. step 9\n" in said
+    assert "\n  10. step 10\n" in said
+    runs = [(Run.of(Plan(title, "node1", ()), "run", "2026-11-21T03:12:00Z"), "note") for title in ("更新驱动", "x")]
+    lines = fix_run.run_list(runs).splitlines()
+    assert len({width(line.partition("note")[0]) for line in lines}) == 1
 
 
 def test_progress_is_silent_where_nobody_watches() -> None:
