@@ -20,6 +20,7 @@ from gpudoctor.views._report import reasons
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.prose import Pane
+from gpudoctor.views.tui.words.summary import findings_line
 from gpudoctor.views.tui.work import Work
 from tests.sim import scenario
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, app_of, first_screen, settled, shown, text, until
@@ -388,6 +389,12 @@ async def test_a_symptom_is_folded_with_its_cause_and_unfolded_when_it_is_gone_t
         assert [entry.id for entry in screen.findings.entries[:2]] == ["driver.too-old-for-gpu", "unjudged"]
         assert screen.findings.go("driver.module-not-loaded")
         assert here(pilot) == "driver.module-not-loaded"
+
+
+def test_of_an_information_that_explains_a_warning_the_summary_names_what_is_folded() -> None:
+    hot = finding_of("throttled-heat-a10", "gpu.throttled")
+    cause = replace(hot, id="gpu.why", severity="info", explains=(hot.id,))
+    assert findings_line(with_findings(diagnosis_of("too-old-b200"), cause, hot)) == "1 symptom folded"
 
 
 async def test_escape_keeps_what_was_read_and_r_reads_again(opened: Opened) -> None:

@@ -155,6 +155,12 @@ def test_a_command_is_copied_as_bash_takes_it() -> None:
     assert done.stdout.decode() == word
 
 
+def test_of_a_plan_for_windows_the_script_is_none_of_a_unix_shell() -> None:
+    lines = words.script(plan_of(PlanStep("1", "look", ("C:\\py\\python.exe", "-m", "pip", "list")))).splitlines()
+    assert lines[0].startswith(f"# {RULE}: ")
+    assert [line for line in lines if line and line[0] != "#"] == ["C:\\py\\python.exe -m pip list"]
+
+
 async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opened, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     async with opened(work(engine=engine), WIDE) as pilot:

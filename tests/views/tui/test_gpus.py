@@ -10,12 +10,14 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.core import diagnosis
+from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.sample import GPU, Instance, Process, Sample
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens import gpus
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.widgets.gpu_table import missing_cell
+from gpudoctor.views.tui.words import gpu_links
 from gpudoctor.views.tui.words.gpu import CURVES, MOST, Histories, axis, axis_text, health
 from gpudoctor.views.tui.work import Work
 from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
@@ -243,6 +245,14 @@ async def test_links_say_of_every_pair_why(opened: Opened) -> None:
         assert "NV18" in text(pilot)
         await pilot.press("p")
         assert "read ok, write ok" in text(pilot)
+
+
+@pytest.mark.parametrize("value", ["x16", 16.5, None])
+def test_a_width_that_is_no_number_is_not_known(value: str | float | None) -> None:
+    snapshot = diagnosis_of("rtx4090").snapshot
+    rows = tuple({**row, "link_width": Known(value, "a file")} for row in listed(snapshot.rows("gpu")))
+    view = gpu_links.view(replace(snapshot, groups={**snapshot.groups, "gpu": rows}), "bandwidth")
+    assert view.cells[0][1].glyph in ("?", "·", "-")
 
 
 async def test_what_peers_may_not_do_is_no_fault_of_theirs(opened: Opened) -> None:

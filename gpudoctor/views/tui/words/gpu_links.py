@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.core.fact import Absent, Fact, Row, Unread, known, listed, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Row, Unread, known, listed, number_of, text_of, value_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Mark, no_link, share, unread
 from gpudoctor.views.tui.words.gpu import int_in_row
@@ -120,21 +120,21 @@ def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
 
 def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
     """Share of the GPU's NVLinks that are up, and a sentence; None if it is unknown."""
-    links, down = known(gpu.get("links")), known(gpu.get("links_down"))
-    if not links or not down:
+    links, down = number_of(gpu.get("links")), known(gpu.get("links_down"))
+    if links is None or not down:
         return None
-    up = int(str(links.value)) - _length(down)
+    up = links - _length(down)
     should = up + _length(gpu.get("links_lost"))
-    return (up / should, f"GPU {int_in_row(gpu, 'index', -1)} has {up} of {should} NVLinks up") if should else None
+    words = f"GPU {int_in_row(gpu, 'index', -1)} has {up:.0f} of {should:.0f} NVLinks up"
+    return (up / should, words) if should > 0 else None
 
 
 def _lane_share(gpu: Row) -> tuple[float, str] | None:
     """Share of the GPU's PCIe lanes that are in use, and a sentence; None if it is unknown."""
-    now, most = known(gpu.get("link_width")), known(gpu.get("link_width_max"))
-    if not now or not most or not most.value:
+    now, most = number_of(gpu.get("link_width")), number_of(gpu.get("link_width_max"))
+    if now is None or not most:
         return None
-    lanes, of = int(str(now.value)), int(str(most.value))
-    return lanes / of, f"GPU {int_in_row(gpu, 'index', -1)} has {lanes} of {of} PCIe lanes"
+    return now / most, f"GPU {int_in_row(gpu, 'index', -1)} has {now:.0f} of {most:.0f} PCIe lanes"
 
 
 def _length(state: Fact | None) -> int:

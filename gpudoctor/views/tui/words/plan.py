@@ -32,9 +32,10 @@ def commands(plan: Plan) -> list[str]:
 
 
 def script(plan: Plan) -> str:
-    """The chosen steps as a shell script; manual steps are comments."""
-    lines = ["#!/bin/sh", f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"]
-    lines += ["set -eu", ""]
+    """The chosen steps as a shell script, or as lines for PowerShell; manual steps are comments."""
+    title = f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"
+    is_windows = any(is_of_windows(step.argv) for step in plan.commands)
+    lines = [title, ""] if is_windows else ["#!/bin/sh", title, "set -eu", ""]
     for step in plan.chosen:
         if step.verify:
             lines += [f"# {one_line(step.title)}", "gpudoctor check", ""]

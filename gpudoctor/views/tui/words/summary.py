@@ -50,10 +50,9 @@ def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
     below = folded(diagnosis)
     top = {finding.id: finding.severity for finding in diagnosis.findings if finding.id not in below}
     severities = Counter(top.values())
-    words = ", ".join(plural(count, word) for severity, word in _COUNTED if (count := severities[severity]))
-    if below:
-        words += f" · {plural(len(below), 'symptom')} folded"
-    if words:
+    counts = ", ".join(plural(count, word) for severity, word in _COUNTED if (count := severities[severity]))
+    folds = f"{plural(len(below), 'symptom')} folded" if below else ""
+    if words := " · ".join(filter(None, (counts, folds))):
         return words if over else f"{words} so far"
     if not over:
         return "nothing found so far"
