@@ -59,7 +59,6 @@ class Style:
 
 
 PLAIN = Style()
-"""Text without colours."""
 
 
 def style_of(stream: TextIO) -> Style:

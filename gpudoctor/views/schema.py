@@ -26,7 +26,8 @@ TEXT = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}
 NUMBER = {"type": "number"}
 BOOLEAN = {"type": "boolean"}
-COUNT = {"type": "integer", "minimum": 0}
+_INTEGER = {"type": "integer"}
+COUNT = {**_INTEGER, "minimum": 0}
 
 
 def object_of(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
@@ -53,13 +54,14 @@ def or_null(item: dict[str, Any]) -> dict[str, Any]:
 
 _OUTCOME = {"enum": list(get_args(FleetOutcome))}
 _RESULT = {"oneOf": [_OUTCOME, object_of({"outcome": _OUTCOME}, words=TEXT, finding=TEXT, ratio=NUMBER)]}
+_PAIRS = {"type": "array", "items": {**TEXTS, "minItems": 2, "maxItems": 2}}
 _PAIRWISE = object_of(
     {
         **dict.fromkeys(("title", "unit"), TEXT),
         "expected": NUMBER,
         "names": TEXTS,
         "measured": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}},
-        "wrong": {"type": "array", "items": {**TEXTS, "minItems": 2, "maxItems": 2}},
+        "wrong": _PAIRS,
         "words": {"type": "array", "items": {**TEXTS, "minItems": 3, "maxItems": 3}},
     }
 )
@@ -86,7 +88,6 @@ FLEET = object_of(
         "drain": list_of({"hosts": TEXTS, "reason": TEXT, "argv": TEXTS}),
     }
 )
-"""What `gpudoctor.core.fleet` writes."""
 
 
 # ---- A torch stack ----
@@ -100,7 +101,6 @@ _WISHES = object_of(
         **dict.fromkeys(("extras", "wants", "said"), TEXTS),
     }
 )
-_PAIRS = {"type": "array", "items": {**TEXTS, "minItems": 2, "maxItems": 2}}
 _REMEDY = {**dict.fromkeys(("field", "value", "text", "least"), TEXT), "also": {"type": "array"}}
 STACK = object_of(
     {
@@ -119,7 +119,6 @@ STACK = object_of(
         "makes": {"type": "object"},
     }
 )
-"""What `gpudoctor.core.stack` writes."""
 
 
 # ---- An expectation profile ----
@@ -131,11 +130,12 @@ _PLAIN_EXPECTATION: dict[str, Any] = {
     "type": ["string", "number", "boolean", "array"],
     "items": {"type": ["string", "number"]},
 }
+_NEEDS = {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}}
 _FINDING_KEYS: dict[str, Any] = {
     "severity": {"enum": list(SEVERITIES), "description": "of the finding where it is not so; error by default"},
     "why": {**TEXT, "description": "what follows from it"},
     "do": {"oneOf": [TEXT, TEXTS], "description": "what to do: a sentence, or a command as a list of words"},
-    "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
+    "needs": _NEEDS,
 }
 _EXPECTATION: dict[str, Any] = {
     "is": _PLAIN_EXPECTATION,
@@ -201,7 +201,7 @@ STEP = object_of(
     {
         "argv": TEXTS,
         "text": TEXT,
-        "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
+        "needs": _NEEDS,
         "touches": {"enum": ["environment", "system", "hardware", "nothing"]},
     }
 )
@@ -209,9 +209,7 @@ _CHANGE = object_of({"name": TEXT, "before": TEXT, "after": TEXT})
 PLAN = object_of(
     {
         "schema": {"const": PLANS},
-        "title": TEXT,
-        "machine": TEXT,
-        "environment": TEXT,
+        **dict.fromkeys(("title", "machine", "environment"), TEXT),
         "before": TEXTS,
         "downloads_mib": {"type": ["number", "null"]},
         "undo": TEXTS,
@@ -245,8 +243,7 @@ RUN = object_of(
         **dict.fromkeys(("id", "began", "undoes", "why"), TEXT),
         "over": BOOLEAN,
         "outcome": {"enum": list(get_args(Outcome))},
-        "worse": TEXTS,
-        "changed": TEXTS,
+        **dict.fromkeys(("worse", "changed"), TEXTS),
         "judged": by_name(BOOLEAN),
         "steps": {"type": "array", "items": _RAN},
         "plan": PLAN,
@@ -271,10 +268,7 @@ _EVIDENCE = object_of({"fact": TEXT, "value": {}, "source": TEXT}, absent=TEXT, 
 _SINCE = object_of(
     {
         "what": TEXT,
-        "before": _TEXT_OR_NULL,
-        "after": _TEXT_OR_NULL,
-        "at": _TEXT_OR_NULL,
-        "by": _TEXT_OR_NULL,
+        **dict.fromkeys(("before", "after", "at", "by"), _TEXT_OR_NULL),
         "source": TEXT,
         "worked": _TEXT_OR_NULL,
     }
@@ -286,8 +280,7 @@ _FINDING = object_of(
         "severity": {"enum": list(SEVERITIES)},
         "role": {"enum": ["cause", "symptom"]},
         "confidence": {"enum": list(CONFIDENCES)},
-        "title": TEXT,
-        "why": TEXT,
+        **dict.fromkeys(("title", "why"), TEXT),
         "subject": {"type": ["object", "null"]},
         "subjects": {"type": "array", "items": {"type": "object"}, "minItems": 2},
         "evidence": {"type": "array", "items": _EVIDENCE, "minItems": 1},
@@ -326,20 +319,14 @@ _DOCUMENT = object_of(
 _SNAPSHOT = object_of(
     {key: _DOCUMENT["properties"][key] for key in ("schema", "tool", "target", "facts", "timings_ms")}
 )
-_INTEGER = {"type": "integer"}
 _LADDER = list_of({"rung": {"enum": list(get_args(Rung))}}, held=BOOLEAN, message=TEXT)
 _EXPECTED = object_of(
     {"value": NUMBER, "how": {"enum": ["table", "siblings"]}},
-    limit=NUMBER,
-    fraction=NUMBER,
-    words=TEXT,
-    source=TEXT,
+    **dict.fromkeys(("limit", "fraction"), NUMBER),
+    **dict.fromkeys(("words", "source"), TEXT),
 )
-_MEANWHILE = object_of(
-    {},
-    **{name: NUMBER for name in Meanwhile.__dataclass_fields__ if name != "reasons"},
-    reasons=TEXTS,
-)
+_SAMPLED = (name for name in Meanwhile.__dataclass_fields__ if name != "reasons")
+_MEANWHILE = object_of({}, **dict.fromkeys(_SAMPLED, NUMBER), reasons=TEXTS)
 _RUN = object_of(
     {"kernel": TEXT, "gpu": {"type": "integer", "minimum": -1}, "status": {"enum": list(get_args(Status))}},
     **dict.fromkeys(("value", "spread"), NUMBER),
@@ -353,14 +340,12 @@ _RUN = object_of(
 )
 _KERNEL = object_of(
     {"id": TEXT, "title": TEXT, "level": {"enum": list(get_args(Level))}, "rung": {"enum": list(get_args(Rung))}},
-    unit=TEXT,
-    size=TEXT,
+    **dict.fromkeys(("unit", "size"), TEXT),
 )
 _KERNELS = object_of(
     {
         "schema": {"const": KERNELS},
-        "target": TEXT,
-        "at": TEXT,
+        **dict.fromkeys(("target", "at"), TEXT),
         "kernels": {"type": "array", "items": _KERNEL},
         "devices": list_of({"index": _INTEGER}, name=TEXT, held=TEXT, uuid=TEXT),
         "runs": {"type": "array", "items": _RUN},
@@ -383,21 +368,18 @@ _DIFFERENCE = object_of(
         "findings": {"type": "array", "items": _ONE_SIDED},
         "both": TEXTS,
         "facts": by_name(_CHANGES),
-        "unread": _CHANGES,
-        "moving": _CHANGES,
+        **dict.fromkeys(("unread", "moving"), _CHANGES),
         "packages": {"type": "array", "items": _SINCE},
     }
 )
 _KEPT = object_of(
     {
-        "id": TEXT,
-        "time": TEXT,
+        **dict.fromkeys(("id", "time"), TEXT),
         "level": {"enum": ["quick", "standard", "deep"]},
         "verdict": _DOCUMENT["properties"]["verdict"],
         "python": _TEXT_OR_NULL,
         "findings": list_of(dict.fromkeys(("id", "severity", "title"), TEXT)),
-        "trouble": _TEXT_OR_NULL,
-        "command": _TEXT_OR_NULL,
+        **dict.fromkeys(("trouble", "command"), _TEXT_OR_NULL),
     }
 )
 _HISTORY = object_of({"schema": {"const": HISTORY}, "folder": TEXT, "runs": {"type": "array", "items": _KEPT}})

@@ -29,7 +29,6 @@ class RecordingsApp(DoctorApp):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "choices", "other recorded machines", show=False)]
 
     OWN_KEYS = (("o", "list", "app.choices"),)
-    """Hints that are shown on each of its screens."""
 
     def __init__(self, choices: Sequence[RecordedMachine]) -> None:
         super().__init__(choices[0].work())
@@ -66,7 +65,6 @@ class RecordingsApp(DoctorApp):
 
 
 # ---- The recorded machines to choose from ----
-# The first screen of ``gpudoctor demo``.
 
 _STYLES: dict[Verdict, str] = {"broken": "error", "impaired": "warning", "sound": "good", "unknown": "accent"}
 

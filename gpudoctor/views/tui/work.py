@@ -54,7 +54,6 @@ class FactInfo:
     """What is declared of a fact, by its name alone."""
 
     about: str = ""
-    """What it means."""
     unit: str = ""
     source: str = ""
     """The source of the fact, by the name that events and timings have."""

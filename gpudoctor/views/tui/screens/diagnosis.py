@@ -272,7 +272,6 @@ def _pane_title(entry: Entry) -> str:
 
 
 # ---- Beside the interface ----
-# Text on the plain terminal, for what only the terminal itself can do.
 
 
 _BACK_KEYS = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")

@@ -307,7 +307,6 @@ class FactsScreen(FramedScreen):
 
 
 # ---- Another machine beside this one ----
-# Asked for by its file, compared in the background, shown until it is put away.
 
 
 class Comparison:

@@ -287,7 +287,6 @@ class FixScreen(FramedScreen):
 
 
 # ---- The first two lines of the fix screen ----
-# What is planned, how far a run is, and what it came to.
 
 
 def run_band(repair: Repair) -> tuple[str, str, str] | None:

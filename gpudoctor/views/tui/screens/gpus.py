@@ -266,7 +266,6 @@ class GPUsScreen(LiveScreen):
 
 
 # ---- What was last heard of each GPU ----
-# New numbers, old ones that must not pass for new, and the silence in between.
 
 STALE_SECONDS = 3.0
 """Seconds without a sample after which the numbers are called old."""

@@ -291,7 +291,6 @@ class KernelsScreen(FramedScreen):
 
 
 # ---- Measuring in words ----
-# Nothing yet, how far it is, what came of it.
 
 _BAR = 24
 _ABOUT = (

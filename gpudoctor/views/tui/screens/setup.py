@@ -251,7 +251,6 @@ class SetupScreen(FramedScreen):
 
 
 # ---- What the user wishes to have installed ----
-# Typed for a field, and made a plan of.
 
 TYPED = {
     "gpus": "A GPU by its name: RTX 5090, H100, GTX 1080 Ti.",

@@ -39,7 +39,6 @@ class Bars(Rows):
         self.measurements: Measurements | None = None
         self.kernel: Kernel | None = None
         self.runs: list[Run] = []
-        """The run of each row."""
 
     def put(self, measurements: Measurements, kernel: Kernel) -> None:
         """Show that kernel; GPUs without a run get a row that says so."""
