@@ -172,6 +172,18 @@ def test_a_host_that_nobody_could_judge_fails(node: Node, ansible: Path) -> None
     assert (played.failed, '"unknown"' in played.out) == (1, True), played.out
 
 
+def test_a_gpudoctor_that_crashes_or_gives_no_document_fails_a_host_that_is_not_only_reported(
+    node: Node, ansible: Path
+) -> None:
+    broken = node.root / "broken.pyz"
+    for code in ("import os; os.kill(os.getpid(), 9)", "raise SystemExit('no module named json')"):
+        broken.write_text(code)
+        played = _play(node, ansible, gpudoctor_pyz=str(broken))
+        assert (played.failed, "from_json" in played.out) == (1, False), played.out
+        assert _play(node, ansible, gpudoctor_pyz=str(broken), gpudoctor_fail_on=[]).failed == 0
+    assert "exit code 1: no module named json" in played.out
+
+
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(node: Node, ansible: Path) -> None:
     played = _play(node, ansible, gpudoctor_level="thorough")
     assert (played.changed, played.failed) == (0, 1)
