@@ -110,6 +110,17 @@ def test_a_job_that_wants_the_node_ends_the_soak_and_it_is_tried_again(node: Nod
     assert (_done(node, "scontrol"), _done(node, "logger")) == ([], [])
 
 
+def test_a_process_that_has_the_number_of_a_former_soak_is_left_alone(node: Node) -> None:
+    """As after a power failure: the file is still there, and its number is somebody's."""
+    running = node.place("/var/lib/gpudoctor/soak.pid")
+    running.parent.mkdir(parents=True)
+    with subprocess.Popen(["soaking", "600"], executable=needs.program("sleep")) as other:
+        running.write_text(f"{other.pid}\n")
+        assert _soak(node, "allocated", SLURM_SCRIPT_CONTEXT="prolog_slurmd").returncode == 0
+        assert is_alive(other.pid)
+        other.kill()
+
+
 def test_a_node_that_got_a_job_meanwhile_is_not_soaked(node: Node) -> None:
     node.program("gpudoctor", "exec sleep 600")
     assert _soak(node, "allocated").returncode == 0
