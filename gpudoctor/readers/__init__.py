@@ -68,32 +68,24 @@ def read_file(name: str) -> str:
             f"{clean(name)}: {why}; give a text file that you can read, or - for standard input"
         ) from error
     except zlib.error as error:
-        raise _broken_gzip(clean(name), error) from error
+        raise DocumentError(
+            f"{clean(name)}: broken gzip file ({error}); copy it again, or unpack it with gzip -d"
+        ) from error
     return decode(head, name)
 
 
 def decode(raw: bytes, name: str) -> str:
-    """The text in `raw` bytes: UTF-8, UTF-16 or Windows-1252, gunzipped; raises `DocumentError` for binary or empty.
+    """The text in `raw` bytes: UTF-8, UTF-16 or Windows-1252; raises `DocumentError` for binary or empty.
 
     `name` is the file's name for the error; more than `WHOLE_FILE_BYTES` bytes raise as well.
     """
     name = clean(name)
-    if raw.startswith(b"\x1f\x8b") and len(raw) <= WHOLE_FILE_BYTES:
-        try:
-            raw = zlib.decompressobj(wbits=31).decompress(raw, WHOLE_FILE_BYTES + 1)
-        except zlib.error as error:
-            raise _broken_gzip(name, error) from error
     if len(raw) > WHOLE_FILE_BYTES:
         raise _too_large(name, WHOLE_FILE_BYTES)
     text = _decoded(raw, name)
     if not text.strip("\0 \t\r\n\v\f\ufeff"):
         raise DocumentError(f"{name}: empty; paste the report into it first")
     return text
-
-
-def _broken_gzip(name: str, error: zlib.error) -> DocumentError:
-    """The error for a gzip file that cannot be unpacked."""
-    return DocumentError(f"{name}: broken gzip file ({error}); copy it again, or unpack it with gzip -d")
 
 
 def _too_large(name: str, limit: int) -> DocumentError:
@@ -170,8 +162,7 @@ def read_report(text: str, name: str) -> Snapshot:
         if reader.startswith("notes.") and reader != "notes.labels" and len(paste.text) > _LONGEST_PROSE:
             continue
         try:
-            entries = _run_reader(module, paste, None if reader == "lines" else budget)
-            for key, entry in entries:
+            for key, entry in _run_reader(module, paste, None if reader == "lines" else budget):
                 merge_entry(facts, groups, key, entry)
         except TooCostlyError as error:
             trouble.append(f"{reader.rpartition('.')[2]}: {error}")

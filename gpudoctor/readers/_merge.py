@@ -65,7 +65,8 @@ def merged_rows(first: Rows | None, second: Rows, group: str) -> Rows:
     for row in second:
         matches = _matching_rows(rows, row)
         for position in matches:
-            _merge_into(rows[position], row)
+            for name, fact in row.items():
+                rows[position][name] = better_fact(rows[position].get(name), fact)
         if not matches:
             rows.append(dict(row))
     return tuple(sorted(rows, key=_index_or_last))
@@ -77,12 +78,6 @@ def _without_duplicates(rows: Iterable[Row]) -> tuple[Row, ...]:
     for row in rows:
         first_by_values.setdefault(tuple(sorted((name, repr(value_of(fact))) for name, fact in row.items())), row)
     return tuple(first_by_values.values())
-
-
-def _merge_into(row: dict[str, Fact], other: Row) -> None:
-    """Merge the facts of `other` into `row`, each the better of the two."""
-    for name, fact in other.items():
-        row[name] = better_fact(row.get(name), fact)
 
 
 def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
@@ -100,7 +95,11 @@ def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
         position
         for position, known in enumerate(rows)
         if all(value_of(known.get(column)) is None for column in known_columns)
-        and not (known_columns and _has_key(known) and (_fails(known) or _fails(row)))
+        and not (
+            known_columns
+            and (_fails(known) or _fails(row))
+            and any(value_of(known.get(column)) is not None for column in _KEYS)
+        )
     ]
     name = value_of(row.get("name"))
     if name is None:
@@ -111,11 +110,6 @@ def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
         if _may_be_same_product(str(name), str(value_of(rows[position].get("name")) or ""))
     ]
     return alike[:1] if known_columns else alike
-
-
-def _has_key(row: Mapping[str, Fact]) -> bool:
-    """Whether the row says which GPU it is about."""
-    return any(value_of(row.get(column)) is not None for column in _KEYS)
 
 
 def _fails(row: Mapping[str, Fact]) -> bool:

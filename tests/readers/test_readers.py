@@ -167,7 +167,6 @@ def test_shapeless_masses(text: str) -> None:
         (b" \n\t\r\n", "empty"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0" * 9, "binary"),
         (bytes(range(256)) * 4, "binary"),
-        (b"\x1f\x8b\x08broken", "gzip"),
     ],
 )
 def test_what_is_no_report(raw: bytes, words: str) -> None:
@@ -185,7 +184,6 @@ def test_what_is_no_report(raw: bytes, words: str) -> None:
         "driver: 550.54 ü".encode("utf-16"),
         "driver: 550.54".encode("utf-16-le"),
         "driver: 550.54 ü\n".encode("cp1252") * 200,
-        gzip.compress(b"driver: 550.54", mtime=0),
     ],
 )
 def test_encodings(raw: bytes) -> None:
@@ -198,6 +196,9 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for name in (tmp_path, tmp_path / "missing", "nul\0byte"):
         with pytest.raises(DocumentError, match="give a text file"):
             read_file(str(name))
+    (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08broken")
+    with pytest.raises(DocumentError, match="broken gzip file"):
+        read_file(str(tmp_path / "broken.gz"))
     with pytest.raises(DocumentError, match="larger than 32 MB"):
         decode(b"x" * (WHOLE_FILE_BYTES + 1), "log")
 

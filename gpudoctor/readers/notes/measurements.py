@@ -64,6 +64,7 @@ _SAME_KIND = Pattern(
 )
 """``2300 GFLOP/s, another T4 of the same type gives 5100``"""
 _ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
+_BETWEEN = Pattern(r"\s*[,/|;]\s*")
 _MEASURED = Pattern(
     r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
 )
@@ -160,7 +161,7 @@ def _rates_in_one_line(paste: Paste) -> Iterator[_Rate]:
         if len(pairs) < 2:
             pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
         if len(pairs) < 2 and (items := _ITEMS.match(values)):
-            pairs = [(number, float(value)) for number, value in enumerate(_split_list(items.group(1)))]
+            pairs = [(number, float(value)) for number, value in enumerate(_BETWEEN.compiled.split(items.group(1)))]
         if len(pairs) < 2 and len(burn_rates := _BURNT.compiled.findall(line)) > 1:
             pairs = [(number, float(value)) for number, value in enumerate(burn_rates)]
         if len(pairs) > 1:
@@ -184,13 +185,6 @@ def _gpu_numbers(text: str) -> Iterator[int]:
     """The GPU numbers of a list: 0, 1, 2 of ``0-2``; 0, 1, 3 of ``0, 1 and 3``."""
     for first, last, single in _RANGE.compiled.findall(text):
         yield from range(int(first), int(last) + 1) if last else (int(single),)
-
-
-def _split_list(items: str) -> list[str]:
-    """The items of a list separated by commas, slashes, bars or semicolons."""
-    for mark in "/|;":
-        items = items.replace(mark, ",")
-    return [item.strip() for item in items.split(",")]
 
 
 def _rows_against_expected(paste: Paste) -> Iterator[Row]:

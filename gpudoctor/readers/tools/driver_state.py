@@ -259,7 +259,8 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows.append(row)
         elif rows and (driver := _IN_USE.match(line)):
             rows[-1].setdefault("driver", Known(driver.group(1), paste.use(index)))
-    command = _command_above(paste, min(devices.values())).lower() if devices else ""
+    first = min(devices.values(), default=0)
+    command = next((paste.commands[at] for at in range(first, -1, -1) if at in paste.commands), "").lower()
     bridge_lines = [
         line for line in (paste.bare[index] for index in devices.values()) if any(b in line for b in _BRIDGES)
     ]
@@ -268,7 +269,7 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "pci", tuple(rows)
         yield from _of_shown_adapters(rows, whole or _ALL_ADAPTERS.search(command) is not None)
     if whole:
-        source = paste.use(min(devices.values()), max(devices.values()))
+        source = paste.use(first, max(devices.values()))
         yield "pci.devices", Known(len(devices), source)
         yield "host.wsl", Absent(f"lspci shows the bridges of a machine, of which WSL has none ({source})")
         if not rows:
@@ -284,11 +285,6 @@ def _of_shown_adapters(rows: Sequence[Row], complete: bool) -> Iterator[tuple[st
             yield name, Unread(f"not all of lspci's lines are shown ({count.source})", reason=Reason.NOT_STATED)
         else:
             yield name, entry
-
-
-def _command_above(paste: Paste, index: int) -> str:
-    """The last command typed above that line; empty where there is none."""
-    return paste.commands.get(max((line_index for line_index in paste.commands if line_index < index), default=-1), "")
 
 
 def _empty_lspci(paste: Paste) -> Iterator[tuple[str, Fact]]:

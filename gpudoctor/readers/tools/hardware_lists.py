@@ -31,8 +31,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         rows += _inxi_adapters(paste)
     if any(mark in low for mark in _MARKS):
         rows += _adapter_blocks(paste)
-    if "chipset model:" in low:
-        rows += _macos_chipsets(paste)
+    for chipset, source in paste.matches(_CHIPSET.match, "chipset model:"):  # macOS's system_profiler
+        rows.append(_adapter_row(chipset["name"], source))
     if rows:
         yield "pci", tuple(rows)
         yield from adapter_facts(rows)
@@ -84,13 +84,6 @@ def _adapter_blocks(paste: Paste) -> Iterator[dict[str, Fact]]:
                 for name, value in match.groupdict().items():
                     properties.setdefault(name, value)
                 break
-
-
-def _macos_chipsets(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """Adapters in macOS's system_profiler (``Chipset Model:``)."""
-    for index, line in enumerate(paste.bare):
-        if match := _CHIPSET.match(line):
-            yield _adapter_row(match["name"], paste.use(index))
 
 
 _MARKETING = Pattern(r"\s*Marketing Name:\s+(\S(?:.*\S)?)\s*$")

@@ -135,14 +135,6 @@ class _RootCause:
         return self.fields.get(field, ("", 0))[0]
 
 
-@frozen
-class _Error:
-    """An exception's line, and its index."""
-
-    text: str
-    line: int
-
-
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """The facts ``failure.*``, and rows of ``worker_end``."""
     yield from _failure(paste)
@@ -162,10 +154,10 @@ def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if not first:
         return
     errors = _last_errors(paste)
-    causes = {rank: error for rank, error in errors.items() if not _ECHO.search(error.text)}
+    causes = {rank: error for rank, error in errors.items() if not _ECHO.search(error[0])}
     if causes and first.rank in errors and first.rank not in causes:
-        rank, error = next(iter(causes.items()))
-        first = _First(first.launcher, rank, error.line, error.line)
+        rank, (_, line) = next(iter(causes.items()))
+        first = _First(first.launcher, rank, line, line)
     source, silent = paste.use(first.line, first.last), Absent("it is not said")
     yield "failure.launcher", Known(first.launcher, source)
     yield "failure.rank", Known(first.rank, source)
@@ -174,19 +166,19 @@ def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if first.error:
         yield "failure.error", Known(first.error, source)
     elif first.rank in causes:
-        own = causes[first.rank]
-        yield "failure.error", Known(own.text[:_LONGEST], paste.use(own.line))
+        text, line = causes[first.rank]
+        yield "failure.error", Known(text[:_LONGEST], paste.use(line))
     else:
         yield "failure.error", Absent("no exception is known to be its")
 
 
-def _last_errors(paste: Paste) -> dict[int, _Error]:
-    """The last exception of each rank that torch has named before its line, in the order of the text."""
-    found: dict[int, _Error] = {}
+def _last_errors(paste: Paste) -> dict[int, tuple[str, int]]:
+    """The last exception, and its line, of each rank that torch has named before it, in the order of the text."""
+    found: dict[int, tuple[str, int]] = {}
     for index, line in paste.having("[rank"):
         if (prefix := _RANK.match(line)) and (match := _EXCEPTION.match(line[prefix.end() :][:_CUT].rstrip())):
             found.pop(int(prefix[1]), None)
-            found[int(prefix[1])] = _Error(match[0], index)
+            found[int(prefix[1])] = match[0], index
     return found
 
 
