@@ -126,37 +126,37 @@ _TIMES_AFTER = Pattern(r"(?![mM]x)(.+?)[\s(]*[x×*]\s*(\d{1,3})\)?$")
 _LONGEST_NAME = 120
 _PARTS = Pattern(r"(?:(?<!\s)\s+)?(?:,|;|\+| and | & )\s*")
 _INDEX = Pattern(r"(?:GPU\s*)?\[?(\d{1,2})\]?\s*[:=]\s*(.+)")
-_NOTE = Pattern(r"\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*|\s+[-–—]\s+[A-Za-z].*", 2)
+_NOTE = Pattern(
+    r"(?i)\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*|\s+[-–—]\s+[A-Za-z].*"
+)
 _FORMER = Pattern(
-    r"(?:replac\w+|instead|was|were|formerly|previous\w*|before|not|no|without|old|swapped|after|worked|like)\b", 2
+    r"(?i)(?:replac\w+|instead|was|were|formerly|previous\w*|before|not|no|without|old|swapped|after|worked|like)\b"
 )
 """How a part of the list begins that names a GPU which is not, or no longer, in the machine."""
-_NEGATED = Pattern(r"\s*(?:no|not|without|none|non)\b", 2)
+_NEGATED = Pattern(r"(?i)\s*(?:no|not|without|none|non)\b")
 _OTHERS = (
     (
         "amd",
         Pattern(
-            r"\b(?:amd|advanced micro devices|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?"
-            r"|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b",
-            2,
+            r"(?i)\b(?:amd|advanced micro devices|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?"
+            r"|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b"
         ),
     ),
-    ("intel", Pattern(r"\b(?:intel|iris|uhd graphics|hd graphics|arc (?:pro )?[ab]\d+|data center gpu max)\b", 2)),
+    ("intel", Pattern(r"(?i)\b(?:intel|iris|uhd graphics|hd graphics|arc (?:pro )?[ab]\d+|data center gpu max)\b")),
     (
         "other",
         Pattern(
-            r"\b(?:apple|m[1-5] (?:pro|max|ultra)|matrox|aspeed|vmware|virtio|qxl|cirrus|adreno|mali)\b|\bm[1-5]$", 2
+            r"(?i)\b(?:apple|m[1-5] (?:pro|max|ultra)|matrox|aspeed|vmware|virtio|qxl|cirrus|adreno|mali)\b|\bm[1-5]$"
         ),
     ),
 )
 _OTHER_MAKER = Pattern(
-    r"(?:advanced micro devices|amd|apple|arc\b|aspeed|ati\b|instinct|intel|matrox|radeon|rx ?\d{3,4})", 2
+    r"(?i)(?:advanced micro devices|amd|apple|arc\b|aspeed|ati\b|instinct|intel|matrox|radeon|rx ?\d{3,4})"
 )
 """How a name begins that is not NVIDIA's, whatever numbers are in it: ``[AMD/ATI] Rembrandt [Radeon 680M]``."""
 _NVIDIA = Pattern(
-    r"nvidia|geforce|quadro|tesla|titan|\b[rg]tx(?:\b|\d)|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
-    r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0(?:ti)?\b|\d{3}m\b",
-    2,
+    r"(?i)nvidia|geforce|quadro|tesla|titan|\b[rg]tx(?:\b|\d)|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
+    r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0(?:ti)?\b|\d{3}m\b"
 )
 
 

@@ -19,18 +19,17 @@ class Pattern:
     All its searches raise `TooCostlyError` once the budget is used up.
     """
 
-    __slots__ = ("_compiled", "flags", "source")
+    __slots__ = ("_compiled", "source")
 
-    def __init__(self, source: str, flags: int = 0) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
-        self.flags = flags
         self._compiled: re.Pattern[str] | None = None
 
     @property
     def compiled(self) -> re.Pattern[str]:
         """The compiled `re.Pattern`, for calls outside the budget."""
         if self._compiled is None:
-            self._compiled = re.compile(self.source, self.flags)
+            self._compiled = re.compile(self.source)
         return self._compiled
 
     def search(self, text: str) -> re.Match[str] | None:

@@ -30,8 +30,8 @@ FOLLOWED = EXTENSIONS | words(
 """Packages whose versions are taken from anywhere in a text, not only from a list of packages."""
 
 _CUDA_BUILD = Pattern(r"cuda(\d+)\.?(\d)")
-_TAG_CUDA = Pattern(r"cu(\d{2,3})(?!\d)", 2)
-_TAG_TORCH = Pattern(r"(?:torch|pt)(\d+)\.?(\d+)", 2)
+_TAG_CUDA = Pattern(r"(?i)cu(\d{2,3})(?!\d)")
+_TAG_TORCH = Pattern(r"(?i)(?:torch|pt)(\d+)\.?(\d+)")
 _JAX_CUDA = Pattern(r"cuda(\d{2})")
 
 

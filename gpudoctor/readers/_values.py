@@ -9,10 +9,10 @@ from gpudoctor.core.fact import Absent, Fact, Unread, Value
 from gpudoctor.core.versions import CUDNN_WIDE, numbered
 from gpudoctor.readers._pattern import Pattern, phrases, words
 
-_RELEASE = Pattern(r"(?<![\d.])v?(\d+\.\d+)", re.IGNORECASE)
-_DOTTED = Pattern(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:\.?(?:dev|post|rc|a|b)\d+)?(?:\+[\w.]+)?)", re.IGNORECASE)
-_ADDRESS = Pattern(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
-_SIZE = Pattern(r"([\d.]+)\s*([kmgt]?)(i?b|bytes)?\b", re.IGNORECASE)
+_RELEASE = Pattern(r"(?i)(?<![\d.])v?(\d+\.\d+)")
+_DOTTED = Pattern(r"(?i)(?<![\w.])v?(\d+(?:\.\d+)+(?:\.?(?:dev|post|rc|a|b)\d+)?(?:\+[\w.]+)?)")
+_ADDRESS = Pattern(r"(?i)(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
+_SIZE = Pattern(r"(?i)([\d.]+)\s*([kmgt]?)(i?b|bytes)?\b")
 _WHOLE = Pattern(r"-?\d+")
 
 _GONE = frozenset(
@@ -118,7 +118,7 @@ ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "x64": "x86_64", "arm64"
 _ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
 _CODES = Pattern(r"code=((?:sm|compute)_\d{2,3}[af]?)")
 _NUMBER = Pattern(r"(?<![\w.])(\d+(?:\.\d+)*)")
-_PROSE = Pattern(r"^\D*\b(?:unsupported|requires?|errors?|needs?|than|fail\w*|cannot|not|missing|expected|no)\b", 2)
+_PROSE = Pattern(r"(?i)^\D*\b(?:unsupported|requires?|errors?|needs?|than|fail\w*|cannot|not|missing|expected|no)\b")
 """Words before a number that make it something else than the version of the thing."""
 _MODES = {
     "exclusive process": "Exclusive_Process",
@@ -283,37 +283,33 @@ def env_name(label: str) -> str:
 # ---- Whether people's words say that a thing is there and works: ``fine``, ``not there``, ``lists both GPUs`` ----
 
 _UNWELL = Pattern(
-    r"\b(?:not|cannot|can.?t|won.?t|isn.?t|doesn.?t|does ?n.t|didn.?t|wasn.?t|fails?|failed|failing|failure"
+    r"(?i)\b(?:not|cannot|can.?t|won.?t|isn.?t|doesn.?t|does ?n.t|didn.?t|wasn.?t|fails?|failed|failing|failure"
     r"|errors?|refus\w+|reject\w+"
     r"|no longer|unable|never|broken|inactive|dead|down|stopped|absent|missing|gone|empty|nothing|none|disabled"
     r"|off|false"
     r"|masked|unloaded|skipped|hangs?|crash\w*|mismatch\w*|denied|unavailable|zero|lacking|removed|uninstalled"
-    r"|without)\b|^\W*no\b",
-    2,
+    r"|without)\b|^\W*no\b"
 )
 _WELL = Pattern(
-    r"\b(?:works?|worked|working|ok|okay|fine|good|healthy|normal|loads?|loaded|running|active|present|there"
+    r"(?i)\b(?:works?|worked|working|ok|okay|fine|good|healthy|normal|loads?|loaded|running|active|present|there"
     r"|yes|true|on|enabled"
     r"|installed|built|lists?|listed|shows?|shown|sees?|succeeds?|success\w*|passes|passed|detected"
     r"|recogni[sz]ed|visible"
-    r"|available|correct\w*|fixed|all (?:\w+ )?gpus?)\b",
-    2,
+    r"|available|correct\w*|fixed|all (?:\w+ )?gpus?)\b"
 )
-_NO_FAULT = Pattern(r"\b(?:no|without(?: any)?|zero|not any) (?:errors?|problems?|issues?|faults?|failures?)\b", 2)
+_NO_FAULT = Pattern(r"(?i)\b(?:no|without(?: any)?|zero|not any) (?:errors?|problems?|issues?|faults?|failures?)\b")
 
 
 _PAST = Pattern(
-    r"^\W*(?:earlier|previous\w*|formerly|yesterday|last (?:week|night|month|time)|in the past|at first|once"
+    r"(?i)^\W*(?:earlier|previous\w*|formerly|yesterday|last (?:week|night|month|time)|in the past|at first|once"
     r"|(?:it )?used to)"
-    r"\b[^:\n]{0,30}:",
-    2,
+    r"\b[^:\n]{0,30}:"
 )
 
 
 _RESOLVED = Pattern(
-    r"(?:mismatch|error|nvml|driver|xid)\b[^\n]{0,12}\b(?:is |are |was |has |have )?(?:now |since )?"
-    r"(?:gone|resolved|fixed|solved|disappear\w*|went away|cured|no longer (?:there|shown|seen|appears))\b",
-    2,
+    r"(?i)(?:mismatch|error|nvml|driver|xid)\b[^\n]{0,12}\b(?:is |are |was |has |have )?(?:now |since )?"
+    r"(?:gone|resolved|fixed|solved|disappear\w*|went away|cured|no longer (?:there|shown|seen|appears))\b"
 )
 
 

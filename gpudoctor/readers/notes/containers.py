@@ -35,8 +35,8 @@ _ARGUMENTS = Pattern(
 )
 """Labels whose value is the options that a container is started with."""
 _SPEC = Pattern(
-    r"^\W*(?:nvidia\.com/gpu[\w.-]{0,60}\W{1,120}[1-9]|runtime: ?nvidia\b|runtimeClassName: ?nvidia|driver: ?nvidia\b)",
-    2,
+    r"(?i)^\W*(?:nvidia\.com/gpu[\w.-]{0,60}\W{1,120}[1-9]|runtime: ?nvidia\b|runtimeClassName: ?nvidia"
+    r"|driver: ?nvidia\b)"
 )
 _HOMES = frozenset(
     phrases(
@@ -45,11 +45,10 @@ _HOMES = frozenset(
     )
 )
 _HOME = Pattern(
-    r"^(?:(?:inside|in|a|an|the|official|own|rootless|training \w+|\w+ (?:in|inside)) ){0,6}"
+    r"(?i)^(?:(?:inside|in|a|an|the|official|own|rootless|training \w+|\w+ (?:in|inside)) ){0,6}"
     r"(?P<engine>docker|podman|lxc|apptainer|singularity|kubernetes|k8s)\b"
     r"(?![^\n]*\b(?:not|no longer|instead|works|host)\b)"
-    r"[^,;\n]{0,20}?\b(?:container|pod|image|compose)\b",
-    2,
+    r"[^,;\n]{0,20}?\b(?:container|pod|image|compose)\b"
 )
 """Where something runs: ``runs in: Docker container with the nvidia runtime``."""
 _KINDS = {"k8s": "kubernetes", "singularity": "apptainer"}

@@ -16,11 +16,10 @@ from gpudoctor.readers._values import yes_or_no
 EXACT = 3
 FACTS = ()
 
-_WATTS = Pattern(r"(?<![\d.])(\d{1,4}(?:\.\d+)?) ?(?:W|watts?)\b", 2)
-_HERTZ = Pattern(r"(?<![\d.])(\d{1,4}(?:\.\d+)?) ?([MG])Hz\b", 2)
+_WATTS = Pattern(r"(?i)(?<![\d.])(\d{1,4}(?:\.\d+)?) ?(?:W|watts?)\b")
+_HERTZ = Pattern(r"(?i)(?<![\d.])(\d{1,4}(?:\.\d+)?) ?([MG])Hz\b")
 _OTHER = Pattern(
-    r"(?:\b(?:of|instead of|max\w*|vs|rated|default|stock|normal\w*)\b|/)[ :=(]*(?:about )?(\d{1,4}(?:\.\d+)?)\b",
-    2,
+    r"(?i)(?:\b(?:of|instead of|max\w*|vs|rated|default|stock|normal\w*)\b|/)[ :=(]*(?:about )?(\d{1,4}(?:\.\d+)?)\b"
 )
 _POWER = Pattern(r"\b(?:power|wattage|tgp|tdp)\b")
 _LIMIT = Pattern(r"\b(?:limit|limited|cap|capped|tgp|tdp|budget|max|maximum)\b")
@@ -32,9 +31,9 @@ _NOT_THE_GPU = Pattern(
     r"\b(?:cpu|memory|mem|supply|psu|state|mode|wall|socket|brake|base|video|node|system|total|locked?|application)\b"
 )
 _LINK = Pattern(r"\b(?:pcie?|pci express|link)\b")
-_LANES = Pattern(r"\bx ?(1|2|4|8|16)\b", 2)
-_GENERATION = Pattern(r"\bgen(?:eration)? ?([1-6])\b", 2)
-_AGAINST = Pattern(r"\b(?:of|instead of|max\w*|capable(?: of)?|expected|should be|slot is|vs)\b|/", 2)
+_LANES = Pattern(r"(?i)\bx ?(1|2|4|8|16)\b")
+_GENERATION = Pattern(r"(?i)\bgen(?:eration)? ?([1-6])\b")
+_AGAINST = Pattern(r"(?i)\b(?:of|instead of|max\w*|capable(?: of)?|expected|should be|slot is|vs)\b|/")
 _REASONS = {
     "sw power cap": "sw_power_cap",
     "hw slowdown": "hw_slowdown",
@@ -143,10 +142,10 @@ _EVER = Pattern(
 _REMAP = Pattern(r"\bremap\w*\b|\brows?\b.*\bpending\b")
 _PAGES = Pattern(r"\b(?:pages?|retired?|retirements?)\b")
 _NUMBER = Pattern(r"^\D{0,12}(\d{1,9})\b(?!\.\d)")
-_DENIED = Pattern(r"\b(?:no|not|none|never|without|0)\b[^,;]{0,12}$", 2)
+_DENIED = Pattern(r"(?i)\b(?:no|not|none|never|without|0)\b[^,;]{0,12}$")
 _NO = Pattern(r"\w*\s*[:=]?\s*(?:no|none|0|false)\b")
 _THRESHOLD = Pattern(
-    r"\b(?:above|over|past|exceed\w*)\b[^,;]{0,16}\bthreshold\b|\bthreshold\b[^,;]{0,16}\bexceeded\b", 2
+    r"(?i)\b(?:above|over|past|exceed\w*)\b[^,;]{0,16}\bthreshold\b|\bthreshold\b[^,;]{0,16}\bexceeded\b"
 )
 
 

@@ -56,10 +56,10 @@ def _platform(paste: Paste) -> Iterator[tuple[str, Fact]]:
             return
 
 
-_TAG = Pattern(r"([\w -]{2,30}?)(?: wheel| build| version)?\s*[:=]\s*\S*?((?:cu\d{2,3})?torch\d+\.\d+\w*)\b", 2)
+_TAG = Pattern(r"(?i)([\w -]{2,30}?)(?: wheel| build| version)?\s*[:=]\s*\S*?((?:cu\d{2,3})?torch\d+\.\d+\w*)\b")
 _NOT_THIS = Pattern(
-    r"not a supported wheel|\b(?:works?|worked|fixe[sd]|solve[sd]|tried|trying|404|instead|before|after|earlier|old)\b",
-    2,
+    r"(?i)not a supported wheel|\b(?:works?|worked|fixe[sd]|solve[sd]|tried|trying|404|instead|before|after"
+    r"|earlier|old)\b"
 )
 
 

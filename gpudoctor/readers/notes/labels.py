@@ -32,18 +32,16 @@ Answers = Iterator[tuple[str, "Fact | Rows"]]
 _MASK = "CUDA_VISIBLE_DEVICES"
 """The variable that hides every GPU where it is set and empty."""
 _QUOTES = Pattern(r"(?:''|\"\")\W*$")
-_EMPTY = Pattern(r"\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$", 2)
+_EMPTY = Pattern(r"(?i)\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$")
 _GPU_NUMBERS = Pattern(r"gpu(?: \d{1,2})+")
 _DRIVER = Pattern(
-    r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$"
+    r"(?i)(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$"
     r"|(?:nvidia )(?:gpu )?driver(?: version)?[\s-]v?(\d{3}(?:\.\d+){0,2})[\s,(-]*(?:server-?)?"
-    r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$",
-    2,
+    r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$"
 )
 _CHANGED = Pattern(
-    r"\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
-    r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b",
-    2,
+    r"(?i)\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
+    r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b"
 )
 
 
@@ -213,15 +211,13 @@ def _without_place(name: str) -> str:
 # GPUs, systems, kernels, torch builds; the driver, its package, its kernel modules and services.
 
 _PACKAGE = Pattern(
-    r"\bnvidia-(?:driver|dkms|kernel-source|headless)-(?P<branch>\d{3})(?:-server)?(?:-open)?\b"
-    r"|\bnvidia-open(?:-dkms|-lts|-beta|-\d{3})?\b|\bakmod-nvidia-open\b|\bnvidia-dkms\b|\bnvidia-driver\b",
-    2,
+    r"(?i)\bnvidia-(?:driver|dkms|kernel-source|headless)-(?P<branch>\d{3})(?:-server)?(?:-open)?\b"
+    r"|\bnvidia-open(?:-dkms|-lts|-beta|-\d{3})?\b|\bakmod-nvidia-open\b|\bnvidia-dkms\b|\bnvidia-driver\b"
 )
 _FLAVOUR = Pattern(
-    r"\b(?:open(?:[- ]source)? (?:gpu )?(?:kernel )?(?:modules?|flavou?r|variant|driver)|proprietary"
+    r"(?i)\b(?:open(?:[- ]source)? (?:gpu )?(?:kernel )?(?:modules?|flavou?r|variant|driver)|proprietary"
     r"|closed[- ]?(?:source)?)\b"
-    r"|\bopen\s*$|\(open\)|\bopen\b(?= kernel)",
-    2,
+    r"|\bopen\s*$|\(open\)|\bopen\b(?= kernel)"
 )
 
 
@@ -318,8 +314,8 @@ def _nvidia_smi(label: Label, source: str) -> Answers:
         yield "driver.version", Known(version, source)
 
 
-_BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA[ -]?(\d+\.\d+)", 2)
-_CPU = Pattern(r"\bcpu\b", 2)
+_BUILT = Pattern(r"(?i)\bcu(\d{2,3})\b|\bCUDA[ -]?(\d+\.\d+)")
+_CPU = Pattern(r"(?i)\bcpu\b")
 _UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b")
 _UNAME = Pattern(r"release='([^']+)'")
 
@@ -422,10 +418,10 @@ def _torch_facts(label: Label, source: str) -> Answers:
         yield "live.cuda_available", Known("(True)" in value, source)
 
 
-_MACHINE = Pattern(r"\b(?:(aarch64|arm64)|(x86[_-]64|amd64))\b", 2)
+_MACHINE = Pattern(r"(?i)\b(?:(aarch64|arm64)|(x86[_-]64|amd64))\b")
 
 
-_AMD_GPU = Pattern(r"\b(?:radeon|instinct|gfx\d+|rx ?\d{4})", 2)
+_AMD_GPU = Pattern(r"(?i)\b(?:radeon|instinct|gfx\d+|rx ?\d{4})")
 
 
 def _machine_facts(label: Label, source: str) -> Answers:

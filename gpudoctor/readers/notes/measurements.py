@@ -22,45 +22,40 @@ FACTS = (
     column("deviation.others", "float", "the median of the same number on the other GPUs"),
 )
 
-_UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
+_UNIT = Pattern(r"(?i)\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)")
 _RATE = Pattern(
-    r"\W*(?:GPUs?|devices?|cuda:|ranks?)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})"
+    r"(?i)\W*(?:GPUs?|devices?|cuda:|ranks?)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})"
     r"(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
-    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)",
-    2,
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)"
 )
 _LISTED = Pattern(
-    r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
+    r"(?i)(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b"
 )
 _PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
 _NAMED = Pattern(
-    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?[:=]?\s"
+    r"(?i)\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?[:=]?\s"
     r"(?:(?:about|around|roughly|approx\.?|only|just|at|gets?|reach(?:es)?|does|do|is|are|gives?|each|~)\s?){0,3}"
-    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])",
-    2,
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])"
 )
 _RANGE = Pattern(r"(\d{1,2})\s?(?:-|–|to)\s?(\d{1,2})|(\d{1,2})")
-_BURNT = Pattern(r"(\d{2,6}(?:\.\d+)?) [GT]flop/s(?= ?\)?(?: - |$))", 2)
+_BURNT = Pattern(r"(?i)(\d{2,6}(?:\.\d+)?) [GT]flop/s(?= ?\)?(?: - |$))")
 """How gpu-burn writes the rates of all GPUs: ``13412 Gflop/s - 13390 Gflop/s``."""
 _TIMES = Pattern(
-    r"\b(?:times?|latency|took|takes|seconds|duration|per (?:step|iter\w*|batch|epoch))\b|\b(?:m?s|sec)/(?:it"
-    r"|step|batch)",
-    2,
+    r"(?i)\b(?:times?|latency|took|takes|seconds|duration|per (?:step|iter\w*|batch|epoch))\b|\b(?:m?s|sec)/(?:it"
+    r"|step|batch)"
 )
 _PER_GPU = Pattern(
-    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?(?:[:=]"
+    r"(?i)\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?(?:[:=]"
     r"|takes?|took|needs)\s?"
-    r"(?:(?:about|around|only|just|~)\s?)?(\d{1,6}(?:\.\d+)?) ?(ms|s|sec|seconds|min)\b",
-    2,
+    r"(?:(?:about|around|only|just|~)\s?)?(\d{1,6}(?:\.\d+)?) ?(ms|s|sec|seconds|min)\b"
 )
 _SAME_KIND = Pattern(
-    r"(\d{1,6}(?:\.\d+)?) ?([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok"
+    r"(?i)(\d{1,6}(?:\.\d+)?) ?([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok"
     r"|tokens)/s)\b[^\n]{0,160}?\b(?:another|an identical|identical"
     r"|an? (?:sister|sibling|healthy|good|second)|the (?:same|other|sister|neighbou?r\w*)"
     r"|others?)\b[^\n\d]{0,80}?(?:[a-z]\d+\w*\b[^\n\d]{0,80}?)?"
     r"(?:gives?|gets?|reach(?:es)?|does|has|makes?|shows?|at|:|=)\W{0,3}(?:about |around "
-    r"|~)?(\d{1,6}(?:\.\d+)?)(?![\d.%])",
-    2,
+    r"|~)?(\d{1,6}(?:\.\d+)?)(?![\d.%])"
 )
 """``2300 GFLOP/s, another T4 of the same type gives 5100``"""
 _ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
@@ -75,9 +70,9 @@ _EXPECTED = Pattern(
 _SHEET = Pattern(r"\b(?:spec\w*|data ?sheet|theoretical|peak|nominal)\b")
 _REACHED = {True: 0.8, False: 0.6}
 """The part of a data sheet's figure that a sound GPU reaches: of its memory bandwidth, of its arithmetic."""
-_COMPUTE = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))", 2)
-_MOVED = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([GM]i?B/s)", 2)
-_TIME = Pattern(r"(?:about |around |~)?([1-9]\d{0,5}(?:\.\d+)?|0\.\d*[1-9]\d*) ?(ms|s|sec|seconds)?\b[^\d]{0,20}", 2)
+_COMPUTE = Pattern(r"(?i)(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))")
+_MOVED = Pattern(r"(?i)(\d{1,5}(?:\.\d+)?) ?([GM]i?B/s)")
+_TIME = Pattern(r"(?i)(?:about |around |~)?([1-9]\d{0,5}(?:\.\d+)?|0\.\d*[1-9]\d*) ?(ms|s|sec|seconds)?\b[^\d]{0,20}")
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
@@ -251,18 +246,17 @@ def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:
 
 _FAR = 1e300
 _WORDS = ("diff", "error", "deviation", "mismatch", "norm")
-_COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b", 2)
+_COMPARED = Pattern(r"(?i)\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b")
 _LONGEST = 600
 """Characters from the end of a line in which the device and its number stand."""
 _COMPARED_DEVICE = Pattern(
-    r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2
+    r"(?i).*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$"
 )
 _TOLD = Pattern(
-    r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\n]*(?:[:=]|error|diff\w*|deviation)\s*(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|0|nan|[+-]?inf)\s*$",
-    2,
+    r"(?i).*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\n]*(?:[:=]|error|diff\w*|deviation)\s*(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|0|nan|[+-]?inf)\s*$"
 )
 """As `_COMPARED_DEVICE`, for a line that itself says that it compares."""
-_COUNTED = Pattern(r"\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replays?|nvlink|codes?|rate)\b", 2)
+_COUNTED = Pattern(r"(?i)\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replays?|nvlink|codes?|rate)\b")
 
 
 def _deviation_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:

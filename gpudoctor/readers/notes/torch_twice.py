@@ -11,26 +11,23 @@ from gpudoctor.readers._pattern import Pattern
 EXACT = 7
 _VERSION = r"['\"]?v?(\d+\.\d+(?!\d)(?:\.\d+(?!\d))?)[\w.+]*"
 _IMPORTED = Pattern(
-    r"(?:torch\.(?:version\.)?__version__\)?|(?:py)?torch (?:version )?imported|imported (?:py)?torch(?: version)?"
-    r"|import torch|PyTorch version|python imports torch)\s*(?:[:=]+|->|is|gives|prints|says|shows)\s*" + _VERSION,
-    2,
+    r"(?i)(?:torch\.(?:version\.)?__version__\)?|(?:py)?torch (?:version )?imported|imported (?:py)?torch(?: version)?"
+    r"|import torch|PyTorch version|python imports torch)\s*(?:[:=]+|->|is|gives|prints|says|shows)\s*" + _VERSION
 )
 _LISTED = Pattern(
-    r"(?:(?:uv )?pip3? (?:list|show|freeze)[^:\n]{0,30}[:=]\s*(?:torch(?:==| |: ))?"
+    r"(?im)(?:(?:uv )?pip3? (?:list|show|freeze)[^:\n]{0,30}[:=]\s*(?:torch(?:==| |: ))?"
     r"|(?:importlib\.)?metadata(?:\.version)?[^:\n]{0,20}torch['\")]*\s*[:=]+\s*"
     r"|conda list[^:\n]{0,20}[:=]\s*pytorch[ =]+"
-    r"|\[pip3?\] torch==|\[conda\] pytorch\s+|^torch==|^torch\s{2,})" + _VERSION,
-    2 | 8,
+    r"|\[pip3?\] torch==|\[conda\] pytorch\s+|^torch==|^torch\s{2,})" + _VERSION
 )
 
 
 _INSTEAD = Pattern(
-    r"torch\.(?:version\.)?__version__\)?\s*(?:[:=]+|->|is|gives|prints|says|shows)?\s*"
+    r"(?i)torch\.(?:version\.)?__version__\)?\s*(?:[:=]+|->|is|gives|prints|says|shows)?\s*"
     + _VERSION
     + r"[,;]? (?:although|though|even though|but|while|despite|instead of|not)"
     r"(?: (?:pip3?|conda|uv|i|we|the|had|have|has|was|is|just|installed|upgraded|updated|to|torch|pytorch|version|list"
-    r"|show|shows|says|of|installing|upgrading))* " + _VERSION,
-    2,
+    r"|show|shows|says|of|installing|upgrading))* " + _VERSION
 )
 
 

@@ -11,19 +11,18 @@ from gpudoctor.readers._values import missing_fact
 
 EXACT = 7
 
-_RELEASE = Pattern(r"Cuda compilation tools, release (\d+\.\d+)", 2)
+_RELEASE = Pattern(r"(?i)Cuda compilation tools, release (\d+\.\d+)")
 _PTXAS = Pattern(r"using ptxas (\d+\.\d+)")
 _GCC = Pattern(r"(?:^|[\s/:])(?:gcc|g\+\+|cc|c\+\+)(?:-\d+)?(?: \(GCC\)| \([^)]*\))? (\d+\.\d+\.\d+)(?:\s|$)")
 _CLANG = Pattern(r"clang version (\d+\.\d+\.\d+)")
 _MISMATCH = (
     Pattern(
-        r"detected CUDA version \((\d+\.\d+)\) mismatches the version that was used to compile\s+"
-        r"PyTorch \((\d+\.\d+)\)",
-        2,
+        r"(?i)detected CUDA version \((\d+\.\d+)\) mismatches the version that was used to compile\s+"
+        r"PyTorch \((\d+\.\d+)\)"
     ),
-    Pattern(r"Installed CUDA version (\d+\.\d+) does not match the\s+version torch was compiled with (\d+\.\d+)", 2),
+    Pattern(r"(?i)Installed CUDA version (\d+\.\d+) does not match the\s+version torch was compiled with (\d+\.\d+)"),
 )
-_NO_NVCC = Pattern(r"nvcc['\"]?: (?:command )?not found|'nvcc' is not recognized|Could not find nvcc", 2)
+_NO_NVCC = Pattern(r"(?i)nvcc['\"]?: (?:command )?not found|'nvcc' is not recognized|Could not find nvcc")
 _IDENTIFIED = Pattern(r"The (CUDA|CXX) compiler identification is (NVIDIA|GNU|Clang|AppleClang|MSVC) (\d+(?:\.\d+)+)")
 _FOUND = Pattern(r"Found CUDA(?:Toolkit)?: .*\(found (?:suitable )?version \"(\d+\.\d+)")
 _RUNTIME = Pattern(r"using CUDA_HOME='([^'\n]+)'")
@@ -32,16 +31,14 @@ _HOME_LABELS = frozenset({"echo cuda home", "echo $cuda home", "cpp extension cu
 _NVCC_LABELS = frozenset({"nvcc", "nvcc version", "nvcc v", "which nvcc", "command v nvcc", "type nvcc", "where nvcc"})
 _FOLDERS = frozenset({"usr local cuda", "ls usr local cuda", "ls d usr local cuda", "opt cuda"})
 _NOT_THERE = Pattern(
-    r"\b(?:no nvcc\b(?! (?:is )?(?:needed|required|necessary|error|problem|issue|warning))"
-    r"|nvcc (?:is |was )?(?:not installed|missing|not on (?:the )?PATH|not in (?:the )?PATH|not there|not available))",
-    2,
+    r"(?i)\b(?:no nvcc\b(?! (?:is )?(?:needed|required|necessary|error|problem|issue|warning))"
+    r"|nvcc (?:is |was )?(?:not installed|missing|not on (?:the )?PATH|not in (?:the )?PATH|not there|not available))"
 )
 _NO_TOOLKIT = Pattern(
-    r"\bno cuda(?:-?\S*)? (?:folder|directory|dir)\b"
+    r"(?i)\bno cuda(?:-?\S*)? (?:folder|directory|dir)\b"
     r"|\bno CUDA toolkit\b(?! (?:is )?(?:needed|required|necessary|error))"
     r"|CUDA toolkit (?:is |was )?(?:not installed|missing|not there)"
-    r"|CUDA_HOME[^\n]{0,60}(?:does not|doesn't) exist|CUDA_HOME[^\n]{0,60}no such (?:folder|directory|file)",
-    2,
+    r"|CUDA_HOME[^\n]{0,60}(?:does not|doesn't) exist|CUDA_HOME[^\n]{0,60}no such (?:folder|directory|file)"
 )
 _SLIM = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S{0,120}?-(runtime|base)(?:-\S{0,120})?(?![\w-])")
 _FULL = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S{0,120}-devel|[-:]devel\b")

@@ -20,8 +20,7 @@ EXACT = 8
 FACTS = ()
 
 _FIELD = Pattern(
-    r"\bDCGM_FI_DEV_(?P<name>[A-Z_]{1,80})\s*(?:\{(?P<labels>[^{}\n]*)\}\s*)?(?:[:=]\s*)?(?P<value>\d+(?:\.\d+)?(?:e\+?\d+)?)\s*$",
-    2,
+    r"(?i)\bDCGM_FI_DEV_(?P<name>[A-Z_]{1,80})\s*(?:\{(?P<labels>[^{}\n]*)\}\s*)?(?:[:=]\s*)?(?P<value>\d+(?:\.\d+)?(?:e\+?\d+)?)\s*$"
 )
 _LABEL = Pattern(r'\b(\w+)="([^"]*)"')
 _NUMBERS = {

@@ -28,21 +28,19 @@ _GRES = Pattern(r"\bfatal: can't stat gres\.conf file (/dev/nvidia\d{1,3}): No s
 """Why slurmd ends; it writes that it has started where the file came in time."""
 _STARTED = "slurmd started on "
 _PCI = Pattern(
-    r"\s*(?:lspci[^:]*:\s*)?(?:\d+:\s*)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
-    r"(VGA compatible controller|3D controller|Display controller)(?: \[\w+\])?: (.+)",
-    2,
+    r"(?i)\s*(?:lspci[^:]*:\s*)?(?:\d+:\s*)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
+    r"(VGA compatible controller|3D controller|Display controller)(?: \[\w+\])?: (.+)"
 )
-_DEVICE = Pattern(r"\s*(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z][^:\[]{2,50}(?: \[\w+\])?: \S", 0)
+_DEVICE = Pattern(r"\s*(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z][^:\[]{2,50}(?: \[\w+\])?: \S")
 _BRIDGES = ("Host bridge", "ISA bridge", "PCI bridge")
 _ALL_ADAPTERS = Pattern(r"nvidia|10de|::03(?:xx)?\b|grep.*3d.*(?:vga|display)|grep.*(?:vga|display).*3d")
 """What of an lspci command selects every graphics adapter, or NVIDIA's: compute GPUs are no VGA controllers."""
-_PCI_ID = Pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", 2)
-_UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b", 2)
+_PCI_ID = Pattern(r"(?i)\[([0-9a-f]{4}:[0-9a-f]{4})\]")
+_UNNAMED = Pattern(r"(?i)NVIDIA Corporation Device ([0-9a-f]{4})\b")
 """How lspci writes a device that its list of names is too old for."""
 _PACKAGE = Pattern(
-    r"(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
-    r"[\w.-]{0,40}?(?::\w{1,12})?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
-    2,
+    r"(?i)(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
+    r"[\w.-]{0,40}?(?::\w{1,12})?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])"
 )
 _MODULE_PACKAGE = Pattern(
     r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod"
@@ -54,7 +52,7 @@ _OFFERS = Pattern(
     r"|pacman -S[a-z]*[is]|apt list(?!.*--installed)|zypper (?:se|search|lu|list-updates)\b"
 )
 """Commands that list what a repository has: it may be installed or not."""
-_LIST = Pattern(r"(Installed|Available|Available upgrades|Upgraded|Obsoleting) packages\s*$", 2)
+_LIST = Pattern(r"(?i)(Installed|Available|Available upgrades|Upgraded|Obsoleting) packages\s*$")
 """Headings in dnf's and yum's lists."""
 _QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|packages?)\b[^:\n]{0,40}:\s*")
 """What is written in front of a package where its query is the label."""

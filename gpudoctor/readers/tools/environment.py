@@ -27,20 +27,17 @@ _EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
 _SAID_EMPTY = Pattern(
-    r"\bCUDA_VISIBLE_DEVICES\b[^\n=]{0,60}\b(?:is|was|prints?|returns?|gives?|being|becomes?|shows?|to)\b (?:set to )?"
-    r"(?:an? )?(?:set (?:but|and) )?(?:empty\b(?! list)|''|\"\")",
-    2,
+    r"(?i)\bCUDA_VISIBLE_DEVICES\b[^\n=]{0,60}\b(?:is|was|prints?|returns?|gives?|being|becomes?|shows?|to)\b"
+    r" (?:set to )?(?:an? )?(?:set (?:but|and) )?(?:empty\b(?! list)|''|\"\")"
 )
 _SETS = Pattern(
-    r"script|code|source|command|cmd|launch|contains|sets?\b|setting|train|main\b|\.py\b|\.sh\b|\.ya?ml|\benv|job|sbatch"
-    r"|config|notebook|dockerfile|compose|bashrc|profile|variable|exports?\b|manifest|\bran\b|\brun|start",
-    2,
+    r"(?i)script|code|source|command|cmd|launch|contains|sets?\b|setting|train|main\b|\.py\b|\.sh\b|\.ya?ml|\benv|job|sbatch"
+    r"|config|notebook|dockerfile|compose|bashrc|profile|variable|exports?\b|manifest|\bran\b|\brun|start"
 )
 """Labels behind which a setting stands as it is: ``run script contains: export CUDA_VISIBLE_DEVICES=1``."""
 _TRIAL = Pattern(
-    r"\b(?:works?|worked|working|fix\w*|solv\w*|solution|workaround|with|without|after|if|when|unset|tr(?:y|ied|ying)"
-    r"|instead|chang\w+|should|expected|suggest\w*|recommend\w*|docs?|readme|examples?|other|another|ok|helps?)\b",
-    2,
+    r"(?i)\b(?:works?|worked|working|fix\w*|solv\w*|solution|workaround|with|without|after|if|when|unset|tr(?:y|ied|ying)"
+    r"|instead|chang\w+|should|expected|suggest\w*|recommend\w*|docs?|readme|examples?|other|another|ok|helps?)\b"
 )
 """Labels of what somebody tried, or should."""
 _COMMAND = (

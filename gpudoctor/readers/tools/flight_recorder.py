@@ -20,7 +20,7 @@ FACTS = (
     fact("nccl.short_at", "int", "how many the slowest of them has completed"),
 )
 
-_RANK = Pattern(r"rank[_ ]?(\d{1,6})\b", 2)
+_RANK = Pattern(r"(?i)rank[_ ]?(\d{1,6})\b")
 _ALIKE = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
 """Collectives that every rank calls with as many elements as the others."""
 _WORLD = "0"

@@ -27,8 +27,8 @@ _UNAME = Pattern(r"Linux (\S+) (\d+\.\d+\.\S+) #\d+")
 _LINUX_VERSION = Pattern(r"Linux version (\d+\.\d+\S*)")
 _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
-_WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
-_WSL_NAMED = Pattern(r"\bWSL\b(?! ?1)", 2)
+_WSL = Pattern(r"(?i)(?<![\w-])WSL ?([12])(?![\w.])")
+_WSL_NAMED = Pattern(r"(?i)\bWSL\b(?! ?1)")
 _IN_WSL = Pattern(r"(?<!not )(?<!also )\b(?:in|inside|within|under) (?:the |a |my )?(?:\w+ )?wsl\b(?! 1)")
 """A label that tells of WSL; that something works there, as elsewhere, may be a comparison."""
 _BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWindows[^\n]{0,20}\b(?:1[678]0[39])\b")
@@ -45,7 +45,7 @@ _JETSON_PROMPT = Pattern(r"\s*\w[\w.-]*@(jetson)[\w-]*:")
 _SHM = Pattern(r"(?<!\d)(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
 _SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]{0,300}\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
-_KERNEL_OF_WSL1 = Pattern(r"\b4\.4\.0-\d{5}-Microsoft\b", 2)
+_KERNEL_OF_WSL1 = Pattern(r"(?i)\b4\.4\.0-\d{5}-Microsoft\b")
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
@@ -70,9 +70,8 @@ _STARTED = (
 )
 """Words that start a container: what follows is printed inside it, unless it did not start."""
 _NONE = Pattern(
-    r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
-    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal(?:\W*$|: *(?:yes|true)\b)",
-    2,
+    r"(?i)\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
+    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal(?:\W*$|: *(?:yes|true)\b)"
 )
 """``slurm job, no container``, ``bare metal: yes``; not ``works on bare metal, fails in docker``."""
 _HOSTNAME = Pattern(r"(?:^|\s)[a-z_][\w.-]*@(?=[a-f]*\d)[0-9a-f]{12}:|^\W*(?=[a-f]*\d)[0-9a-f]{12}:\d+:\d+ \[\d+\] ")
@@ -231,7 +230,7 @@ _TOOL = Pattern(
 _GO = Pattern(
     rf"\b(?:write|open|mkdir|mkdirat|symlink|copy_file_range:? \S{{0,90}}) (?P<path>/[^\s:]{{1,400}}): {_WHY}\s*$"
 )
-_GOES_ON = Pattern(r"\b(?:ignor(?:e|ing) (?:the |this )?error|continu(?:e|ing) without)\b", 2)
+_GOES_ON = Pattern(r"(?i)\b(?:ignor(?:e|ing) (?:the |this )?error|continu(?:e|ing) without)\b")
 """``Will ignore error and continue``, as huggingface_hub says of a cache that it cannot write."""
 _SIZE = r"[\d.,]+[KMGTPi]*\s+"
 _DF = Pattern(rf"\s*\S+\s+(?:\S{{1,20}}\s+)?{_SIZE}{_SIZE}{_SIZE}(?P<used>\d{{1,3}})%\s+(?P<mount>/\S*)\s*$")

@@ -37,9 +37,8 @@ CONSEQUENCES = (45, 154)
 """Xids that follow another one: a channel torn down, a recovery action announced."""
 
 _MENTION = Pattern(
-    r"(?<![a-z])xid\b\s*(?:(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)\s*)?(?:[:=#]\s*)?"
-    r"(\d{1,3})\b(?![.:]\d|[%/])",
-    2,
+    r"(?i)(?<![a-z])xid\b\s*(?:(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)\s*)?(?:[:=#]\s*)?"
+    r"(\d{1,3})\b(?![.:]\d|[%/])"
 )
 _CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|\+|and|then|->)\s*\d{1,3})*(?=\s*(?:$|[(;,]))")
 _XIDS = Pattern(
@@ -48,13 +47,13 @@ _XIDS = Pattern(
 )
 _SEPARATORS = Pattern(r"\D+")
 _SXID = Pattern(r"\bSXid\s*(?:\([^)]*\)\s*)?(?::\s*)?(\d{4,5})\b")
-_SEVERITY = Pattern(r"\b(Non-?)?fatal\b", 2)
-_SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (?:(Non-)?fatal\b|Severity (?:(0)|1)\b)", 2)
+_SEVERITY = Pattern(r"(?i)\b(Non-?)?fatal\b")
+_SWITCH = Pattern(r"(?i)\bSXid\b[^,\n]*: \d{4,6}, (?:(Non-)?fatal\b|Severity (?:(0)|1)\b)")
 _CLIENT = Pattern(r"the client has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _MODULE = Pattern(r"this kernel module has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _LOADING = Pattern(r"NVIDIA UNIX (Open )?(?:\S+ )?Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
-_DEVICE = Pattern(r"NVIDIA GPU ([0-9a-f:.]+) \(PCI ID: ([0-9a-f]{4}:[0-9a-f]{4})\)", 2)
-_BOUND = Pattern(r"GPU ([0-9a-f:.]+) is already bound to (\w+)", 2)
+_DEVICE = Pattern(r"(?i)NVIDIA GPU ([0-9a-f:.]+) \(PCI ID: ([0-9a-f]{4}:[0-9a-f]{4})\)")
+_BOUND = Pattern(r"(?i)GPU ([0-9a-f:.]+) is already bound to (\w+)")
 _DSO = Pattern(r"kernel version (\d+(?:\.\d+)+) does not match DSO version (\d+(?:\.\d+)+)")
 _FABRIC = Pattern(
     r"interface version (\d+(?:\.\d+)+) (?:don't|doesn't|does not) match(?: with driver version (\d+(?:\.\d+)+))?"

@@ -20,9 +20,8 @@ _LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S*/lib[^/
 _CUT_OFF = Pattern(r"\s*lib\S{1,80}\.so\S{0,20} => /(?!\S*\.so)\S*$")
 """A line of ldd that ends within its path, where the text was cut."""
 _EXTENSION = Pattern(
-    r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|(?<!libtorch)_cuda\w*\.(?:so|cpython)|/_C\.))"
-    r"(?![^\n]*site-packages/torch/)",
-    2,
+    r"(?i)\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|(?<!libtorch)_cuda\w*\.(?:so|cpython)|/_C\.))"
+    r"(?![^\n]*site-packages/torch/)"
 )
 """The listing is of an extension's library, not of torch's."""
 _LISTED = Pattern(r"\bldd\s+(?:-\w+\s+)*(?:\S*/)?([\w.+-]+)\s*(?:$|[|;>])")

@@ -28,39 +28,36 @@ FACTS = (
     fact("nccl.rate_low", "float", "smallest of them"),
 )
 
-_VERSION = Pattern(r"NCCL version:?\s+(\d+\.\d+(?:\.\d+)?)(?:\+cuda(\d+\.\d+))?", 2)
-_INTERFACE = Pattern(r"(?:Bootstrap ?: ?Using|NET/Socket ?: ?Using|NCCL_SOCKET_IFNAME set to) (?:\[0\])?([\w.@-]+)", 2)
-_NETWORK = Pattern(r"Using network (\S+(?: Libfabric)?)", 2)
+_VERSION = Pattern(r"(?i)NCCL version:?\s+(\d+\.\d+(?:\.\d+)?)(?:\+cuda(\d+\.\d+))?")
+_INTERFACE = Pattern(r"(?i)(?:Bootstrap ?: ?Using|NET/Socket ?: ?Using|NCCL_SOCKET_IFNAME set to) (?:\[0\])?([\w.@-]+)")
+_NETWORK = Pattern(r"(?i)Using network (\S+(?: Libfabric)?)")
 _DEVICES = Pattern(r"\[\d+\]((?:mlx|ib|bnxt|rocep|efa|irdma|hns)[\w-]*)(?::\d+)?/(?:IB|RoCE|OPA)")
 _VIA = Pattern(r" via ((?:P2P|SHM|NET|COLL|direct)[\w/() ]*?)(?:\s+comm|\s*$)")
 _PEER = Pattern(
-    r"(?:peer|remote=|connect(?:ing)? to|socket with|Call to connect to)\s*\[?(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)", 2
+    r"(?i)(?:peer|remote=|connect(?:ing)? to|socket with|Call to connect to)\s*\[?(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)"
 )
-_PACKAGE = Pattern(r"\blibnccl(?:2|-dev)[\s=:/,\w]{1,30}?(\d+\.\d+\.\d+)-\d+\+cuda(\d+\.\d+)", 2)
+_PACKAGE = Pattern(r"(?i)\blibnccl(?:2|-dev)[\s=:/,\w]{1,30}?(\d+\.\d+\.\d+)-\d+\+cuda(\d+\.\d+)")
 _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
 _NODES = Pattern(
-    r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
+    r"(?i)(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
     r"|\b(\d{1,4}|single|one|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
     r"|\bnRanks \d{1,6} nNodes (\d{1,5}) localRanks\b"
     r"|xlarge ?x ?(\d{1,3})\b|\b(\d{1,3}) ?x ?[\w.]+xlarge"
-    r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
-    2,
+    r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b"
 )
 _ALONE = Pattern(
-    r"(?:^|\s)(?:-H|--hosts?)[= ](?:localhost|127\.0\.0\.1)(?::\d+)?(?![\w.:,])|(?:^|\s)--standalone\b"
-    r"|(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?(?:localhost|127\.0\.0\.1)\b",
-    2,
+    r"(?i)(?:^|\s)(?:-H|--hosts?)[= ](?:localhost|127\.0\.0\.1)(?::\d+)?(?![\w.:,])|(?:^|\s)--standalone\b"
+    r"|(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?(?:localhost|127\.0\.0\.1)\b"
 )
 """A job whose ranks meet on the loopback address runs on one node."""
 _MEETS = Pattern(
-    r"(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?"
-    r"(?:<|(?!127\.)\d{1,3}\.\d)",
-    2,
+    r"(?i)(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?"
+    r"(?:<|(?!127\.)\d{1,3}\.\d)"
 )
 """An address that other nodes can be told."""
 _HOST = Pattern(r"(?:^|\s)([A-Za-z][\w.-]{0,62}):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN)")
 """Whose line it is: two names are two nodes, one may be all that was pasted."""
-_MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
+_MANY = Pattern(r"(?i)\b(?:multi|inter|cross)[- ]?nodes?\b")
 _NUMBERS = {"single": 1, "one": 1, "two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
 _RATED = phrases(
     """
@@ -72,12 +69,13 @@ _SIZE = Pattern(
     r"^\W*\d{1,5}(?:\.\d+)?\s?(?:[KMGT]i?)?B\b|(?<![\w.])\d{1,5}(?:\.\d+)?\s?(?:[KM]i?B|[KM])\b(?!/s|ps|it)"
 )
 """A row of a table by message size, or a size of some MB at most: such rates are bound by latency."""
-_LINK = Pattern(r"\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate", 2)
-_FALLS = Pattern(r"\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)", 2)
+_LINK = Pattern(r"(?i)\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate")
+_FALLS = Pattern(r"(?i)\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)")
 _EXPECTED = Pattern(
-    r"\b(?:expected|reference|should be|normal(?:ly)?|usual(?:ly)?)\b\D{1,24}?(\d{1,4}(?:\.\d+)?)(?![\d.]*\s?[%xMK])", 2
+    r"(?i)\b(?:expected|reference|should be|normal(?:ly)?|usual(?:ly)?)\b\D{1,24}?"
+    r"(\d{1,4}(?:\.\d+)?)(?![\d.]*\s?[%xMK])"
 )
-_AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
+_AVERAGE = Pattern(r"(?i)Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

@@ -30,17 +30,16 @@ gpu is lost: gpu is lost | nvmlerror_gpuislost | nvml_error_gpu_is_lost
 )
 """Words (lower case) and the state they tell, in the vocabulary of nvml.state."""
 _HANDLE = Pattern(
-    r"unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)", 2
+    r"(?i)unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)"
 )
-_NUMBERED = Pattern(r"device handle for gpu\s?(\d{1,3}):\s", 2)
+_NUMBERED = Pattern(r"(?i)device handle for gpu\s?(\d{1,3}):\s")
 _OF_A_GPU = ("gpu is lost", "requires reset", "not found", "no permission", "insufficient permissions")
 """What NVML says of one GPU whose handle it does not give."""
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
-_UNKNOWN = Pattern(r"nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
+_UNKNOWN = Pattern(r"(?i)nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])")
 _RETURNED = Pattern(
-    r"\bnvml(?:Init\w{0,10}(?:\(\))?\W{0,4}(?:err(?:or)?|fail(?:ed|ure)|returned|rc|ret|status)|"
-    r" (?:vram )?init(?:iali[sz]ation)? (?:failure|failed|error))\b[^\n\d]{0,20}(\d{1,3})(?![\d.])",
-    2,
+    r"(?i)\bnvml(?:Init\w{0,10}(?:\(\))?\W{0,4}(?:err(?:or)?|fail(?:ed|ure)|returned|rc|ret|status)|"
+    r" (?:vram )?init(?:iali[sz]ation)? (?:failure|failed|error))\b[^\n\d]{0,20}(\d{1,3})(?![\d.])"
 )
 _CODES = {
     "4": "no permission",
@@ -52,7 +51,7 @@ _CODES = {
 }
 """NVML's return codes, for programs that print the number alone."""
 _MISSING = Pattern(
-    r"nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found", 2
+    r"(?i)nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found"
 )
 _NOTHING_TO_SEE = phrases(
     "nvml | nvidia-smi | nvidia driver | gpu is lost | no devices were found | device handle | libnvidia-ml"

@@ -31,13 +31,13 @@ _MIG = Pattern(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)")
 _ROW = Pattern(r"\s*(GPU\d+)((?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C))+)(?=\s|$)")
 _HEADING = Pattern(r"\s*GPU0(?:\s+GPU\d+)*\s+(?:NIC\d|mlx|CPU|NUMA|GPU NUMA)|\s*GPU0\s+GPU1(?:\s|$)")
 _PAIR = Pattern(
-    r"\b(GPU ?\d+)\s*(?:<->|-|–|to|and)\s*(GPU ?\d+)(?:\s*:)?\s+(NV\d+|NVLink|PIX|PXB|PHB|NODE|SYS|SOC|C2C)\b", 2
+    r"(?i)\b(GPU ?\d+)\s*(?:<->|-|–|to|and)\s*(GPU ?\d+)(?:\s*:)?\s+(NV\d+|NVLink|PIX|PXB|PHB|NODE|SYS|SOC|C2C)\b"
 )
-_LINK = Pattern(r"\s*Link (\d+):\s*(<inactive>|inactive|down|[\d.]+ GB/s|active)", 2)
+_LINK = Pattern(r"(?i)\s*Link (\d+):\s*(<inactive>|inactive|down|[\d.]+ GB/s|active)")
 
-_OF_GPU = Pattern(r"\bGPU ?(\d+)(?:'s)?\b", 2)
+_OF_GPU = Pattern(r"(?i)\bGPU ?(\d+)(?:'s)?\b")
 _SAID = Pattern(
-    r"\bLink (\d{1,3})\s*(?:(?::|is)\s*)?(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b", 2
+    r"(?i)\bLink (\d{1,3})\s*(?:(?::|is)\s*)?(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b"
 )
 
 

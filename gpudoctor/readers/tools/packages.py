@@ -26,7 +26,7 @@ _WHEEL = Pattern(
     r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+\.\d[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S{0,120}?\.whl"
 )
 _TAG = Pattern(
-    r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2
+    r"(?i)\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))"
 )
 _LISTS = ("==", "[conda]", "[pip", "version", "packages in environment", "dependencies:", "pip ", "conda ", "torch  ")
 _LIST_LABEL = Pattern(

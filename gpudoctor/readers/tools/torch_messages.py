@@ -25,11 +25,10 @@ _CUDNN = Pattern(
     r"PyTorch was compiled\s+against \((\d+), (\d+), (\d+)\)"
     r" but (?:found runtime version|linked against) \((\d+), (\d+), (\d+)\)"
 )
-_COMPANION = Pattern(r"PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)", 2)
+_COMPANION = Pattern(r"(?i)PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)")
 _REQUIRES = Pattern(
-    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+)(?![\w.]);?.*?"
-    r"but you have \1 (\w[\w.]*\w)\.?(?: which is incompatible|\s*$)",
-    2,
+    r"(?i)torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+)(?![\w.]);?.*?"
+    r"but you have \1 (\w[\w.]*\w)\.?(?: which is incompatible|\s*$)"
 )
 _COMPILED = Pattern(r"^\s*- CUDA Runtime (\d+\.\d+)\s*$")
 _INIT = Pattern(r"CUDA initialization: (.+)")

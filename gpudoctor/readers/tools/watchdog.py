@@ -22,11 +22,10 @@ FACTS = (
 )
 
 _COUNTS = Pattern(
-    r"\[(?P<group>[^][]*?)\bRank (?P<rank>\d+)\].*?last enqueued(?: NCCL)? work: (?P<called>-?\d+),"
-    r" last completed(?: NCCL)? work: (?P<done>-?\d+)",
-    2,
+    r"(?i)\[(?P<group>[^][]*?)\bRank (?P<rank>\d+)\].*?last enqueued(?: NCCL)? work: (?P<called>-?\d+),"
+    r" last completed(?: NCCL)? work: (?P<done>-?\d+)"
 )
-_GLOBAL = Pattern(r".*\[rank(\d+)\]", 2)
+_GLOBAL = Pattern(r"(?i).*\[rank(\d+)\]")
 """The last: a logger may have put one of its own before it."""
 
 
