@@ -38,7 +38,8 @@ _SHOWN = (
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
 _NO_GPU = Pattern(
     r"(?i)no compatible GPUs were discovered|msg=\"no nvidia devices detected\""
-    r"|no usable GPU found, --gpu-layers option|cuda_is_available\(\)\W+FALSE|\bCUDA_ERROR_NO_DEVICE\b|\bno CUDA-capable device\b|\bcudaErrorNoDevice\b"
+    r"|no usable GPU found, --gpu-layers option|cuda_is_available\(\)\W+FALSE|\bCUDA_ERROR_NO_DEVICE\b"
+    r"|\bno CUDA-capable device\b|\bcudaErrorNoDevice\b"
     r"|^\W*(?:(?:warning|warn|error|info)\W{1,3})?(?:found 0 GPUs?\b"
     r"|(?:CUDA|GPU)(?: support| device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
     r"|no (?:CUDA |NVIDIA )?GPUs? (?:is |are )?(?:found|detected|available|visible)\b)"
