@@ -209,11 +209,6 @@ def _parse_count(text: str) -> int | None:
     return number if number is None or number >= 0 else None
 
 
-def _parse_paths(text: str) -> Value:
-    """The absolute paths in the text; None for none."""
-    return tuple(word.strip(",;") for word in text.split() if word.startswith("/")) or None
-
-
 def _parse_shared_memory_mib(text: str) -> int | None:
     """A size in MiB; a bare number is MiB; None without a number."""
     return (
@@ -252,7 +247,7 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
     "mode": _parse_compute_mode,
     "throttling": _parse_throttle_reasons,
     "address": normalized_pci_address,
-    "paths": _parse_paths,
+    "paths": lambda text: tuple(word.strip(",;") for word in text.split() if word.startswith("/")) or None,
     "path": lambda text: text.strip("[]'\" ") or None,
     "first": lambda text: text.split()[0] if text.split() else None,
     "arch": lambda text: ARCHITECTURES.get(text.lower(), text) if (text := text.partition(" ")[0]) else None,
@@ -262,6 +257,7 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
 _PLACE = Pattern(
     r" (?:(?:in|inside|within|of|for|on|at) (?:the |a |my |this )?(?:\w+ ){0,2}?\w+|value|is|env|variable)$"
 )
+_SHOWN_BY = Pattern(r"^(?:env )?(?:export )?(?:os environ )?(?:echo )?")
 
 
 def env_name(label: str) -> str:
@@ -270,14 +266,7 @@ def env_name(label: str) -> str:
     Words that say where it is set are dropped: ``CUDA_VISIBLE_DEVICES in the job``.
     """
     label = _PLACE.compiled.sub("", label)
-    return (
-        label.removeprefix("env ")
-        .removeprefix("export ")
-        .removeprefix("os environ ")
-        .removeprefix("echo ")
-        .replace(" ", "_")
-        .upper()
-    )
+    return _SHOWN_BY.compiled.sub("", label).replace(" ", "_").upper()
 
 
 # ---- Whether people's words say that a thing is there and works: ``fine``, ``not there``, ``lists both GPUs`` ----

@@ -84,16 +84,11 @@ def _fields(paste: Paste) -> Iterator[tuple[str, Rows]]:
         elif column := _NUMBERS.get(name) or _FLAGS.get(name) or ("throttle_reasons" if name in _MASKS else None):
             source = paste.use(index)
             row = gpus.setdefault(labels.get("gpu", ""), _gpu_identity(labels, source))
-            row.setdefault(column, Known(_column_value(column, int(number)), source))
+            reasons = column == "throttle_reasons"
+            value = throttle_reasons(hex(int(number))) if reasons else number > 0 if name in _FLAGS else int(number)
+            row.setdefault(column, Known(value, source))
     if gpus:
         yield "gpu", tuple(gpus.values())
-
-
-def _column_value(column: str, number: int) -> Value:
-    """The number as the column holds it: reasons of a mask, True above 0 for a flag, else the number."""
-    if column == "throttle_reasons":
-        return throttle_reasons(hex(number))
-    return number > 0 if column in _FLAGS.values() else number
 
 
 def _gpu_identity(labels: dict[str, str], source: str) -> dict[str, Fact]:

@@ -272,7 +272,8 @@ def _xml_logs(paste: Paste) -> list[_Log]:
                 logs[-1].gpus.append((normalized_pci_address(gpu_id.group(1)) or "", index, []))
                 path = []
             elif close:
-                path = path[: _innermost_index(path, _label_of_tag(tag))]
+                label = _label_of_tag(tag)
+                path = path[: max((at for at, name in enumerate(path) if name == label), default=len(path))]
             elif len(path) < _DEEPEST:
                 label = _label_of_tag(tag)
                 value = unescape(text).strip()
@@ -293,11 +294,6 @@ def _label_of_tag(tag: str) -> str:
     """The label in -q for an element's name in -x."""
     label = _REASON.compiled.sub("", tag.lower().replace("_", " "))
     return _ALIASES.get(label, label)
-
-
-def _innermost_index(path: Sequence[str], label: str) -> int:
-    """Index of the innermost open element with that label; the length of `path` where there is none."""
-    return next((position for position in range(len(path) - 1, -1, -1) if path[position] == label), len(path))
 
 
 _MACHINE = frozenset((*_HEAD, "timestamp", "attached gpus", "display driver version", "driver branch"))

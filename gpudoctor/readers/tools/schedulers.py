@@ -194,6 +194,7 @@ _REFUSALS = (
 )
 _REQUESTED = Pattern(r"\bYou requested (?:gpu|GPUs): \[(?P<numbers>\d[\d, ]{0,60})\]")
 _ONLY_HAS = Pattern(r"\s*But your machine only has: \[(?P<numbers>[\d, ]{0,60})\]")
+_NUMBERS = Pattern(r"\d+")
 _BUNDLE = Pattern(
     r"\bNo available node types can fulfill resource request [^\n]{0,120}?'GPU': (?P<asked>\d{1,4})(?:\.0)?[,}]"
 )
@@ -211,7 +212,7 @@ def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
         match = _REQUESTED.search(line)
         below = " ".join(paste.bare[index : index + 2])
         if match and (only := _ONLY_HAS.search(below[below.find("]") + 1 :])):
-            asked, there = (_numbers(found["numbers"]) for found in (match, only))
+            asked, there = (tuple(_NUMBERS.compiled.findall(found["numbers"])) for found in (match, only))
             source = paste.use(index, min(index + 1, len(paste.lines) - 1))
             yield from _request_facts("Lightning", len(asked), len(there), source)
             yield "request.numbers_missing", Known(tuple(one for one in asked if one not in there), source)
@@ -238,8 +239,3 @@ def _request_facts(program: str, asked: int, there: int, source: str) -> Iterato
     yield "request.program", Known(program, source)
     yield "request.gpus_asked", Known(asked, source)
     yield "request.gpus_there", Known(there, source)
-
-
-def _numbers(text: str) -> tuple[str, ...]:
-    """The numbers in the text, as texts."""
-    return tuple(number.strip() for number in text.split(",") if number.strip())
