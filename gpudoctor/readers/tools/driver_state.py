@@ -73,15 +73,12 @@ _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Facts of the driver's packages, modules, device nodes, services and PCI devices from these tools' output."""
     low = paste.lower
-    if ": installed" in low or ": added" in low or ": built" in low:
-        yield from _dkms_state(paste)
-    if "bad return status for module build" in low:
-        for index, line in paste.having("bad return status for module build"):
-            yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
+    yield from _dkms_state(paste)
+    for index, line in paste.having("bad return status for module build"):
+        yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
     if "nvidia" in low:
         yield from _distribution_packages(paste)
-    if "secureboot " in low or "secure boot " in low:
-        yield from _secure_boot(paste)
+    yield from _secure_boot(paste)
     if "/dev/nvidia" in low:
         yield from _device_nodes(paste)
     if state := _service_state(paste, "nvidia-fabricmanager", "fabric manager"):
@@ -90,8 +87,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "driver.persistenced", Known(state.value == "running", state.source)
     if "controller" in low or "bridge" in low:
         yield from _pci_devices(paste)
-    if "lspci" in low:
-        yield from _empty_lspci(paste)
+    yield from _empty_lspci(paste)
     if "imex" in low or "domain state:" in low:
         yield from _imex(paste)
 
@@ -101,10 +97,9 @@ def _dkms_state(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
     "added" where dkms has no entry for the running kernel.
     """
-    running = running_kernel(paste)
-    states: list[tuple[str, str, str]] = []
-    for match, source in paste.matches(_DKMS.search, ": installed", ": added", ": built"):
-        states.append((match.group(2) or "", match.group(3), source))
+    matches = paste.matches(_DKMS.search, ": installed", ": added", ": built")
+    states = [(match.group(2) or "", match.group(3), source) for match, source in matches]
+    running = running_kernel(paste) if states else ""
     chosen = [state for state in states if running and state[0] == running] or (states if not running else [])
     if chosen:
         yield "driver.dkms", Known(chosen[0][1], chosen[0][2])

@@ -82,19 +82,16 @@ _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Facts of the operating system, kernel, WSL, Jetson, container, shared memory and limits."""
     low = paste.lower
-    if "pretty_name" in low or "description:" in low:
-        for index, line in paste.having("pretty_name=", "description:\t", "description:  "):
-            if match := _PRETTY.match(line) or _DESCRIPTION.match(line):
-                yield from system_facts(match.group(1).strip(), paste.use(index))
+    for index, line in paste.having("pretty_name=", "description:\t", "description:  "):
+        if match := _PRETTY.match(line) or _DESCRIPTION.match(line):
+            yield from system_facts(match.group(1).strip(), paste.use(index))
     if "wsl" in low or "-microsoft" in low:
         yield from _wsl_version(paste)
-    if "linux" in low or "uname" in low:
-        yield from _kernel_facts(paste)
+    yield from _kernel_facts(paste)
     if "jetson" in low or "l4t" in low or "jetpack" in low or "(release), revision" in low:
         yield from _jetson_board(paste)
     yield from _container_kind(paste)
-    if "shm" in low:
-        yield from _shared_memory(paste)
+    yield from _shared_memory(paste)
     yield from _resource_limits(paste)
     yield from _write_errors(paste)
 

@@ -77,8 +77,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "communicators..." in paste.lower:
         yield from _text_reports(paste)
     yield from _json_reports(paste)
-    if "nccl diag [" in paste.lower:
-        yield from _diagnostics(paste)
+    yield from _diagnostics(paste)
 
 
 def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
