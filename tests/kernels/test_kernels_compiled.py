@@ -77,6 +77,7 @@ def test_causes_are_found_behind_what_wraps_them_and_the_unknown_stays_as_it_is(
     [
         ("InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'g++')", True),
         ("InductorError: RuntimeError: Compiler: cl is not found.", True),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check that", True),
         ("OutOfResources: out of resource: shared memory, Required: 98304, Hardware limit: 65536.", False),
         ("GPUTooOldForTriton: Found Tesla P4 which is too old to be supported by the triton GPU compiler", False),
     ],

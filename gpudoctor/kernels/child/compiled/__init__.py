@@ -144,6 +144,8 @@ def classify_error(error: BaseException, on_cpu: bool) -> BaseException:
         return CannotRun("inductor compiles for the CPU with g++ or clang++, and there is none")
     if on_cpu and "Compiler: cl is not found" in text:
         return CannotRun("inductor compiles for the CPU with cl of Microsoft Visual C++, and there is none")
+    if on_cpu and "Found no NVIDIA driver" in text:
+        return CannotRun("this Triton is too old to interpret a kernel on a CPU")
     if re.search(r"GPUTooOld|too old to be supported by the triton", text, re.IGNORECASE):
         return CannotRun("Triton supports no GPU this old")
     if "OutOfResources" in text or "out of resource" in text:
