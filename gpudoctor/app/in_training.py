@@ -101,7 +101,7 @@ class Watching:
     def start(self) -> None:
         """Begin to watch; nothing where it goes on already."""
         if sys.platform != "win32" and not self._began:
-            self._began = (time.time(), _processor_seconds())
+            self._began, self.diagnosis = (time.time(), _processor_seconds()), None
             self._ranks = Ranks.here()
             self._watch = Watch(os.getpid(), self._ranks)
             self._watch.start()

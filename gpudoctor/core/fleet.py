@@ -53,7 +53,9 @@ class Pairwise:
         return {name: at for at, name in enumerate(self.names)}
 
     def pair(self, source: str, target: str) -> Pair:
-        """The measurement from `source` to `target`."""
+        """The direction from `source` to `target`, its `measured` None where it was not; raises `KeyError` for a name
+        that is not here.
+        """
         value = self.measured[self._at[source]][self._at[target]]
         way = (source, target)
         return Pair(source, target, value, self.expected, way in self.wrong, self.words.get(way, ""))

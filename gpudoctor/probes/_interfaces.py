@@ -73,7 +73,7 @@ def _is_admin_up(target: Target, name: str) -> bool:
 
 
 def _kind(target: Target, name: str) -> str:
-    """The interface's kind as in `Interface.kind`; empty if unknown."""
+    """The interface's kind: ``physical``, ``bond``, ``vlan`` or another of `Interface.kind`; empty if unknown."""
     folder = f"{INTERFACES}/{name}"
     for mark, kind in (("bridge", "bridge"), ("bonding", "bond"), ("wireless", "wireless"), ("tun_flags", "tunnel")):
         if path_exists(target, f"{folder}/{mark}") is True:

@@ -155,7 +155,7 @@ def _installs(target: Target, torch: Torch) -> Iterator[str]:
 
 
 def _bundled_version(torch: Torch, library: str) -> Fact:
-    """The version of the NVIDIA wheel, or conda package, that this torch loads the library from."""
+    """The version of the library's NVIDIA wheel, else conda package, in torch's environment; absent without either."""
     major = torch.version_texts.get("cuda", "").partition(".")[0]
     wheel = torch.environment.first(f"nvidia-{library}-cu{major}", f"nvidia-{library}")
     if wheel is None:

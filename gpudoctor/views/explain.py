@@ -155,7 +155,7 @@ def table_page(table: Table) -> Iterator[str]:
 
 @joined
 def entries_page(table: Table, entries: Entries) -> Iterator[str]:
-    """The matching rows of a table with their note, then the table's sources."""
+    """Page of a table's matching rows as one text: the note, each row with its source, then the table's sources."""
     if entries.note:
         yield from wrapped(entries.note)
         yield ""

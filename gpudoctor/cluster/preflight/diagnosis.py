@@ -281,7 +281,9 @@ def _flow_rows(pair: Pair, results: MeetingResults) -> Iterator[Row]:
 
 
 def _flow_row(source: str, target: str, pair: Pair, direction: Direction, flow: Mapping[str, object]) -> Row:
-    """Row of the group ``flow`` for a direction: Gbit/s, round trip in ms, share sent again, MTU; else Unread."""
+    """Row of the group ``flow`` for a direction: Gbit/s, round trip in ms, share sent again, MTU (else unread), and the
+    size above which it stalls (absent: all sizes pass).
+    """
     mtu = flow.get("mtu")
     return {
         "source": Known(source, _PAIRS),

@@ -38,7 +38,9 @@ _BELOW_ROOT = 3
 
 
 def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
-    """Ports of this machine to be measured one by one, without a listener yet; empty if it has less than two.
+    """Ports to be measured one by one: RDMA ports of the highest rate, else the interfaces of NCCL_SOCKET_IFNAME.
+
+    They have no listener yet; empty if fewer than two.
     `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
     """
     up = {one.name: one for one in among if one.running}

@@ -98,7 +98,7 @@ class Seen:
 
     @property
     def gone(self) -> bool:
-        """Whether its process has ended, or is a zombie."""
+        """Whether its process had ended, or was a zombie, at the latest look."""
         wait = self.last.wait
         return wait is None or wait.state in ("Z", "X")
 

@@ -119,7 +119,9 @@ class Records:
 
 
 def dump_columns(dump: Dump) -> Row:
-    """A rank's dump as columns: numbers of collectives enqueued and completed, and its latest calls as lists."""
+    """Columns of a rank's dump, all known: ``enqueued``, ``completed``, and of its latest calls, oldest first, lists
+    ``call_numbers``, ``calls`` (words) and ``call_types``.
+    """
     latest = sorted(dump.calls)[-_MOST_COLLECTIVES:]
     return {
         "enqueued": Known(dump.enqueued, dump.source),

@@ -1,7 +1,7 @@
 """Snapshot and rulebook in, diagnosis out: found, passed or unjudged for every rule, root causes first.
 
 `signs` searches printed text for rules' signs, `subjects` says what a finding is about (GPU, port, rank, ...), `cures`
-chooses and fills in a page's fixes.
+chooses and fills in a page's fixes. Which finding is folded under which is decided here, by `_can_be_consequence`.
 """
 
 from __future__ import annotations

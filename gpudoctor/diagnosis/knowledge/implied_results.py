@@ -222,7 +222,10 @@ def _live_rows(
 
 
 def _row_without_look(device: Device | None, outcomes: Mapping[str, str]) -> Row:
-    """A row of ``live_gpu`` from kernels alone; unread where torch ran nothing."""
+    """A row of ``live_gpu`` where torch did not look: its kernel is ok if one of torch's ran, else unread.
+
+    `outcomes`: the reason, by status of torch's kernels on that GPU (``ran``, ``failed``, ``not-run``).
+    """
     why = Unread(outcomes.get("not-run") or "torch ran nothing on it")
     return {
         "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),

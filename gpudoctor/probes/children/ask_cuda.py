@@ -63,7 +63,7 @@ def file_of(library: Any) -> str:
 
 
 def open_library() -> Any:
-    """The library, opened; raises `OSError`, on Windows with "No such file" where it is in none of the usual places."""
+    """The CUDA driver's library, opened; raises `OSError`: "No such file" where System32 has it not."""
     if sys.platform != "win32":
         return ctypes.CDLL(LIBRARY)
     try:

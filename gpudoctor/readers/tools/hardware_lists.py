@@ -40,7 +40,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
-    """A row of ``pci``; the vendor by `maker`, else by name; no driver for empty, ``n``, ``none`` or ``na``."""
+    """A row of ``pci``: the vendor by `maker`, else by name, else ``other``; without ``driver`` if that is empty,
+    ``n``, ``none`` or ``na``.
+    """
     row = known_facts(source, name=name, vendor=gpu_vendor(maker) or gpu_vendor(name) or "other")
     if driver and driver.lower() not in ("n", "none", "na"):
         row["driver"] = Known(driver, source)

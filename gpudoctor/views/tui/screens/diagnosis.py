@@ -116,7 +116,7 @@ class DiagnosisScreen(FramedScreen):
         self._show_reading()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on that finding or unjudged rule; False if there is none."""
+        """Close the search, and put the cursor on that finding or unjudged rule; False if there is none."""
         self._clear_search()
         return self.findings.go(name)
 
