@@ -15,6 +15,8 @@ from unicodedata import normalize
 from gpudoctor.core.pattern import pattern
 
 HIDDEN = "(hidden)"
+_SHORT_CHARACTERS = 200
+"""Texts up to this length come again and again in documents of many machines: whether they hold a mark is kept."""
 Hide = Callable[[str], str]
 
 _PREFIXES = (
@@ -130,6 +132,8 @@ def without_secrets(text: str, hide: Hide = lambda _: HIDDEN) -> str:
 
     One that is broken by colours or invisible characters is found, too: then the text is given without those.
     """
+    if len(text) <= _SHORT_CHARACTERS and text.isascii() and not _has_mark(text):
+        return text
     if ("\x1b" in text or not text.isascii()) and (bare := visible_ascii(text)) != text:
         found = without_secrets(bare, hide)
         return text if found == bare else found
@@ -156,6 +160,13 @@ def without_secrets(text: str, hide: Hide = lambda _: HIDDEN) -> str:
         if "login" in lower and "password" in lower:
             text = _NETRC.sub(lambda match: match[1] + hide(match[2]), text)
     return text
+
+
+@lru_cache(maxsize=1 << 13)
+def _has_mark(text: str) -> bool:
+    """Whether the text holds a mark without which nothing in it is a secret."""
+    lower = text.lower()
+    return any(mark in lower for mark in _MARKS)
 
 
 def visible_ascii(text: str) -> str:

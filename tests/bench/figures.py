@@ -70,8 +70,9 @@ def write(told: Mapping[str, Any]) -> None:
 
 
 def write_own(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Keep the figures of our own commands, beside those of the programs."""
-    _write({**toml(FILE), "own": rows})
+    """Keep the figures of our own commands, beside those of the programs and of other commands."""
+    kept = toml(FILE)
+    _write({**kept, "own": list({row["name"]: row for row in (*kept.get("own", ()), *rows)}.values())})
 
 
 def _write(figures: Mapping[str, Any]) -> None:
