@@ -222,7 +222,7 @@ def _ask_interpreter(target: Target, python: str) -> Site | Unread:
     except OSError as error:
         return Unread(f"{python} could not be started: {error.strerror or error}")
     except (ValueError, KeyError, TypeError):
-        complaint = answer.complaint or "it said nothing"
+        complaint = answer.complaint or "it printed nothing"
         return Unread(f"{python} did not say where its packages are ({answer.how}): {complaint[:120]}")
     kind = "venv" if prefix != base else "conda" if target.exists(f"{prefix}/conda-meta") else "system"
     folders += [path for path in own if path and path not in folders and path != user and target.exists(path)]

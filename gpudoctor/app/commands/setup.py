@@ -130,7 +130,7 @@ def setup_system(options: argparse.Namespace) -> int:
     page = setups()[options.what]
     snapshot = _machine(options)
     if options.cuda:
-        snapshot = replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(options.cuda, "as you said")})
+        snapshot = replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(options.cuda, "--cuda")})
     fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
     plan = setup_plan(page, fixes, snapshot, system.is_root())
     if not plan.steps:

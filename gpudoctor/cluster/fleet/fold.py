@@ -54,7 +54,7 @@ class FleetContext:
     scheduler: Scheduler = "none"
     drain_silent: bool = False
     cut: str = ""
-    """Why not every host was heard that would have been; then the whole is called neither sound nor go."""
+    """Why not every host that would have answered has been read; then the whole is called neither sound nor go."""
     unfinished: bool = False
     """Whether it was cut and `name` says why."""
     seconds: float = 0.0
@@ -91,10 +91,10 @@ class FleetFold:
 
     def diagnosis(self, whole: FleetContext) -> Diagnosis:
         """Diagnosis of the fleet: the cluster rules' findings on all summaries, and the hosts' own findings, ranked."""
-        heard = self._hosts.copy()  # at once: others may be heard meanwhile
+        by_name = self._hosts.copy()  # at once: other threads add answers meanwhile
         hosts = [
-            replace(heard[name], switch=whole.switches.get(name, heard[name].switch))
-            for name in sorted(heard, key=order)
+            replace(by_name[name], switch=whole.switches.get(name, by_name[name].switch))
+            for name in sorted(by_name, key=order)
         ]
         name = whole.name or _host_count(len(hosts))
         unlike, torn = find_outliers(hosts)

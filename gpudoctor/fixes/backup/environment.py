@@ -113,7 +113,7 @@ def query_environment(python: str, environ: Mapping[str, str] = os.environ) -> E
         raw: dict[str, Any] = json.loads(report)
         return Environment(python=os.path.abspath(python), **{name: raw[name] for name in _FIELDS})  # noqa: PTH100
     except (ValueError, KeyError, TypeError) as error:
-        last = answer.complaint or ("it said nothing" if answer.status == 0 else answer.how)
+        last = answer.complaint or ("it printed nothing" if answer.status == 0 else answer.how)
         raise UsageError(f"{python} does not say where its packages lie: {last[:200]}") from error
 
 

@@ -16,7 +16,7 @@ from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import gpus
 from gpudoctor.fixes.solver.machine import device, newest_of, python_tag
 
-SOURCE = "as you said"
+SOURCE = "as given"
 _BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")
 _AFTER = re.compile(r"(.+?)( ?[×*] ?| x ?|x)(\d{1,6})", re.IGNORECASE)
 _MOST_GPUS = 1024

@@ -211,7 +211,7 @@ async def test_what_is_for_another_machine_is_not_installed_on_this_one(opened: 
         screen._set_field("gpus", (GPU("GeForce RTX 5090", "12.0"),))
         await until(pilot, lambda: bool(screen.stack and screen.stack.wishes.elsewhere))
         await pilot.press("a", "a")
-        assert "not from here: it is for another machine (GPU as you said)" in shown(pilot)[1]
+        assert "not from here: it is for another machine (GPU as given)" in shown(pilot)[1]
         assert not isinstance(pilot.app.screen, ConfirmScreen)
 
 

@@ -294,7 +294,7 @@ def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
     """Why the plan cannot be run here; empty if it can."""
     if wishes.elsewhere:
         wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.set_by_user)
-        return f"not from here: it is for another machine ({wished} as you said)"
+        return f"not from here: it is for another machine ({wished} as given)"
     if diagnosis.snapshot.target.kind != "local":
         return "not from here: what was read is another machine"
     return ""
