@@ -89,7 +89,8 @@ class Sign:
     A conclusive sign is proof by itself; a suggestive one makes the cause possible, and likely where its `when` holds
     or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count;
     one that is conclusive is only suggestive while a condition of its `when` that asserts something is open.
-    `severity` is this sign's own; empty means the page's.
+    `severity` is this sign's own; empty means the page's. `fixes` are the titles of the page's cures that mend what it
+    shows; empty means all of them.
     `required_words` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no
     match goes over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart;
     empty where all is one.
@@ -100,6 +101,7 @@ class Sign:
     when: tuple[str, ...] = ()
     finding: str = ""
     severity: Severity | Literal[""] = ""
+    fixes: tuple[str, ...] = ()
     required_words: tuple[tuple[str, ...], ...] = ()
     goes_on: bool = True
     ways: tuple[tuple[Part, ...], ...] = ()
@@ -114,8 +116,8 @@ class Sign:
 class Proof:
     """One way to know the cause: where `when` and the page's own conditions hold, and none of `unless`.
 
-    `finding`, `confidence` and `severity` are this way's own; empty means the page's. What it adds to the sentence is a
-    `Detail`.
+    `finding`, `confidence` and `severity` are this way's own; empty means the page's. `fixes` are as in `Sign`. What it
+    adds to the sentence is a `Detail`.
 
     On a page with `each`, one that is `once` tells of the machine as a whole, not of a row: it is tried where no row
     gives a finding, and without the page's `when`, which is about a row.
@@ -126,6 +128,7 @@ class Proof:
     confidence: Confidence | Literal[""] = ""
     severity: Severity | Literal[""] = ""
     once: bool = False
+    fixes: tuple[str, ...] = ()
 
 
 @frozen

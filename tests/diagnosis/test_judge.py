@@ -11,9 +11,11 @@ from gpudoctor.core.fact import Fact, Known, Reason, Row, Rows, Unread
 from gpudoctor.core.pattern import TOO_COSTLY, Budget
 from gpudoctor.core.rule import Fix, Proof, Rule, Sign, Step
 from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge, judge_rule
 from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook import Rulebook
+from tests.corpus import speaking
 
 PLAIN = Rule("driver.a", "driver", "A", "error", "cause", "a holds", "why", "misses", ("source",))
 
@@ -77,6 +79,33 @@ def test_a_way_to_know_may_be_milder_than_its_page_and_the_gravest_that_speaks_c
         (YES, ("broken",), "error"),
     ):
         assert judged([page], facts, text(*lines)).findings[0].severity == severity, (facts, lines)
+
+
+def test_the_cures_are_those_that_its_way_to_know_names() -> None:
+    load, replace_card = (Fix(title, (Step((), title),)) for title in ("Load it", "Replace the card"))
+    proof = Proof(("driver.installed",), fixes=("Load it",))
+    signs = (Sign("not found", True, finding="b", fixes=("Replace the card",)), Sign("broken", True))
+    page = rule("driver.a", proofs=(proof,), signs=signs, fixes=(load, replace_card))
+    for facts, lines, cures in (
+        (YES, (), ["Load it"]),
+        (NO, ("not found",), ["Replace the card"]),
+        (YES, ("not found",), ["Load it", "Replace the card"]),
+        (NO, ("broken",), ["Load it", "Replace the card"]),
+    ):
+        (finding,) = judged([page], facts, text(*lines)).findings
+        assert [fix.title for fix in finding.fixes] == cures
+
+
+def test_the_cures_that_a_sign_names_are_found_in_another_language() -> None:
+    titles: dict[str, list[str]] = {}
+    for name in ("en", "zh"):
+        with speaking(name):
+            (page,) = (page for page in rulebook.load().rules if page.id == "nccl.infiniband")
+            (finding,) = judged([page], {}, text("nv_mem does not exist: no RDMA")).findings
+            titles[name] = [fix.title for fix in finding.fixes]
+    assert titles["en"] == ["Let the card reach GPU memory"]
+    assert len(titles["zh"]) == 1
+    assert not titles["zh"][0].isascii()
 
 
 def test_a_guess_shows_what_was_read_of_its_conditions() -> None:

@@ -103,6 +103,12 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
         ('{ text = "Remount it." }', '{ argv = "mount" }', 12, 'argv is a list of texts: write argv = ["mount"]'),
         ("[[fix]]", "[[sign]]\nmatch = 'a(b'\nweight = 'conclusive'\n\n[[fix]]", 11, "sign 'a(b'"),
         ("[[fix]]", "[[sign]]\nmatch = '(\\w+a)*b'\nweight = 'conclusive'\n\n[[fix]]", 11, "a repetition within"),
+        (
+            "[[fix]]",
+            "[[sign]]\nmatch = 'ab'\nweight = 'conclusive'\nfixes = ['Grow it']\n\n[[fix]]",
+            13,
+            "no fix is called 'Grow it'",
+        ),
         ("[[fix]]", "[[sign]]\nmatch = 'ab'\n\n[[fix]]", 10, "weight is missing: one of conclusive, suggestive"),
         (
             SMALL,

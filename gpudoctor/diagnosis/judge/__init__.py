@@ -167,7 +167,8 @@ class Judgement:
             self.facts.touched = proven
             titled = next((match for match in counting if match.sign.finding), counting[0])
             template = titled.sign.finding or self.rule.title
-            return self._finding(confidence, template, counting, [match.sign for match in counting], titled.groups)
+            signs = [titled.sign, *(match.sign for match in counting)]
+            return self._finding(confidence, template, counting, signs, titled.groups)
         if proof is False and self.rule.id not in self.text.given_up:
             return None
         if isinstance(proof, CannotJudge):
@@ -256,6 +257,8 @@ class Judgement:
         groups: Mapping[str, str] | None = None,
     ) -> Finding:
         """The finding with that title template, as severe as the gravest of its `ways` (None: as the page says).
+
+        The first of `ways` gave the template; where it names cures, those of all ways are offered, else the page's.
         `groups` are what the sign's pattern captured.
         """
         rule = self.rule
@@ -269,6 +272,8 @@ class Judgement:
         facts = [Evidence(name, state, index) for (name, index), state in self.facts.touched.items()]
         severity = min(((way and way.severity) or rule.severity for way in ways), key=SEVERITIES.index)
         severity = "warning" if severity == "error" and confidence == "possible" else severity
+        named = {title for way in ways if way for title in way.fixes} if ways[0] and ways[0].fixes else ()
+        fixes = [fix for fix in rule.fixes if not named or fix.title in named]
         return Finding(
             id=rule.id,
             layer=rule.layer,
@@ -280,7 +285,7 @@ class Judgement:
             evidence=(*self._lines(matches), *facts),
             subjects=about,
             explains=rule.explains,
-            fixes=tuple(fix for _, fix in applicable_fixes(rule.fixes, self.facts, self.evaluator, groups)),
+            fixes=tuple(fix for _, fix in applicable_fixes(fixes, self.facts, self.evaluator, groups)),
             references=rule.sources,
             confirm=self._confirm(),
             prevalence=rule.prevalence,

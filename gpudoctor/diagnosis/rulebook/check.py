@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.core.catalog import Catalog, fits
-from gpudoctor.core.rule import SOLVED, Case, Fix, Rule, SetupCase, SetupPage
+from gpudoctor.core.rule import SOLVED, Case, Fix, Proof, Rule, SetupCase, SetupPage, Sign
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge.setup_facts import FACTS
@@ -58,6 +58,11 @@ def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
         raise page.key("each").broken(f"each: {no_group(rule.each, known)}")
     check_expressions(expressions(rule), known, rule.each, page)
     _check_fixes(rule.fixes, known, page)
+    titles = [fix.title for fix in rule.fixes]
+    ways: Sequence[Proof | Sign] = (*rule.proofs, *rule.signs)
+    for title in (title for way in ways for title in way.fixes):
+        if title not in titles:
+            raise page.text(title).broken(f"no fix is called {title!r}")
     for number, case in enumerate(cases):
         _check_facts(case.facts, known, spot_of(page, number, case.name))
 

@@ -198,7 +198,7 @@ LISTED = {
     "signs": [("sign", "finding")],
 }
 """Lists of a translation: the entries of the page that they translate, and under which key their words stand."""
-_WORDED = frozenset((*SENTENCES, "says", "text", "undo"))
+_WORDED = frozenset((*SENTENCES, "says", "text", "undo", "fixes"))
 """Keys of a page under which words stand, wherever on it."""
 
 
@@ -220,7 +220,7 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
             return by_english.get(part, part) if key in _WORDED else part
         if isinstance(part, Mapping):
             return {name: of(value, name) for name, value in part.items()}
-        return [of(value) for value in part] if isinstance(part, list) else part
+        return [of(value, key) for value in part] if isinstance(part, list) else part
 
     new: Raw = of(page)
     return new

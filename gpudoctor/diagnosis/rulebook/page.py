@@ -195,11 +195,12 @@ def _comma_list(words: Iterable[object]) -> str:
 
 def proof_of(raw: Mapping[str, Any], where: Spot) -> Proof:
     """An entry of ``proof``; raises `RuleError`."""
-    refuse_unknown_keys(raw, "when says finding confidence severity once", where)
+    refuse_unknown_keys(raw, "when says finding confidence severity once fixes", where)
     confidence = _one_of(raw, "confidence", ("", *CONFIDENCES), "", where)
     once = _one_of(raw, "once", (False, True), False, where)
     severity = _one_of(raw, "severity", ("", *SEVERITIES), "", where)
-    return Proof(_conditions(raw, where), raw.get("finding", ""), confidence, severity, once)
+    fixes = texts(raw, "fixes", where)
+    return Proof(_conditions(raw, where), raw.get("finding", ""), confidence, severity, once, fixes)
 
 
 def details_of(raw: Mapping[str, Any], page: Spot) -> tuple[Detail, ...]:
@@ -227,11 +228,12 @@ def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
 
 def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
     """A ``[[sign]]`` entry; raises `RuleError`."""
-    refuse_unknown_keys(raw, "match weight when finding severity compiled", where)
+    refuse_unknown_keys(raw, "match weight when finding severity fixes compiled", where)
     match = _required_text(raw, "match", where)
     conclusive = _one_of(raw, "weight", ("conclusive", "suggestive"), None, where) == "conclusive"
     severity = _one_of(raw, "severity", ("", *SEVERITIES), "", where)
-    sign = Sign(match, conclusive, texts(raw, "when", where), raw.get("finding", ""), severity)
+    when, fixes = texts(raw, "when", where), texts(raw, "fixes", where)
+    sign = Sign(match, conclusive, when, raw.get("finding", ""), severity, fixes)
     return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
 
 
