@@ -85,16 +85,21 @@ _MOST_PROCESSES = 64
 
 @frozen
 class Work:
-    """What a process and its descendants have done: CPU seconds, bytes read, major page faults."""
+    """What a process and its descendants have done: CPU seconds, bytes read, major page faults.
+
+    `runnable`: one of them runs, or waits for a processor that others keep busy (state R of proc(5)).
+    """
 
     seconds: float = 0.0
     read: int = 0
     pages: int = 0
+    runnable: bool = False
 
     def progressed_since(self, earlier: Work) -> bool:
         """Whether it has worked since that measurement. Numbers may fall, where a descendant is gone."""
         return (
-            abs(self.seconds - earlier.seconds) >= _WORK_SECONDS
+            self.runnable
+            or abs(self.seconds - earlier.seconds) >= _WORK_SECONDS
             or abs(self.read - earlier.read) >= _WORK_BYTES
             or self.pages != earlier.pages
         )
@@ -199,7 +204,7 @@ def work_of(pid: int) -> Work | None:
     """Work done by the process and its descendants; None where it is not our descendant or /proc does not say."""
     if not _is_descendant(pid):
         return None
-    seconds, bytes_read, pages = 0.0, 0, 0
+    seconds, bytes_read, pages, runnable = 0.0, 0, 0, False
     for process in _descendants(pid):
         fields = proc.stat_fields(f"/proc/{process}/stat")
         if len(fields) < 16:
@@ -208,7 +213,8 @@ def work_of(pid: int) -> Work | None:
         pages += int(fields[10]) + int(fields[11])
         seconds += sum(map(int, fields[12:16])) / system.CLOCK_TICKS
         bytes_read += _bytes_read(process)
-    return Work(seconds, bytes_read, pages)
+        runnable = runnable or fields[1] == b"R"
+    return Work(seconds, bytes_read, pages, runnable)
 
 
 def _descendants(pid: int) -> Iterator[int]:

@@ -207,19 +207,21 @@ class World:
         self.waiting = Waiting(most, still, measure=lambda _: self.work, clock=lambda: self.now)
         self.waiting.pid = 1 << 30
 
-    def pass_by(self, seconds: int, seconds_of_work: float = 0.0, read: int = 0, pages: int = 0) -> bool:
+    def pass_by(
+        self, seconds: int, seconds_of_work: float = 0.0, read: int = 0, pages: int = 0, runnable: bool = False
+    ) -> bool:
         """So many seconds, in each of which it does so much; whether it is waited for."""
         for _ in range(seconds):
             self.now += 1
             before = self.work
-            self.work = Work(before.seconds + seconds_of_work, before.read + read, before.pages + pages)
+            self.work = Work(before.seconds + seconds_of_work, before.read + read, before.pages + pages, runnable)
             if not self.waiting(None) or self.waiting.why:
                 return False
         return True
 
 
-def test_what_computes_or_reads_is_waited_for_to_the_limit() -> None:
-    for signs in ({"seconds_of_work": 0.05}, {"read": 4096}, {"pages": 1}):
+def test_what_computes_reads_or_waits_for_a_busy_processor_is_waited_for_to_the_limit() -> None:
+    for signs in ({"seconds_of_work": 0.05}, {"read": 4096}, {"pages": 1}, {"runnable": True}):
         world = World()
         assert world.pass_by(119, **signs)
         assert not world.pass_by(3, **signs)
@@ -276,10 +278,13 @@ def test_who_is_given_up_has_a_moment_to_say_where_it_is() -> None:
 def test_the_work_of_a_real_process_and_its_child() -> None:
     busy = "import time\nwhile time.process_time() < 0.5: pass\ninput()"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    runnable = False
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         work = work_of(process.pid)
         while work and work.seconds < 0.2:
             work = work_of(process.pid)
+            runnable = runnable or bool(work and work.runnable)
         process.communicate(b"\n", timeout=600)
     assert work
     assert work.read > 0
+    assert runnable

@@ -34,9 +34,10 @@ last=$folder/soak.last
 if [ "$SLURM_SCRIPT_CONTEXT" = prolog_slurmd ]; then # a job has the node
     pid=$(cat "$running" 2>/dev/null) || exit 0
     tries=0
-    # The number may be another's by now; and what a broken driver holds ends by no signal: the job goes on after 30 s.
-    while [ "$tries" -lt 300 ] && { tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null |
-        grep -Eq 'gpudoctor[^ ]* soak |soak[^ ]* run $'; do
+    # The number may be another's by now. Without a command line a program starts (it is the soak), or has ended (Z).
+    # What a broken driver holds ends by no signal: the job goes on after 30 s.
+    while [ "$tries" -lt 300 ] && grep -q '^State:[[:space:]]*[A-WY]' "/proc/$pid/status" 2>/dev/null &&
+        { tr '\0' ' ' <"/proc/$pid/cmdline"; echo; } 2>/dev/null | grep -Eq '^ *$|gpudoctor[^ ]* soak |soak[^ ]* run $'; do
         if [ "$tries" -eq 0 ]; then kill -TERM "$pid"; fi
         if [ "$tries" -eq 100 ]; then kill -KILL "$pid"; fi
         tries=$((tries + 1))

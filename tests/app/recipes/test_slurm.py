@@ -1,5 +1,6 @@
 """What a site changes in the Slurm scripts, on a simulated node; tests/cluster/launchers runs a real Slurm."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,16 @@ def test_a_job_that_wants_the_node_ends_the_soak_and_it_is_tried_again(node: Nod
     assert not is_alive(pid)
     assert until(lambda: _is_over(node) and not node.place("/var/lib/gpudoctor/soak.last").exists())
     assert (_done(node, "scontrol"), _done(node, "logger")) == ([], [])
+
+
+def test_a_soak_that_is_just_being_started_is_ended(node: Node) -> None:
+    """Between two programs that one process becomes it has no command line, on a busy machine for long."""
+    running = node.place("/var/lib/gpudoctor/soak.pid")
+    running.parent.mkdir(parents=True)
+    with subprocess.Popen([""], executable=needs.program("cat"), stdin=subprocess.PIPE) as starting:
+        running.write_text(f"{starting.pid}\n")
+        assert _soak(node, "allocated", SLURM_SCRIPT_CONTEXT="prolog_slurmd").returncode == 0
+        assert starting.poll() == -signal.SIGTERM
 
 
 def test_a_process_that_has_the_number_of_a_former_soak_is_left_alone(node: Node) -> None:
