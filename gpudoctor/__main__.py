@@ -11,7 +11,7 @@ _GARBAGE = 200_000
 
 
 def main() -> int:
-    """Run the command line and return the exit code."""
+    """Run the command line in `sys.argv` and return its exit code; prints the version for ``--version`` alone."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(newline="\n")  # on Windows, too, as all that is printed

@@ -78,12 +78,12 @@ class Catalog:
 
 
 def kind_name(kind: Kind) -> str:
-    """The kind for people: ``a whole number``."""
+    """The kind in words: ``a whole number`` for ``int``."""
     return _TYPES[kind][1]
 
 
 def fits(value: object, kind: Kind) -> bool:
-    """Whether the value is of that kind."""
+    """Whether the value is of that kind: a float may be whole, a list is a tuple, True and False are only bool."""
     return isinstance(value, _TYPES[kind][0]) and (kind == "bool" or not isinstance(value, bool))
 
 

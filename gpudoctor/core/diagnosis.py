@@ -41,7 +41,7 @@ class Kept:
     """The command that ran under ``gpudoctor run``; None of a check."""
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of the list."""
+        """Its fields by name; an empty ``trouble`` is null, and the level of a run is ``quick``."""
         level = "quick" if self.level == "run" else self.level  # a run's machine is looked at so
         return {**object_to_json(self), "level": level, "trouble": self.trouble or None}
 
@@ -64,7 +64,7 @@ class Replayed:
     trouble: str = ""
 
     def to_json(self) -> dict[str, Json]:
-        """One entry of the list."""
+        """Its fields by name; ``causes`` are objects of id and title, an empty ``trouble`` is null."""
         causes: list[Json] = [{"id": name, "title": title} for name, title in self.causes]
         return {**object_to_json(self), "causes": causes, "trouble": self.trouble or None}
 
@@ -82,7 +82,7 @@ class Replay:
         return tuple(one for one in self.files if one.drained)
 
     def to_json(self) -> dict[str, Json]:
-        """The document."""
+        """The document ``gpudoctor-replay/1``: profile, number of machines, names of those drained, files."""
         return {
             "schema": REPLAY_SCHEMA,
             "profile": self.profile or None,
@@ -125,7 +125,7 @@ class Evidence:
     index: int | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """``value`` and ``source`` always; ``absent`` instead of a value where absence is the proof."""
+        """``fact``, ``value``, ``source`` and ``index`` if any; ``absent`` with a null value; no value where unread."""
         out: dict[str, Json] = {"fact": self.fact}
         if isinstance(self.state, Known):
             out.update(fact_to_json(self.state))
@@ -165,7 +165,7 @@ class Finding:
 
     @property
     def subject(self) -> Subject | None:
-        """The first of its subjects."""
+        """The first of its subjects; None where it is about the machine as a whole."""
         return self.subjects[0] if self.subjects else None
 
     @property
@@ -180,7 +180,7 @@ class Finding:
         return frozenset(places)
 
     def rows_of(self, group: str, snapshot: Snapshot) -> list[int]:
-        """Indices of the group's rows that its subjects name; a GPU's number is mapped to its row."""
+        """Indices of the rows of the group that its subjects name; for ``gpu`` the rows whose ``index`` they name."""
         named = [place for subject in self.subjects if isinstance(place := subject.get(group), int)]
         if group != "gpu":
             return named
@@ -197,7 +197,7 @@ class Finding:
         return ("gpudoctor", "explain", self.id, *(("--rules", self.pages) if self.pages else ()))
 
     def to_json(self) -> dict[str, Json]:
-        """The finding in the documented format; ``subjects`` only where there are several, ``since`` where known."""
+        """The finding as documents have it; ``subjects`` only where there are several, ``since`` where known."""
         several = "subjects evidence" if len(self.subjects) > 1 else "evidence"
         since = "by_rule since" if self.since else "by_rule"
         return {
@@ -225,7 +225,7 @@ class Unjudged:
         return self.because.removeprefix(f"{self.fact}: ") if self.fact else self.because
 
     def to_json(self) -> dict[str, Json]:
-        """The unjudged rule in the documented format; ``reason`` and ``fact`` where known."""
+        """``id`` and ``because``; ``reason`` and ``fact`` where known."""
         document: dict[str, Json] = {"id": self.id, "because": self.because}
         if self.reason is not Reason.UNSPECIFIED:
             document["reason"] = self.reason.value
@@ -261,7 +261,7 @@ class Diagnosis:
     """Host by host, where it is of a job or a fleet."""
 
     def to_json(self) -> dict[str, Json]:
-        """The documented JSON document."""
+        """The document ``gpudoctor/1``: verdict, findings, counts, unjudged and passed rules, notes, facts, timings."""
         snapshot = self.snapshot.to_json()
         return {
             "schema": SCHEMA,
@@ -290,7 +290,7 @@ def verdict_of(findings: Iterable[Finding], known: bool) -> Verdict:
 
 
 def from_json(raw: object) -> Diagnosis:
-    """The inverse of `Diagnosis.to_json`; raises `DocumentError`."""
+    """The inverse of `Diagnosis.to_json`, secrets hidden; raises `DocumentError`."""
     raw = screened(raw)
     snapshot = snapshot_from_json(raw)
     document = cast("Mapping[str, Any]", raw)
@@ -316,7 +316,7 @@ def _unjudged_from_json(raw: Mapping[str, Any]) -> Unjudged:
 
 
 def _leading_fact_name(because: str) -> str:
-    """The fact name that the sentence begins with before a colon; empty where there is none."""
+    """The fact's name before the first colon of the sentence; empty where what stands there is none."""
     name, colon, _ = because.partition(": ")
     return name if colon and is_fact_name(name) else ""
 
@@ -348,7 +348,7 @@ def finding_from_json(raw: Mapping[str, Any]) -> Finding:
 
 
 def _fix_from_json(raw: Mapping[str, Any]) -> Fix:
-    """A fix of a document; raises `KeyError` or `TypeError`."""
+    """A fix of a document, its steps with argv, text, needs and touches; raises `KeyError` or `TypeError`."""
     steps = tuple(
         Step(tuple(step["argv"]), step["text"], tuple(step["needs"]), step["touches"]) for step in raw["steps"]
     )
@@ -356,6 +356,6 @@ def _fix_from_json(raw: Mapping[str, Any]) -> Fix:
 
 
 def _fix_to_json(fix: Fix, verify: str) -> Json:
-    """The JSON object of a fix; `verify` is the rule that must pass afterwards."""
+    """``title``, ``steps``, ``undo`` and ``verify``, the rule that must pass afterwards."""
     steps: list[Json] = [object_to_json(step, "argv text needs touches") for step in fix.steps]
     return {"title": fix.title, "steps": steps, "verify": verify, "undo": fix.undo}

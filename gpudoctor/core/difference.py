@@ -29,7 +29,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """``gpu[3].name``; ``package[numpy]`` for a row that only one side has."""
+        """Name to show: ``driver.version``, ``gpu[3].name``; ``package[numpy]`` for a row that only one side has."""
         if not self.row:
             return self.fact
         group, dot, column = self.fact.rpartition(".")
@@ -37,13 +37,13 @@ class Change:
 
     @property
     def unread(self) -> Side | None:
-        """The side on which this was not read, where the other one knows."""
+        """The side whose fact is `Unread`, A where both are; None where neither is."""
         if isinstance(self.a, Unread):
             return "A"
         return "B" if isinstance(self.b, Unread) else None
 
     def to_json(self) -> dict[str, Json]:
-        """Both sides in the shape of a fact; null where there is no such row."""
+        """``fact``, ``row`` (null for a fact of the machine), ``a`` and ``b`` as facts, null for a side without it."""
         sides = {"a": self.a, "b": self.b}
         shown = {side: None if state is None else cast(Json, fact_to_json(state)) for side, state in sides.items()}
         return {"fact": self.fact, "row": self.row or None, **shown}
@@ -59,7 +59,7 @@ class OneSided:
     changes: tuple[Change, ...]
 
     def to_json(self) -> dict[str, Json]:
-        """The finding as documents have it, and the facts of its proof that differ."""
+        """``side`` (a or b), ``finding``, ``other`` and ``facts``, the differing facts of its proof."""
         facts = object_to_json(self, "changes")["changes"]
         return {"side": self.side.lower(), **object_to_json(self, "finding other"), "facts": facts}
 
@@ -84,11 +84,13 @@ class Difference:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs but what always does."""
+        """True if no finding, fact, unread fact or package differs; facts in `moving` do not count."""
         return not (self.findings or self.layers or self.unread or self.packages)
 
     def to_json(self) -> dict[str, Json]:
-        """Lists in the order in which they are shown."""
+        """The document ``gpudoctor-diff/1``: target and verdict of ``a`` and ``b``, ``equal``, ``findings``, ``both``,
+        ``packages``, ``facts`` by layer, ``unread`` and ``moving``.
+        """
         sides: dict[str, Json] = {
             side: {"target": cast(Json, diagnosis.snapshot.target.to_json()), "verdict": diagnosis.verdict}
             for side, diagnosis in (("a", self.a), ("b", self.b))

@@ -95,7 +95,7 @@ def object_to_json(noun: Any, names: str = "", *, sparse: bool = False) -> dict[
 
 
 def _to_json(value: Any, sparse: bool) -> Any:
-    """A field's value: frozen objects as objects, tuples as lists, sets as sorted lists."""
+    """A field's value for JSON: frozen objects as objects, tuples as lists, sets as sorted lists; others unchanged."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if hasattr(value, "fields_"):
@@ -112,7 +112,8 @@ def _to_json(value: Any, sparse: bool) -> Any:
 def object_from_json(kind: type[T], raw: object, where: str = "", **given: object) -> T:
     """The inverse of `object_to_json`, for an object at `where` (``runs.3.``) of a document; raises `DocumentError`.
 
-    Each field is read by its annotation, but for those that are `given`; one that is left out has its default.
+    Each field is read by its annotation, but for those that are `given`; one that is left out has its default, and
+    unknown keys are ignored.
     """
     document = as_object(raw, where)
     values = dict(given)
@@ -124,7 +125,7 @@ def object_from_json(kind: type[T], raw: object, where: str = "", **given: objec
 
 @cache
 def _readable_fields(kind: Any) -> Mapping[str, tuple[Any, bool]]:
-    """What each field of a frozen class may hold, and whether a document must have it."""
+    """For each field of a frozen class its type, and whether a document must have it: those without a default."""
     space = vars(sys.modules[kind.__module__])
     return {name: (eval(kind.__annotations__[name], space), field.required) for name, field in kind.fields_.items()}
 
@@ -133,7 +134,11 @@ _WORDS: Mapping[object, str] = {str: "a text", int: "a whole number", float: "a 
 
 
 def typed_value(kind: Any, raw: Any, where: str) -> Any:
-    """The value at `where` as that type; raises `DocumentError`."""
+    """`raw` checked against a type annotation; raises `DocumentError`, which names the place `where` it stands.
+
+    Lists become tuples, objects become frozen classes, whose fields are checked, too. A mapping's items, and a union of
+    several types besides None, are not checked.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         others = [argument for argument in arguments if argument is not NoneType]
@@ -162,14 +167,14 @@ def refuse(raw: object, where: str, wanted: str) -> NoReturn:
 
 
 def as_object(raw: object, where: str = "") -> Mapping[str, Any]:
-    """`raw` as an object; raises `DocumentError`."""
+    """`raw`, which must be an object (a mapping); raises `DocumentError` with the place `where` else."""
     if not isinstance(raw, Mapping):
         raise DocumentError(f"{where.rstrip('.') or 'the document'} is no object: {str(raw)[:60]!r}")
     return raw
 
 
 def objects(document: Mapping[str, Any], name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The objects of a list, none where it is left out, each with its place (``runs.3.``); raises `DocumentError`."""
+    """Yield the objects in the list under `name`, if any, each with its place (``runs.3.``); raises `DocumentError`."""
     listed = document.get(name, ())
     if not isinstance(listed, (list, tuple)):
         refuse(listed, name, "a list")
@@ -179,7 +184,7 @@ def objects(document: Mapping[str, Any], name: str) -> Iterator[tuple[Mapping[st
 
 
 def open_document(raw: object, schema: str) -> Mapping[str, Any]:
-    """The document, which must be of that schema; raises `DocumentError`."""
+    """`raw`, which must be an object whose ``schema`` is that (``gpudoctor/1``); raises `DocumentError`."""
     document = as_object(raw)
     found = str(document.get("schema", ""))
     if found != schema:

@@ -50,7 +50,7 @@ _LIKENESS_MARGIN = 0.15
 
 
 def near_words(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three known words: those that begin with the word, then those spelt most like it."""
+    """Up to three known words: those that begin with `word`, the shortest first, then those spelt most like it."""
     from difflib import SequenceMatcher, get_close_matches  # where a word is misspelt
 
     asked, words = word[:200].lower(), list(known)
@@ -64,6 +64,6 @@ def near_words(word: str, known: Iterable[str]) -> list[str]:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """``; did you mean gpu.name?``, empty where none is near."""
+    """End of an error message with up to three near words: ``; did you mean a, b or c?``; empty where none is near."""
     found = near_words(word, known)
     return f"; did you mean {' or '.join(filter(None, [', '.join(found[:-1]), *found[-1:]]))}?" if found else ""

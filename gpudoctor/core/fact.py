@@ -148,7 +148,7 @@ def number_of(fact: Fact | None) -> float | None:
 
 
 def texts_of(fact: Fact | None) -> tuple[str, ...]:
-    """The texts of a known list, else none."""
+    """The items of a known list as texts, else an empty tuple."""
     value = value_of(fact)
     return tuple(map(str, value)) if isinstance(value, tuple) else ()
 
@@ -169,7 +169,7 @@ _DEEPEST_LIST = 20
 
 
 def value_from_json(raw: object, depth: int = 0) -> Value:
-    """The inverse of `value_to_json`; raises `DocumentError` for what JSON cannot hold, or nests without end."""
+    """The inverse of `value_to_json`: lists become tuples; raises `DocumentError` for no JSON, or more than 20 deep."""
     if raw is None or isinstance(raw, (bool, int, float, str)):
         return raw
     if depth == _DEEPEST_LIST:
@@ -182,7 +182,10 @@ def value_from_json(raw: object, depth: int = 0) -> Value:
 
 
 def fact_to_json(fact: Fact) -> dict[str, Json]:
-    """The three shapes of the contract: ``value`` with ``source``; ``absent``, ``unread``, with ``reason`` if known."""
+    """``value`` with ``source``, or ``absent`` or ``unread`` with why, beside it ``reason`` unless unspecified.
+
+    An `Unread` that nobody looked for has ``asked`` false.
+    """
     if isinstance(fact, Known):
         return {"value": value_to_json(fact.value), "source": fact.source}
     document: dict[str, Json] = {"absent" if isinstance(fact, Absent) else "unread": fact.why}
@@ -194,7 +197,7 @@ def fact_to_json(fact: Fact) -> dict[str, Json]:
 
 
 def fact_from_json(raw: object) -> Fact:
-    """The inverse of `fact_to_json`; raises `DocumentError` on any other shape."""
+    """The inverse of `fact_to_json`; raises `DocumentError` for what is no object with value, absent or unread."""
     if isinstance(raw, Mapping):
         if "absent" in raw:
             return Absent(str(raw["absent"]), Reason.read(raw.get("reason")))
@@ -211,7 +214,7 @@ def listed(rows: Rows | None) -> tuple[Row, ...]:
 
 
 def rows_to_json(rows: Rows) -> Json:
-    """A list of rows, or the one reason why there is none."""
+    """The rows as a list of objects of facts; where they are Absent or Unread, that as `fact_to_json` has it."""
     if isinstance(rows, tuple):
         return [{column: cast(Json, fact_to_json(fact)) for column, fact in row.items()} for row in rows]
     return cast(Json, fact_to_json(rows))

@@ -52,7 +52,7 @@ class Doubt(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """The shell command that makes `place` trusted."""
+        """The shell command that makes `place` trusted: a ``chmod`` of its mode, or a ``chown`` to us."""
         place = shlex.quote(self.place)
         if not self.owned:
             return f"chmod go-w {place}"
@@ -62,7 +62,8 @@ class Doubt(NamedTuple):
 def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
     """Why another user could change what is at that path; None where only `uid` (default: ours) and root can.
 
-    For a missing path: whether another user could create it. Follows links; root's and sticky folders are fine.
+    For a missing path: whether another user could create it. Follows links; root's folders, and sticky ones above it,
+    are fine. None also for what cannot be read, for open files (``/dev/stdin``), and always on Windows.
     """
     if system.ACCESS_IS_LISTED:
         return None
@@ -98,7 +99,10 @@ def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
 
 
 def foreign(place: str | Path) -> Doubt | None:
-    """As `doubt` of ourselves, for the last part of the path only; None also where it cannot be read."""
+    """Why another user could change that file or folder itself: folders above it are not checked, links not followed.
+
+    None where only we and root can, where it cannot be read, and always on Windows.
+    """
     try:
         state = os.lstat(place)
     except OSError:
@@ -212,7 +216,7 @@ def _group_name(gid: int) -> str:
 
 
 def check_named_file(path: str | Path, what: str) -> None:
-    """Refuses a file named on the command line that others can change; `what` is the option, as ``--rules DIR``.
+    """Refuse a file named on the command line that others can change; `what` is the option, as ``--rules DIR``.
 
     Raises `UsageError` where anybody (for root: a group) can; warns where one other user owns it.
     """
@@ -307,13 +311,13 @@ def config_folder() -> Path:
 
 
 def _trusted_folder(default_folder: Path, place: str, otherwise: str) -> Path:
-    """The user's folder, or for root a folder of its own where the user's is not trusted."""
+    """`default_folder`; where we are root and others could change it, `place` in root's home, else `otherwise`."""
     foreign = system.is_root() and default_folder.is_absolute() and doubt(default_folder)
     return _root_folder(place, otherwise) if foreign else default_folder
 
 
 def _root_folder(place: str, otherwise: str) -> Path:
-    """That folder in root's home, by the password database, else `otherwise`."""
+    """The path `place` in root's home; `otherwise` where the password database has no root."""
     try:
         return Path(system.account(0).home, place)
     except KeyError:  # a machine without a list of users

@@ -29,7 +29,7 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """Measured over expected; None where either is missing."""
+        """Measured over expected bandwidth; None where it was not measured or nothing is expected."""
         return None if self.measured is None or self.expected <= 0 else self.measured / self.expected
 
 
@@ -53,15 +53,13 @@ class Pairwise:
         return {name: at for at, name in enumerate(self.names)}
 
     def pair(self, source: str, target: str) -> Pair:
-        """The direction from `source` to `target`, its `measured` None where it was not; raises `KeyError` for a name
-        that is not here.
-        """
+        """The way from `source` to `target`, `measured` None where it was not; `KeyError` for an unknown name."""
         value = self.measured[self._at[source]][self._at[target]]
         way = (source, target)
         return Pair(source, target, value, self.expected, way in self.wrong, self.words.get(way, ""))
 
     def to_json(self) -> dict[str, object]:
-        """JSON that `pairwise_from_json` takes back."""
+        """All fields as `pairwise_from_json` reads them; ``wrong`` and ``words`` as lists with source and target."""
         return {
             **object_to_json(self, "title unit expected names measured"),
             "wrong": sorted([source, target] for source, target in self.wrong),
@@ -70,7 +68,7 @@ class Pairwise:
 
 
 def pairwise_from_json(raw: Mapping[str, Any]) -> Pairwise:
-    """The inverse of `Pairwise.to_json`; raises `DocumentError`."""
+    """The inverse of `Pairwise.to_json`; raises `DocumentError`, also where `measured` is no square."""
     wrong, words = _text_lists(raw, "wrong", 2), _text_lists(raw, "words", 3)
     found = object_from_json(
         Pairwise,
@@ -86,7 +84,7 @@ def pairwise_from_json(raw: Mapping[str, Any]) -> Pairwise:
 
 
 def _text_lists(raw: Mapping[str, Any], name: str, size: int) -> list[list[str]]:
-    """The value as lists of `size` texts each, none where it is left out; raises `DocumentError`."""
+    """The list under `name`, whose items are lists of `size` texts; empty if left out; raises `DocumentError` else."""
     listed = raw.get(name, [])
     if not isinstance(listed, list) or not all(
         isinstance(way, list) and len(way) == size and all(isinstance(part, str) for part in way) for way in listed
@@ -118,11 +116,11 @@ class Host:
 
     @property
     def answered(self) -> bool:
-        """Whether anything is known of it."""
+        """Whether the host answered: then `because`, why it did not, is empty."""
         return not self.because
 
     def to_json(self) -> dict[str, Json]:
-        """The host of a document."""
+        """The fields by name, empty ones left out."""
         return object_to_json(self, sparse=True)
 
 
@@ -195,7 +193,7 @@ class Fleet:
     seconds: float = 0.0
 
     def result(self, host: str, check: str) -> Result:
-        """The check's result on that host; unjudged where there is none."""
+        """The check's result on that host; where it has none, unjudged: why the host did not answer, or not asked."""
         return self.results.get(host, {}).get(check) or Result("unjudged", self._because.get(host) or "not asked")
 
     @cached_property
@@ -205,7 +203,7 @@ class Fleet:
 
     @cached_property
     def counts(self) -> dict[Outcome, int]:
-        """Number of results of each outcome."""
+        """Number of results of each outcome, over all hosts and checks; a missing result is unjudged."""
         counts: dict[Outcome, int] = {"ok": 0, "error": 0, "warning": 0, "info": 0, "unjudged": 0}
         for host in self.hosts:
             for check in self.checks:
@@ -229,13 +227,13 @@ class Fleet:
         ]
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
+        """The fleet as a document ``gpudoctor-fleet/1`` that `from_json` reads."""
         names = "name at seconds verdict hosts checks results pairwise suspects drain"
         return {"schema": SCHEMA, **object_to_json(self, names)}
 
 
 def from_json(raw: object) -> Fleet:
-    """The inverse of `Fleet.to_json`; raises `DocumentError`."""
+    """The inverse of `Fleet.to_json`; raises `DocumentError`, also for more than `MOST_HOSTS` hosts."""
     document = open_document(raw, SCHEMA)
     pairwise = document.get("pairwise")
     found = object_from_json(
@@ -250,7 +248,7 @@ def from_json(raw: object) -> Fleet:
 
 
 def _results_from_json(document: Mapping[str, Any]) -> dict[str, dict[str, Result]]:
-    """Results by host and check; raises `DocumentError`."""
+    """Results by host and check, hosts without any left out; raises `DocumentError`."""
     return {
         host: {check: _result_from_json(raw, f"results.{host}.{check}") for check, raw in row.items()}
         for host, each in as_object(document.get("results") or {}, "results.").items()
@@ -259,7 +257,7 @@ def _results_from_json(document: Mapping[str, Any]) -> dict[str, dict[str, Resul
 
 
 def _result_from_json(raw: object, where: str) -> Result:
-    """The result of a check, which may be its outcome alone; raises `DocumentError`."""
+    """The result of a check, given as an object or its outcome alone; unjudged for null; raises `DocumentError`."""
     if isinstance(raw, str):
         return OK if raw == "ok" else Result(typed_value(Outcome, raw, where))
     return Result("unjudged") if raw is None else object_from_json(Result, raw, f"{where}.")

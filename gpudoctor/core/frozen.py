@@ -46,7 +46,7 @@ class _Field:
 if not TYPE_CHECKING:
 
     def dataclass_transform(**_: object) -> Callable[[Any], Any]:
-        """What type checkers read."""
+        """A decorator that changes nothing, in place of the one of `typing_extensions` that type checkers see."""
         return lambda decorator: decorator
 
     def field(
@@ -60,7 +60,7 @@ if not TYPE_CHECKING:
         return _Field(default, default_factory, repr, compare)
 
     def replace(one: T, /, **changes: Any) -> T:
-        """As `dataclasses.replace`, and of its classes, too: a new one with these fields changed."""
+        """A copy with these fields changed; as `dataclasses.replace`, for its classes and for those made here."""
         values = {name: getattr(one, name) for name in one.__match_args__}
         return type(one)(**{**values, **changes})
 
@@ -82,7 +82,7 @@ def frozen(cls: Any = None, *, slots: bool = True, eq: bool = True) -> Any:
 
 @dataclass_transform(field_specifiers=(field,))
 def mutable(cls: type[T]) -> type[T]:
-    """As `frozen`, but its fields can be assigned and instances are not hashable."""
+    """Make a class of the fields annotated in its body as `frozen` does, but assignable; instances are not hashable."""
     made: type[T] = _build_class(cls, True, {**_SHARED, **_COMPARED, "__hash__": None})
     return made
 
@@ -179,7 +179,7 @@ def _compile_init(cls: Any) -> Callable[..., None]:
 
 
 def _dataclasses() -> Any:
-    """The standard module, which loads `inspect` and the tokenizer: imported when it is needed."""
+    """The standard module `dataclasses`, imported only now: it loads `inspect` and the tokenizer."""
     import dataclasses
 
     return dataclasses
@@ -192,7 +192,7 @@ class _AsDataclass:
         dataclasses = _dataclasses()
 
         def field_value(each: _Field) -> Any:
-            """The field as a `dataclasses.Field`."""
+            """The options of one field as a `dataclasses.Field`."""
             given = {"default": each.default, "default_factory": each.factory}
             return dataclasses.field(
                 repr=each.shown,
@@ -214,7 +214,7 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: Any) -> Any:
-    """Equal where the type is the same and all compared fields are equal."""
+    """True where all compared fields are equal; `NotImplemented` for another type."""
     return self.compared_(self) == other.compared_(other) if type(other) is type(self) else NotImplemented
 
 

@@ -38,7 +38,10 @@ class Xid:
     fatal: bool | None = None
 
     def row(self, line: str, source: str) -> Row:
-        """The columns of the group ``xid`` that the line itself tells."""
+        """Columns of a row of the group ``xid`` from its log line: code, address, instance, unit, fatal and link.
+
+        Each is `Known`, or `Absent` where the line does not say.
+        """
         link = _LINK.search(line) if self.unit else None
         values: dict[str, Value] = {
             "code": self.code,
@@ -53,7 +56,7 @@ class Xid:
 
 
 def parse_xid(matched: str) -> Xid | None:
-    """The Xid in the text that `LINE` matched; None where it is none."""
+    """The `Xid` (code, address, MIG instance, unit, fatal) in text that `LINE` matched; None where it is no Xid."""
     match = _PARTS.search(matched)
     if match is None:
         return None
@@ -78,10 +81,11 @@ _BUS_ERROR_PARTS = pattern(
 
 
 def bus_error_row(matched: str, source: str) -> Row:
-    """The columns of the group ``aer`` in the text that `BUS_ERROR` matched.
+    """Known columns of a row of the group ``aer``: address, driver, severity (corrected, fatal, non-fatal), kind.
 
-    ``nvidia 0000:1a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)``;
-    from Linux 6.16 on the severities read ``Correctable`` and ``Uncorrectable (Fatal)``.
+    `matched` is text that `BUS_ERROR` matched:
+    ``nvidia 0000:1a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)``; Linux 6.16
+    and later print ``Correctable`` and ``Uncorrectable (Fatal)``.
     """
     match = _BUS_ERROR_PARTS.search(matched)
     assert match, "the parts of `BUS_ERROR`"

@@ -57,7 +57,7 @@ class Kernel:
 
     @property
     def comparable(self) -> bool:
-        """Whether it is a rate or a time, so that GPUs of one name can be compared."""
+        """Whether its unit is a time or ends with ``/s``: then GPUs of one name can be compared."""
         return self.less_is_better or self.unit.endswith("/s")
 
 
@@ -169,7 +169,7 @@ class Run:
 
     @property
     def broken(self) -> Step | None:
-        """The ladder's rung that failed; None where none did."""
+        """The first rung of its ladder that does not work; None where none failed."""
         return next((step for step in self.ladder if step.held is False), None)
 
 
@@ -249,7 +249,10 @@ class Measurements:
         return expected.value / run.value if kernel and kernel.less_is_better else run.value / expected.value
 
     def state(self, run: Run) -> State:
-        """The run's assessment: wrong, failed, slow, unjudged, sound, waiting or running; wrong outranks slow."""
+        """How the run is judged: its status while waiting or running, ``wrong`` (its answer), ``failed`` or ``slow``.
+
+        ``unjudged`` where it did not run, or has neither an answer nor a speed to compare; else ``sound``.
+        """
         if run.status == "waiting" or run.status == "running":
             return run.status
         if run.right is False:
@@ -269,7 +272,7 @@ class Measurements:
         return self._kernels.get(name)
 
     def merged(self, newer: Measurements) -> Measurements:
-        """These measurements, with the newer ones in place of the same kernel and GPU."""
+        """Both, a newer run in place of one of the same kernel and GPU; target and time are those of the newer."""
         kernels = {kernel.id: kernel for kernel in (*self.kernels, *newer.kernels)}
         devices = {device.index: device for device in (*self.devices, *newer.devices)}
         runs = {(run.kernel, run.gpu): run for run in (*self.runs, *newer.runs)}
@@ -278,7 +281,7 @@ class Measurements:
         )
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
+        """The document ``gpudoctor-kernels/1`` (target, at, kernels, devices, runs), which `from_json` reads."""
         lists = {
             name: [object_to_json(item, sparse=True) for item in getattr(self, name)]
             for name in ("kernels", "devices", "runs")
@@ -287,7 +290,7 @@ class Measurements:
 
 
 def kind(kernel: str, unit: str) -> str:
-    """Kind of a kernel by id and unit: compute, memory, host link, latency or other."""
+    """Kind of a kernel by its id and unit: ``compute``, ``memory``, ``host link``, ``latency`` or ``other``."""
     if unit.endswith("OP/s"):
         return "compute"
     if kernel == "copy.device" or kernel.startswith("memory."):
@@ -325,7 +328,7 @@ class Bench:
     because: str = ""
 
     def to_json(self) -> dict[str, Json]:
-        """The document of the measurements, with verdict and findings as a diagnosis has them."""
+        """The document of the measurements with ``verdict`` and ``findings`` added, and ``because`` where not empty."""
         more: dict[str, object] = {
             "verdict": self.verdict,
             "findings": [finding.to_json() for finding in self.findings],
@@ -335,7 +338,10 @@ class Bench:
 
 
 def bench_verdict(found: Measurements, findings: Sequence[Finding]) -> Verdict:
-    """Broken for a wrong value, failed kernel or error; unknown if nothing ran or one was given up; else as found."""
+    """Broken for a wrong value, failed kernel or error; unknown if nothing ran or one was given up.
+
+    Else impaired by any warning, or sound.
+    """
     if {found.state(run) for run in found.runs} & {"wrong", "failed"}:
         return "broken"
     given_up = any(run.status == "not-run" and run.details.get("unfinished") for run in found.runs)

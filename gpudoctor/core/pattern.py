@@ -112,13 +112,13 @@ class Budget:
         self._unchecked = _CHARACTERS_BETWEEN_CHECKS
 
     def start(self) -> None:
-        """Starts counting time."""
+        """Start counting processor time against this budget."""
         self._started = self.clock()
 
     def stop(self) -> None:
-        """Stops counting, and takes the time used off this budget and those it is a part of.
+        """Stop counting; subtract the time used since `start` from this budget and from those it is a part of.
 
-        Beyond what a part was given, and a piece of work may take, lies a pause of the machine: it is not charged.
+        At most the size of a part, or an eighth of a whole budget, is charged: more is a pause of the machine.
         """
         used = min((self.clock() - self._started) / slowness(), self._most)
         budget: Budget | None = self
@@ -127,7 +127,10 @@ class Budget:
             budget = budget.whole
 
     def check(self, characters: int = _CHARACTERS_BETWEEN_CHECKS) -> None:
-        """Raises `TooCostlyError` where nothing is left; to be called before searching so many characters."""
+        """Raise `TooCostlyError` where nothing is left; to be called before searching so many characters.
+
+        The clock is read only once in about `_CHARACTERS_BETWEEN_CHECKS` characters.
+        """
         self._unchecked += characters + _CALL_CHARACTERS
         if self._unchecked > _CHARACTERS_BETWEEN_CHECKS:
             self._unchecked = 0
@@ -142,7 +145,7 @@ def slowness() -> float:
 
 
 def measured_slowness() -> float:
-    """As `slowness`, measured now: other work on the processor changes it."""
+    """How many times slower than the reference processor this one searches text right now, at least 1; not cached."""
     numbers = re.compile(r"\b[0-9a-f]+\b(?=[^\n]*\n)")
     taken = []
     for _ in range(4):
@@ -171,9 +174,9 @@ class within:  # noqa: N801 - a context manager, used as `contextlib.suppress` i
 
 
 def within_part(whole: Budget, seconds: float, work: Callable[[], _T]) -> _T:
-    """What `work` returns, within `seconds` of the whole budget; tried once more where they ran out.
+    """What `work()` returns, using at most `seconds` of the whole budget; called once more where they ran out.
 
-    The retry allows for a busy processor. Raises `TooCostlyError` where that is not enough either.
+    The second call has as much more time as the processor is busier now. Raises `TooCostlyError` where that runs out.
     """
     try:
         with within(Budget(seconds, whole)):
@@ -184,7 +187,7 @@ def within_part(whole: Budget, seconds: float, work: Callable[[], _T]) -> _T:
 
 
 def check_current(characters: int) -> None:
-    """Raises `TooCostlyError` where this thread's current budget, if any, is used up."""
+    """Raise `TooCostlyError` where the budget that this thread is `within`, if any, is used up; as `Budget.check`."""
     budget = _CURRENT.get()
     if budget is not None:
         budget.check(characters)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from gpudoctor.core.document import as_object, object_from_json, object_to_json, objects, open_document
 from gpudoctor.core.errors import DocumentError
@@ -77,7 +78,7 @@ class PlanStep:
         return any(need in GRAVE for need in self.needs)
 
     def to_json(self) -> dict[str, Json]:
-        """The step of a document."""
+        """All fields of the step by name, ``makes`` as an object."""
         return {**object_to_json(self), "makes": dict(self.makes)}
 
 
@@ -116,12 +117,12 @@ class Plan:
 
     @property
     def hindered(self) -> tuple[PlanStep, ...]:
-        """The chosen steps that cannot be run from here."""
+        """The chosen steps up to the first reboot that cannot be run from here; their `hindrance` says why."""
         return tuple(step for step in self.until_reboot.chosen if step.hindrance)
 
     @property
     def until_reboot(self) -> Plan:
-        """The plan with everything after the first reboot not chosen: that is planned anew after it."""
+        """The plan without the steps after the first chosen reboot (not `chosen`): these are planned anew after it."""
         reboot = next((place for place, step in enumerate(self.steps) if step.chosen and "reboot" in step.needs), None)
         if reboot is None:
             return self
@@ -135,11 +136,14 @@ class Plan:
 
     @property
     def verifies(self) -> tuple[str, ...]:
-        """Ids of the rules that must find nothing once the plan is done."""
+        """Ids of the rules that the chosen steps judge again: they must find nothing once the plan is done."""
         return tuple(step.verify for step in self.chosen if step.verify)
 
     def toggled(self, step: str) -> Plan:
-        """The plan with that step chosen or not; choosing it drops steps of the cause's other ways."""
+        """A copy with that step (its id) chosen if it was not, else not; raises `StopIteration` for no such step.
+
+        Choosing it drops the steps of its cause's other ways.
+        """
         toggled_step = next(item for item in self.steps if item.id == step)
 
         def is_chosen(item: PlanStep) -> bool:
@@ -154,27 +158,27 @@ class Plan:
         return self._choosing(is_chosen)
 
     def by_way(self, way: Way) -> Plan:
-        """The plan with all steps of that way chosen and none of the cause's other ways."""
+        """A copy with all steps of that way chosen and none of its cause's other ways; all other steps as they were."""
         return self._choosing(
             lambda item: item.way == way.number if item.cause == way.cause and item.way else item.chosen
         )
 
     def chosen_way(self, cause: str) -> int:
-        """Number of the way chosen for that cause; 0 where none of its steps is chosen."""
+        """Number of the way of that cause's first chosen step that belongs to one; 0 where none is chosen."""
         return next((step.way for step in self.chosen if step.cause == cause and step.way), 0)
 
-    def _choosing(self, choice: Any) -> Plan:
-        """The plan with each step chosen as `choice` says."""
-        return replace(self, steps=tuple(replace(step, chosen=bool(choice(step))) for step in self.steps))
+    def _choosing(self, is_chosen: Callable[[PlanStep], object]) -> Plan:
+        """A copy with each step chosen where `is_chosen(step)` is true."""
+        return replace(self, steps=tuple(replace(step, chosen=bool(is_chosen(step))) for step in self.steps))
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
+        """The plan as a document ``gpudoctor-plan/1`` that `from_json` reads."""
         names = "title machine environment before downloads_mib undo remarks ways steps"
         return {"schema": SCHEMA, **object_to_json(self, names)}
 
 
 def from_json(raw: object) -> Plan:
-    """The inverse of `Plan.to_json`; raises `DocumentError`."""
+    """The inverse of `Plan.to_json`; raises `DocumentError`, also for two steps with one id."""
     document = open_document(raw, SCHEMA)
     steps = tuple(
         object_from_json(PlanStep, step, where, makes=tuple(as_object(step.get("makes", {}), f"{where}makes").items()))
@@ -203,7 +207,10 @@ class Foreseen:
 
     @property
     def sentence(self) -> str:
-        """``Judged on what these steps make true: cleared torch.cpu-build; nothing new.``"""
+        """One sentence with the ids of each list, without those that are empty.
+
+        ``Judged on what these steps make true: cleared torch.cpu-build; nothing new.``
+        """
         parts = [
             f"cleared {', '.join(self.cleared)}" if self.cleared else "",
             f"stays {', '.join(self.stays)}" if self.stays else "",
@@ -213,5 +220,5 @@ class Foreseen:
         return f"Judged on what these steps make true: {'; '.join(part for part in parts if part)}."
 
     def to_json(self) -> dict[str, Json]:
-        """The four lists by name."""
+        """``cleared``, ``stays``, ``new`` and ``unjudged``, each a list of ids."""
         return object_to_json(self)

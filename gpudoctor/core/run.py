@@ -37,7 +37,10 @@ class Output:
     """Whether what comes begins a line, goes on with the last one, or stands in its place."""
 
     def add(self, text: str) -> Output:
-        """A copy with that text appended; the text may be any piece of a line."""
+        r"""A copy with that text, any piece of output, appended: its last 400 lines, each cut to 2000 characters.
+
+        A line that ended in ``\r`` is replaced by what follows.
+        """
         lines, tail = list(self.lines), self.tail
         for piece in _ENDS.split(text):
             if piece == "\r":
@@ -65,7 +68,7 @@ class StepRun:
     output: Output = field(default_factory=Output)
 
     def to_json(self) -> dict[str, Json]:
-        """The step of a document."""
+        """``state``, ``seconds``, ``status``, ``output`` (its lines) and ``dropped``, how many are no longer kept."""
         output: list[Json] = list(self.output.lines)
         return {**object_to_json(self, "state seconds status"), "output": output, "dropped": self.output.dropped}
 
@@ -130,12 +133,12 @@ class Run:
 
     @classmethod
     def of(cls, plan: Plan, name: str, began: str, undoes: str = "") -> Run:
-        """The run of that plan before its first step."""
+        """The run with id `name` of that plan before its first step: chosen steps wait, the others are left out."""
         steps = tuple(StepRun("waits" if step.chosen else "left out") for step in plan.steps)
         return cls(name, plan, began, steps, undoes=undoes)
 
     def step(self, name: str) -> StepRun:
-        """The state of the step of that id."""
+        """The `StepRun` of the step with id `name`; raises `StopIteration` for no such step."""
         return self.steps[self._place(name)]
 
     @property
@@ -151,7 +154,9 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """The result as a whole: under way, fixed, still found, stopped, done or undone."""
+        """The first that holds: ``under way``; ``still found``, by a rule judged again; ``stopped``: a step failed
+        or did not run, or a rule got worse; ``undone``, of an undo; ``fixed``, by all rules judged again; ``done``.
+        """
         if not self.over:
             return "under way"
         states = {step.state for step in self.steps}
@@ -173,7 +178,7 @@ class Run:
         return replace(self.plan, steps=steps)
 
     def after(self, event: Event) -> Run:
-        """The run after this event."""
+        """A copy with the event recorded: the step's state and output, what it changed, or what a rule found."""
         place = self._place(event.step)
         before = self.steps[place]
         if isinstance(event, Judged):
@@ -190,15 +195,15 @@ class Run:
         return replace(self, steps=(*self.steps[:place], step, *self.steps[place + 1 :]), changed=changed)
 
     def ended(self, why: str = "", worse: tuple[str, ...] = ()) -> Run:
-        """The run, over, with the reason and the rules that got worse."""
+        """A copy that is over, with the reason and the rules that got worse; where empty, those it had stay."""
         return replace(self, over=True, why=why or self.why, worse=worse or self.worse)
 
     def _place(self, name: str) -> int:
-        """Index of the step of that id."""
+        """Index in the plan of the step with id `name`; raises `StopIteration` for no such step."""
         return next(place for place, step in enumerate(self.plan.steps) if step.id == name)
 
     def to_json(self) -> dict[str, Json]:
-        """The journal: a document that `from_json` takes back."""
+        """The run as its journal, a document ``gpudoctor-run/1`` that `from_json` reads."""
         names = "id began undoes over worse why changed judged steps plan"
         return {"schema": SCHEMA, **object_to_json(self, names), "judged": dict(self.judged)}
 

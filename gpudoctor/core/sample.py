@@ -94,11 +94,11 @@ class GPU:
     unanswered: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, name: str) -> str:
-        """Why that field is None."""
+        """Why that field is None: the GPU's error, else why it was not read, else that this GPU does not report it."""
         return self.error or self.unanswered.get(name, NOT_REPORTED)
 
     def to_json(self) -> dict[str, Json]:
-        """The non-empty fields."""
+        """The fields by name, without None, empty texts and empty mappings."""
         known = {name: value for name, value in asdict(self).items() if value is not None and value not in ("", {})}
         return cast("dict[str, Json]", known)
 
@@ -122,7 +122,7 @@ class Sample:
     live: bool = True
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
+        """``seconds``, ``source``, ``trouble``, ``live`` and ``gpus``: a document that `from_json` reads."""
         return {
             "seconds": self.seconds,
             "source": self.source,
@@ -168,7 +168,10 @@ _OF_A_RUN = {"memory_used_mib": "memory_peak_mib", "throttle_reasons": "held_dow
 
 
 def sample_of(snapshot: Snapshot) -> Sample:
-    """The GPUs of a snapshot as a sample, not live: as they were read, or over a run; `trouble`: why none."""
+    """The GPUs of the group ``gpu`` as a sample that is not live; without it those of ``run_gpu``, peaks over a run.
+
+    Without either there are none, and `trouble` says why.
+    """
     rows = snapshot.rows("gpu")
     if not isinstance(rows, tuple) and isinstance(run := snapshot.rows("run_gpu"), tuple):
         rows = tuple({**row, **{name: row[of] for name, of in _OF_A_RUN.items() if of in row}} for row in run)
@@ -179,7 +182,10 @@ def sample_of(snapshot: Snapshot) -> Sample:
 
 
 def _gpu_of_row(place: int, row: Row, snapshot: Snapshot) -> GPU:
-    """The GPU of that row; its index is `place` where the row has none."""
+    """The GPU of a row of ``gpu``, with its MIG devices and processes; its index is `place` where the row has none.
+
+    Fields that are Unread are None, with why in `unanswered`; Absent ones are only None.
+    """
     values: dict[str, Any] = {}
     unanswered: dict[str, str] = {}
     for name in (*_TEXTS, *NUMBERS, "throttle_reasons"):
@@ -203,7 +209,7 @@ def _gpu_of_row(place: int, row: Row, snapshot: Snapshot) -> GPU:
 
 
 def _instances(snapshot: Snapshot, index: int) -> tuple[Instance, ...]:
-    """The MIG devices of that GPU."""
+    """The MIG devices of that GPU, numbered from 0, with profile and UUID but without memory."""
     mine = [row for row in listed(snapshot.rows("mig")) if value_of(row.get("gpu")) == index]
     return tuple(
         Instance(number, text_of(row.get("profile")), text_of(row.get("uuid"))) for number, row in enumerate(mine)

@@ -217,14 +217,17 @@ def without_long(text: str, hide: Hide) -> str:
 
 
 def variable_shown(name: str, value: str) -> str:
-    """The value of a variable of the environment: hidden where the name is a credential's, else without secrets."""
+    """The value of an environment variable without secrets; "(hidden)" where the name is a credential's.
+
+    Behind such a name a switch (``true``, ``0``) or a path is no secret.
+    """
     if _CREDENTIAL.search(name.upper()) and not _PUBLIC.search(name) and not _SWITCH.match(value):
         return HIDDEN
     return without_secrets(value)
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of variables with a credential's name that are distinctive enough to be hidden wherever they occur."""
+    """Values of variables with a credential's name that are distinctive enough to hide anywhere; the longest first."""
     found = {
         value
         for name, value in environ.items()
@@ -235,7 +238,7 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_secret_entry(name: object, item: object) -> bool:
-    """Whether the name alone makes that value a secret."""
+    """Whether the name (``api_key``) makes that text a secret; False for ``none``, ``true``, a path and the like."""
     return isinstance(item, str) and isinstance(name, str) and _is_secret_name(name) and not _OPEN.match(item)
 
 
@@ -246,12 +249,15 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _is_token(run: str) -> bool:
-    """Whether what begins as a service's tokens do is one: it has digits, or nothing but letters behind the prefix."""
+    """Whether text with the prefix of a service's tokens is one: it has a digit, or only letters behind the prefix."""
     return any(map(str.isdigit, run)) or bool(_LETTERS.fullmatch(run))
 
 
 def _is_credential(match: re.Match[str]) -> bool:
-    """Whether what follows an authorization scheme looks like a credential."""
+    """Whether what follows a scheme (``Bearer``, ``Basic``) looks like a credential: random letters and digits.
+
+    After Bearer or ``Authorization`` anything does that is not one short word.
+    """
     value = match[3]
     if match[2].lower() == "bearer" or "uthorization" in match.string[max(0, match.start() - 20) : match.start()]:
         return not value.isalpha() or len(value) >= 20
@@ -278,7 +284,10 @@ def _hide_assigned(match: re.Match[str], hide: Hide) -> str:
 
 
 def _hide_if_secret(name: str, value: str, hide: Hide) -> str:
-    """The value, hidden where the name is a secret's or the value looks random."""
+    """`hide(value)` where the name is a secret's or the value looks random, else the value.
+
+    A public name (``public_key``) or a harmless value (``none``, a path, a short number) is never hidden.
+    """
     if _OPEN.match(value) or _PUBLIC.search(name):
         return value
     return hide(value) if _STRONG.search(name) or _RANDOM.match(value) else value

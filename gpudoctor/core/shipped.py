@@ -38,7 +38,7 @@ def own_command() -> list[str]:
 
 
 def data(name: str) -> bytes | None:
-    """The content of that file of the package; None where there is none."""
+    """The bytes of a file of this package (its path below ``gpudoctor/``); None where it cannot be read."""
     try:
         if ARCHIVE:
             return bytes(_LOADER.get_data(f"{_PACKAGE}/{name}"))
@@ -49,7 +49,7 @@ def data(name: str) -> bytes | None:
 
 
 def text(name: str) -> str:
-    """The text of that file of the package; raises `FileNotFoundError`."""
+    """The text of a file of this package (its path below ``gpudoctor/``); raises `FileNotFoundError`."""
     found = data(name)
     if found is None:
         raise FileNotFoundError(f"{_PACKAGE}/{name}")
@@ -58,7 +58,7 @@ def text(name: str) -> str:
 
 @cache
 def folder(name: str) -> Path:
-    """That folder of the package; unpacked to a temporary one where it runs from a zip file.
+    """The path of a folder of this package; from a zip file unpacked, once, to a temporary folder removed at exit.
 
     Raises `UsageError` where nothing can be written.
     """
@@ -88,9 +88,9 @@ def _unpack_folder(name: str) -> Path:
 
 
 def modules_of(package: ModuleType, first: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[ModuleType]:
-    """Every module of the package's folder, by name, `first` before the others; each imported when its turn comes.
+    """Import and yield each module of the package's folder: those named in `first`, then the others by name.
 
-    Those named ``_like_this`` are shared helpers and left out.
+    Left out are subpackages, helpers named ``_like_this`` and the names in `without`.
     """
     names = sorted(name for place in package.__path__ for name in _names_in(place) if not name.startswith("_"))
     names = [name for name in names if name not in without]
@@ -99,7 +99,7 @@ def modules_of(package: ModuleType, first: Sequence[str] = (), without: Sequence
 
 
 def _names_in(place: str) -> list[str]:
-    """Names of the modules in a folder, or a folder of a zip file."""
+    """Names of the modules (no subpackages) in a folder, also one within a zip file; in no order."""
     try:
         found = os.listdir(place)  # noqa: PTH208 - names, not paths
     except (NotADirectoryError, FileNotFoundError):  # in a zip file; the second is what Windows calls it

@@ -60,7 +60,7 @@ class Target:
     level: str = "quick"
 
     def to_json(self) -> dict[str, Json]:
-        """As the contract has it."""
+        """``kind``, ``name``, ``python`` and ``level``."""
         return {"kind": self.kind, "name": self.name, "python": self.python, "level": self.level}
 
 
@@ -78,16 +78,16 @@ class Snapshot:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
 
     def get(self, name: str) -> Fact:
-        """The fact of that name; unread where nobody answered for it."""
+        """The fact of that name; `unanswered`, an `Unread`, where there is none."""
         return self.facts.get(name) or self.unanswered
 
     def rows(self, group: str) -> Rows:
-        """The rows of that group; unread where nobody answered for it."""
+        """The rows of that group, or the `Absent` or `Unread` in their place; `unanswered` where there is neither."""
         rows = self.groups.get(group)
         return self.unanswered if rows is None else rows
 
     def known(self, name: str) -> Known | None:
-        """The fact with its source where it is known, else None."""
+        """The fact of that name where it is `Known`, else None."""
         return known(self.facts.get(name))
 
     def value(self, name: str) -> Value:
@@ -99,11 +99,11 @@ class Snapshot:
         return text_of(self.facts.get(name))
 
     def number(self, name: str) -> float | None:
-        """The finite number that the fact is known to be, else None."""
+        """The value of that fact where it is a known finite number (True and False are none), else None."""
         return number_of(self.facts.get(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The texts of that list where it is known, else none."""
+        """The items of that fact as texts where it is a known list, else an empty tuple."""
         return texts_of(self.facts.get(name))
 
     @property
@@ -113,16 +113,16 @@ class Snapshot:
 
     @property
     def unanswered(self) -> Unread:
-        """The `Unread` that stands for a fact no probe answered."""
+        """The `Unread` for a fact that is not there: not stated, in a pasted report; else not asked."""
         return _NOT_STATED if self.pasted else _NOT_ASKED
 
     def answered(self) -> frozenset[str]:
-        """The names of the facts and groups that are known or absent."""
+        """The names of the facts and groups that are known or absent, not `Unread`."""
         states = (*self.facts.items(), *self.groups.items())
         return frozenset(name for name, state in states if not isinstance(state, Unread))
 
     def topics(self) -> frozenset[str]:
-        """The topics of its facts (``driver`` of ``driver.version``), and its groups."""
+        """The first parts of its facts' names (``driver`` of ``driver.version``), and the names of its groups."""
         return frozenset(name.partition(".")[0] for name in (*self.facts, *self.groups))
 
     def facts_to_json(self) -> dict[str, Json]:
@@ -132,7 +132,7 @@ class Snapshot:
         return dict(sorted(out.items()))
 
     def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
+        """The snapshot as a document that `from_json` reads: schema, target, facts and timings_ms."""
         timings: dict[str, Json] = {name: round(ms, 1) for name, ms in self.timings_ms.items()}
         return {
             "schema": SCHEMA,
@@ -143,7 +143,11 @@ class Snapshot:
 
 
 def from_json(raw: object) -> Snapshot:
-    """A snapshot from a saved snapshot or a whole diagnosis document; raises `DocumentError`."""
+    """A snapshot from a saved snapshot or a whole diagnosis document, secrets hidden; raises `DocumentError`.
+
+    Its target is of kind snapshot or fleet. A group keeps its first `MOST_ROWS`; more than `MOST_GPUS` GPUs are an
+    error.
+    """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("facts"), Mapping):
         raise DocumentError("not a gpudoctor snapshot: no facts in it")
     schema = str(raw.get("schema", ""))
@@ -179,7 +183,7 @@ def from_json(raw: object) -> Snapshot:
 
 
 def _target_from_json(raw: Mapping[str, object]) -> Target:
-    """The target of a document, as kind snapshot or fleet; raises `DocumentError`."""
+    """The target of a document; its kind is fleet where it was, else snapshot; raises `DocumentError`."""
     name, python, level = raw.get("name", ""), raw.get("python"), raw.get("level", "quick")
     if not isinstance(name, str) or not isinstance(python, (str, type(None))) or level not in get_args(Level):
         raise DocumentError("not a gpudoctor snapshot: its target's name, python or level is none")
@@ -188,7 +192,7 @@ def _target_from_json(raw: Mapping[str, object]) -> Target:
 
 
 def _parse_named(name: str, parse: Callable[[object], T], raw: object) -> T:
-    """The parsed value; raises `DocumentError` with the fact's name."""
+    """`parse(raw)`; a `DocumentError` of it is raised with the fact's name before its message."""
     try:
         return parse(raw)
     except DocumentError as error:

@@ -59,11 +59,11 @@ class Wishes:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the stack is for another machine than the one that was read."""
+        """Whether the stack is for another machine: the user set a field about it (GPUs, driver, Python, ...)."""
         return any(name in self.set_by_user for name in MACHINE)
 
     def with_wish(self, name: str, value: object) -> Wishes:
-        """A copy with that field set by the user."""
+        """A copy with that field set, and noted in `set_by_user`."""
         fields: dict[str, Any] = {name: value, "set_by_user": self.set_by_user | {name}}
         return replace(self, **fields)
 
@@ -75,8 +75,10 @@ class Wishes:
         return changed
 
     def _with_remedy_change(self, name: str, value: str) -> Wishes:
-        """A copy with a remedy's change made: ``wants`` loses the item `value`, ``gpus`` keeps only those named in it
-        (``A+B``), ``torch`` replaces what was wanted of torch, any other field is set to `value`.
+        """A copy with one change of a remedy made, and noted as set by the user.
+
+        ``wants``: the package `value` is no longer wanted; ``gpus``: only those named in it (``A+B``) stay; ``torch``:
+        `value` replaces what was wanted of torch; any other field is set to `value`.
         """
         if name == "wants":
             extras = tuple(item for item in self.extras if item != value)
@@ -90,7 +92,7 @@ class Wishes:
         return self.with_wish(name, value)
 
     def to_json(self) -> dict[str, Json]:
-        """The wishes of a document."""
+        """The machine's fields, torch, tool, emit, extras and wants; ``said`` lists those set by the user."""
         names = " ".join((*MACHINE, "torch tool emit extras wants"))
         return {**object_to_json(self, names), "said": cast(Json, sorted(self.set_by_user))}
 
@@ -102,13 +104,13 @@ class Wishes:
 
 
 def _asks_for(requirement: str, package: str) -> bool:
-    """Whether a requirement is for that package, as the index spells its name."""
+    """Whether the requirement (``torch>=2.6``) is for that package or ``py`` and its name, spelling normalized."""
     match = re.match(r"\s*([\w.-]*\w)", requirement)
     return match is not None and normal(match[1]) in (package, f"py{package}")
 
 
 def parse_requirements(text: str) -> tuple[str, ...]:
-    """The requirements in a text, split: ``torch>=2.6 flash-attn``; blanks around operators are allowed."""
+    """The requirements in ``torch>=2.6 flash-attn``, split at blanks and ``;``; operators may have blanks around."""
     return tuple(filter(None, re.split(r"[\s;]+(?=[A-Za-z])", text.strip())))
 
 
@@ -117,7 +119,7 @@ GRANTED = "taken for granted, for --for names no other"
 
 
 def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
-    """The machine's fields and tool from a snapshot, empty where unknown.
+    """The machine's fields from a snapshot, empty where unknown; its tool is the installer, else pip.
 
     Where no driver module is loaded, the driver is that of the installed libraries.
     """
@@ -205,13 +207,13 @@ class Stack:
     """The facts that hold once it is installed, as a plan's step has them."""
 
     def written(self, tool: str, emit: str) -> str:
-        """The commands, one a line, or the file of that form; empty where the stack has none."""
+        """For ``command`` the tool's commands, one a line, else the text of that file; empty where there is none."""
         if emit != "command":
             return self.files.get(emit, "")
         return "\n".join(shell_line(argv) for argv in self.commands.get(tool, ()))
 
     def plan(self, tool: str, machine: str, environment: str, hindrance: str = "") -> Plan:
-        """Its commands as a plan for that environment, or for the new one that the first of them makes.
+        """The tool's commands as a plan for that environment, or for the new one that the first of them makes.
 
         `hindrance` is why they cannot be run from here.
         """
@@ -253,5 +255,5 @@ SCHEMA = "gpudoctor-stack/1"
 
 
 def to_json(stack: Stack) -> dict[str, Json]:
-    """The document of a stack."""
+    """The document ``gpudoctor-stack/1`` with all fields of the stack."""
     return {"schema": SCHEMA, **object_to_json(stack)}

@@ -49,59 +49,59 @@ if sys.platform == "win32":
     """Ticks in a second of the times in /proc, which machines of this kind do not have."""
 
     def user_id() -> int:
-        """Id of the user that this process runs as; -1 where users have no numbers."""
+        """-1, for users have no numbers on Windows."""
         return -1
 
     def file_name(name: str) -> str:
-        """The name under which a file of another system, called `name` there, is kept on this one."""
+        """The name under which a POSIX file is kept on Windows: characters that Windows forbids as ``%3A``."""
         return re.sub(r'[%<>:"\\|?*\x00-\x1f]', lambda found: f"%{ord(found[0]):02X}", name)
 
     def original_name(name: str) -> str:
-        """What a file is called on its own system that is kept here under `name`."""
+        """The inverse of `file_name`: ``%3A`` is a colon again."""
         return re.sub(r"%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), name)
 
     def long_path(folder: str) -> str:
-        """The absolute path in the form that may be longer than 260 characters and end with any name."""
+        r"""The absolute path behind ``\\?\``: so it may have more than 260 characters and end with any name."""
         return folder if folder.startswith("\\\\?\\") else f"\\\\?\\{folder}"
 
     HAS_LINKS = False
     """Whether every user may make symbolic links."""
 
     def account(uid: int) -> Account:
-        """The user with that id; raises `KeyError` for none."""
+        """Raises `KeyError`: Windows has no users by number."""
         raise KeyError(uid)
 
     ACCESS_IS_LISTED = True
     """Whether lists (ACLs) instead of modes say who may change a file."""
 
     def group(gid: int) -> tuple[str, frozenset[str]]:
-        """Name and members of the group with that id; raises `KeyError` for none."""
+        """Raises `KeyError`: Windows has no groups by number."""
         raise KeyError(gid)
 
     def extended_attributes(place: str) -> list[str]:
-        """Names of the file's extended attributes, links not followed."""
+        """Always empty: none are read on Windows."""
         return []
 
     def device_numbers(status: os.stat_result) -> str:
-        """Major and minor number of a device, as ``195:0``."""
+        """Always ``0:0``: Windows has no device numbers."""
         return "0:0"
 
     def groups_of(user: str, gid: int) -> list[int]:
-        """Ids of all groups that the user is in."""
+        """Always empty: Windows has no groups by number."""
         return []
 
     def node_name() -> str:
-        """Name of this machine."""
+        """Name of this machine by ``COMPUTERNAME``; empty where that is not set."""
         return os.environ.get("COMPUTERNAME", "")
 
     def machine_name() -> str:
-        """Architecture of this machine, ``x86_64`` or ``aarch64``, whatever this program was compiled for."""
+        """Architecture of the machine, not of this program: ``aarch64``, ``x86``, else ``x86_64``."""
         process, native = ctypes.c_ushort(), ctypes.c_ushort()
         ctypes.windll.kernel32.IsWow64Process2(ctypes.c_void_p(-1), ctypes.byref(process), ctypes.byref(native))
         return {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}.get(native.value, "x86_64")
 
     def usable_cores() -> int:
-        """Number of logical processors that this process may run on."""
+        """Number of logical processors of the machine, 1 where unknown."""
         return os.cpu_count() or 1
 
     def read_at(handle: int, size: int, offset: int) -> bytes:
@@ -110,7 +110,7 @@ if sys.platform == "win32":
         return os.read(handle, size)
 
     def write_at(handle: int, data: bytes, offset: int) -> None:
-        """Write the bytes at that offset."""
+        """Write the bytes to the file descriptor at that offset, which moves its position; raises `OSError`."""
         os.lseek(handle, offset, os.SEEK_SET)
         os.write(handle, data)
 
@@ -124,7 +124,7 @@ if sys.platform == "win32":
         """Does nothing: reading waits."""
 
     def disk_space(path: str | os.PathLike[str]) -> tuple[int, int]:
-        """Total bytes, and bytes that this user may still write, of the file system that holds the folder."""
+        """Total bytes, and bytes this user may still write, of the volume with the folder or its nearest parent."""
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         folder = os.fspath(path)
         while not os.path.isdir(folder) and (above := os.path.dirname(folder)) != folder:  # noqa: PTH112, PTH120
@@ -134,18 +134,18 @@ if sys.platform == "win32":
         return total.value, free.value
 
     def inodes(path: str | os.PathLike[str]) -> tuple[int, int]:
-        """As on POSIX; NTFS makes its file records as needed: (0, 0)."""
+        """Always (0, 0), no limit: NTFS makes its file records as needed."""
         return 0, 0
 
     def is_read_only(path: str | os.PathLike[str]) -> bool:
-        """Whether the file system that holds `path` is mounted read-only."""
+        """Always False: not asked on Windows."""
         return False
 
     def give_to(place: str | os.PathLike[str], uid: int, gid: int) -> None:
         """Does nothing: what is made here is its maker's, as lists (ACLs) have it."""
 
     def clone(source: int, goal: int) -> None:
-        """Make `goal` a copy-on-write clone; raises `OSError`: NTFS has none."""
+        """Raises `OSError`: NTFS has no copy-on-write clones."""
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     _GENERIC_WRITE, _SHARE_ALL, _OPEN_EXISTING = 0x40000000, 7, 3
@@ -155,7 +155,10 @@ if sys.platform == "win32":
     """How long a file may be held by who only looks at it, as virus scanners do with each new one."""
 
     def replace(source: str | os.PathLike[str], goal: str | os.PathLike[str]) -> None:
-        """Rename the file to `goal` in the place of what is there; raises `OSError` where a program holds that."""
+        """Rename the file to `goal` in the place of what is there.
+
+        Tries for a second while a program holds that, then raises `PermissionError`.
+        """
         end = time.monotonic() + _REPLACE_SECONDS
         while True:
             try:
@@ -176,7 +179,7 @@ if sys.platform == "win32":
         return False
 
     def reason(error: OSError) -> str:
-        """Why it failed, in a few words."""
+        """Why it failed, in a few words: that a program has the file open, else the system's message."""
         place = error.filename2 or error.filename
         held = isinstance(error, PermissionError) and isinstance(place, str) and is_held(place)
         return "a program has it open: end that" if held else error.strerror or str(error)
@@ -185,7 +188,7 @@ if sys.platform == "win32":
     """Where the locked byte lies: behind all text, which others can then read while the lock is held."""
 
     def lock(handle: int, shared: bool = False) -> None:
-        """Lock the file until the handle is closed; raises `BlockingIOError` where another holds it."""
+        """Lock the file for us alone, even if `shared`, until it is closed; `BlockingIOError` if another holds it."""
         os.lseek(handle, _LOCKED, os.SEEK_SET)
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -213,18 +216,18 @@ else:
     """Ticks in a second of the times in /proc."""
 
     def user_id() -> int:
-        """Id of the user that this process runs as; -1 where users have no numbers."""
+        """Effective id of the user that this process runs as; -1 on Windows."""
         return os.geteuid()
 
     def file_name(name: str) -> str:
-        """The name under which a file of another system, called `name` there, is kept on this one."""
+        """The name under which a file of another system is kept on this one: unchanged, but for Windows."""
         return name
 
     original_name = file_name
-    """What a file is called on its own system that is kept here under `name`."""
+    """The inverse of `file_name`."""
 
     def long_path(folder: str) -> str:
-        """The absolute path in the form that may be longer than 260 characters and end with any name."""
+        """The path unchanged; on Windows the form that may be longer than 260 characters."""
         return folder
 
     HAS_LINKS = True
@@ -255,7 +258,7 @@ else:
     """Ids of all groups that the user is in."""
 
     def node_name() -> str:
-        """Name of this machine."""
+        """Name of this machine on the network, as ``uname -n`` prints it."""
         return os.uname().nodename
 
     def machine_name() -> str:
@@ -270,7 +273,7 @@ else:
     """Up to `size` bytes at that offset."""
 
     def write_at(handle: int, data: bytes, offset: int) -> None:
-        """Write the bytes at that offset."""
+        """Write the bytes to the file descriptor at that offset, its position unchanged; raises `OSError`."""
         os.pwrite(handle, data, offset)
 
     def sync_folder(folder: str | os.PathLike[str]) -> None:
@@ -318,16 +321,16 @@ else:
         return False
 
     def reason(error: OSError) -> str:
-        """Why it failed, in a few words."""
+        """The system's message for the error, without number and path."""
         return error.strerror or str(error)
 
     def lock(handle: int, shared: bool = False) -> None:
-        """Lock the file until the handle is closed; raises `BlockingIOError` where another holds it."""
+        """Lock the file, `shared` or for us alone, until it is closed; `BlockingIOError` if another holds it."""
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def is_root() -> bool:
-    """Whether this process runs as root."""
+    """Whether this process runs as root; never on Windows."""
     return user_id() == 0
 
 
@@ -366,13 +369,13 @@ _WINDOWS_PROGRAM = re.compile(r"(?:[A-Za-z]:)?(?:.*[\\/])?([^\\/]+)\.(?:exe|bat|
 
 
 def is_of_windows(argv: Sequence[str]) -> bool:
-    """Whether the command is one of Windows, by its program or by a path of a drive."""
+    """Whether the command is for Windows: by a drive's path, an ``.exe``, ``.bat`` or ``.cmd``, or winget or wsl."""
     known = any(_DRIVE.match(word) or _WINDOWS_PROGRAM.fullmatch(word) for word in argv)
     return known or any(program_name(word) in ("winget", "wsl") for word in argv[:1])
 
 
 def program_name(word: str) -> str:
-    """Name of the program that a command's first word calls: ``python`` for ``C:\\py\\Python.exe``."""
+    """Last part of a program's path; for Windows lower case without suffix: ``python`` of ``C:\\py\\Python.exe``."""
     program = _WINDOWS_PROGRAM.fullmatch(word)
     if program:
         return program[1].lower()
@@ -381,7 +384,7 @@ def program_name(word: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """The word in double quotes, with what PowerShell would expand in them escaped; it knows typographic ones, too."""
+    """The word in double quotes for PowerShell: backticks, dollars and double quotes, typographic ones too, escaped."""
     return '"' + re.sub(r'([`$"\u201c-\u201e])', r"`\1", word) + '"'
 
 
@@ -398,7 +401,7 @@ def on_a_terminal() -> bool:
 
 
 def in_a_browser() -> bool:
-    """Whether the interface is drawn for a page of ``--serve``."""
+    """Whether the interface is drawn for a browser (``--serve``), by ``TEXTUAL_DRIVER`` in the environment."""
     return "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "")
 
 
@@ -414,6 +417,7 @@ def restore_child_statuses() -> None:
 def prepare_streams() -> None:
     """Open closed standard streams on the null device, buffer a raw stdout, and escape what stdout cannot encode.
 
+    On Windows the streams are UTF-8 as well.
     A closed descriptor would be the next file that anybody opens; an unbuffered stream drops the rest of a short write.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -429,7 +433,7 @@ def prepare_streams() -> None:
 
 
 def _use_utf8() -> None:
-    """Have the standard streams read and write UTF-8, whatever the code page, and write lines that end with LF."""
+    """Have standard streams that are no terminals read and write UTF-8, and write lines that end with LF."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             if stream is sys.stdin:

@@ -18,7 +18,10 @@ _STRUCTURAL = frozenset({"value", "state", "a", "b", "facts", "groups", "snapsho
 
 
 def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in `value`, nested ones and keys too, with what it is about: ``gpu.serial``, ``env.HOME``."""
+    """Yield every text in `value` with what it is about (``gpu.serial``, ``env.HOME``): nested ones and keys, no enums.
+
+    For a key that is its parent and a dot, ``env.``.
+    """
     if isinstance(value, str):
         if not isinstance(value, Enum):
             yield value, key
@@ -35,12 +38,16 @@ def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def map_texts(value: T, change: Callable[[str, str], str]) -> T:
-    """A copy of `value` with every text replaced by `change(text, name of what it is about)`."""
+    """A copy of `value` with every text, nested ones and keys too, replaced by `change(text, what it is about)`.
+
+    What a text is about is named as in `texts`. A whole number under ``serial`` is replaced as text.
+    """
     return _map_value(value, change, "")  # type: ignore[no-any-return]
 
 
 def _map_value(value: Any, change: Callable[[str, str], str], key: str) -> Any:
     """A copy of any value with `change(text, key)` applied to every text in it, dictionary keys included.
+
     An integer whose key ends with ``serial`` becomes text; unknown objects are returned unchanged.
     """
     if isinstance(value, str):
@@ -65,7 +72,7 @@ def _map_value(value: Any, change: Callable[[str, str], str], key: str) -> Any:
 
 
 def _fields_with_key(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """The field names of an object, each with what its texts are about."""
+    """The field names of an object, each with what its texts are about: ``.source`` for the source of a `Known`."""
     fact = getattr(value, "fact", None)
     about = fact if isinstance(fact, str) else key
     for name in value.__match_args__:
@@ -73,7 +80,7 @@ def _fields_with_key(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _join_key(key: str, name: str) -> str:
-    """The last two parts of the path to a text; purely structural names are left out."""
+    """The last part of `key` and `name`, as ``gpu.serial``; `key` unchanged for a structural name such as ``value``."""
     if name in _STRUCTURAL:
         return key
     return f"{key.rpartition('.')[2]}.{name}" if key and "." not in name else name
@@ -83,7 +90,10 @@ def _join_key(key: str, name: str) -> str:
 
 
 def screened(value: T, known: tuple[str, ...] = ()) -> T:
-    """A copy of a fact, rows or parsed JSON with secrets hidden in every text, and `known` secret values too."""
+    """A copy of a fact, rows or parsed JSON with the secrets in every text hidden, and the `known` secret values.
+
+    Texts under the name of a secret (``api_key``) are hidden whole.
+    """
     return cast("T", _screen_value(value, known))
 
 
@@ -120,7 +130,7 @@ def _screened_text(text: str) -> str:
 
 
 def _screened_items(values: Sequence[object], known: tuple[str, ...]) -> Iterator[object]:
-    """The items screened; a private key over several lines of text is hidden."""
+    """Yield the items with secrets hidden, also a private key whose lines are separate items."""
     inside = False
     if not any("-----BEGIN" in _line_of(value) for value in values):
         yield from (_screen_value(value, known) for value in values)
@@ -140,7 +150,7 @@ def _line_of(value: object) -> str:
 
 
 def _with_line(value: object, line: str) -> object:
-    """The item with that text in place of its line."""
+    """The item with `line` in place of its text: of the whole item, or of its column ``line``."""
     if not isinstance(value, Mapping):
         return line
     held = value["line"]

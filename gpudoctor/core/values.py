@@ -55,7 +55,7 @@ class Nothing:
 
     @property
     def major(self) -> Nothing:
-        """``version(absent).major`` is as absent as the version."""
+        """The absent value itself: the major number of an absent version is absent."""
         return self
 
     minor = major

@@ -14,7 +14,7 @@ _LEADING = pattern(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version | None:
-    """The version at the start of `text`, compared as PEP 440 says, or None where there is none."""
+    """The PEP 440 version at the start of `text`, an optional ``v`` before it; None where there is none."""
     match = _LEADING.match(text.strip())
     if not match:
         return None

@@ -51,7 +51,7 @@ def and_list(items: Iterable[str]) -> str:
 
 @lru_cache(maxsize=len(OTHERS))
 def words(name: str) -> Mapping[str, str]:
-    """Translations by English sentence for that language."""
+    """Translations of that language by English sentence, from its TOML file; raises `FileNotFoundError` for English."""
     return parse_toml(shipped.text(f"core/language/{name}.toml"))
 
 
@@ -66,9 +66,10 @@ _SAMPLES = {"zh": "中文，。（）"}
 
 
 def choose_language(option: str | None, document: bool, environ: Mapping[str, str], encoding: str | None) -> str:
-    """One of `LANGUAGES`, by option, else by locale; English where the stream cannot print the language.
+    """One of `LANGUAGES`: the option, else by ``GPUDOCTOR_LANG`` or the locale's variables in `environ`.
 
-    A machine-readable document is English unless `option` is given; `encoding` is that of the output stream.
+    English where the output stream's `encoding` cannot print the language. A machine-readable `document` is English
+    unless `option` is given.
     """
     if document:
         return option or ENGLISH
@@ -77,16 +78,16 @@ def choose_language(option: str | None, document: bool, environ: Mapping[str, st
 
 
 def _language_of_locale(locale: str) -> str:
-    """The language of ``zh_CN.UTF-8``, ``zh-Hans`` or ``de_DE``.
+    """``zh`` for a locale of simplified Chinese (``zh_CN.UTF-8``, ``zh-Hans``), else ``en``.
 
-    Our Chinese is simplified: those who read traditional characters are not given it unasked.
+    Traditional Chinese (``zh_TW``, ``zh-Hant``) is ``en``, too: the translation is in simplified characters.
     """
     name = re.split(r"[-_.@]", locale, maxsplit=1)[0].lower()
     return name if name in OTHERS and not _TRADITIONAL.search(locale) else ENGLISH
 
 
 def _can_encode(encoding: str | None, sample: str) -> bool:
-    """Whether the encoding (default UTF-8) can represent the sample."""
+    """Whether the encoding (UTF-8 for None) can represent the sample; False for an unknown encoding."""
     try:
         sample.encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
