@@ -32,7 +32,10 @@ class Context(eager.Context):
 
     @property
     def kernels(self) -> Any:
-        """The module of our Triton kernels; raises `CannotRun` where Triton or what it needs is missing."""
+        """The module of our Triton kernels, imported; raises `CannotRun` where Triton or what it needs is missing.
+
+        An import that fails otherwise raises what `classify_error` makes of its error.
+        """
         require_triton()
         if not self.on_cpu and self.capability() < MIN_CAPABILITY:
             raise CannotRun("Triton supports GPUs of compute capability %d.%d and newer" % MIN_CAPABILITY)
@@ -52,7 +55,7 @@ def require_triton() -> None:
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """The context of the device with caches redirected; compiles nothing. Raises as `eager.opened` does."""
+    """The context of the device, with compilers' caches in a new folder; compiles nothing; raises as `eager.opened`."""
     before = dict(os.environ, TMPDIR=tempfile.gettempdir())
     cache = prepare(on_cpu=ask["device"] == "cpu")
     eager_context = eager.opened(ask)  # on the current device, where Triton launches
@@ -62,7 +65,10 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 
 def prepare(on_cpu: bool) -> _scratch.Folder:
-    """Set the variables that redirect the caches of Triton and inductor to a new folder, and return that folder."""
+    """Redirect the caches of Triton and inductor, and TMPDIR, to a new folder by environment variables; returns it.
+
+    On a CPU Triton is set to interpret its kernels.
+    """
     folders = [tempfile.gettempdir(), "/var/tmp", "/dev/shm", os.path.expanduser("~")]
     cache = _scratch.Folder(next(filter(_scratch.allows_executables, folders), None))
     os.environ["TRITON_CACHE_DIR"] = os.path.join(cache.path, "triton")
@@ -100,7 +106,10 @@ class Launch(NamedTuple):
 def check_and_time(
     context: Context, cases: List[Case], work: Callable[[], Any], value: Callable[[float], float]
 ) -> Outcome:
-    """Compile, check the cases and time `work`; `value` turns seconds per call into the outcome's value."""
+    """Compile by calling `work`, check the cases and time it; `value(seconds per call)` is the outcome's value.
+
+    An error of the first call is raised as `classify_error` has it.
+    """
     began = time.perf_counter()
     try:
         work()
@@ -131,7 +140,7 @@ class Machine(NamedTuple):
 
     @staticmethod
     def here() -> Machine:
-        """Those of this process."""
+        """The facts of this machine and Python, and the folder in TRITON_CACHE_DIR."""
         include = sysconfig.get_paths().get("include") or ""
         headers = os.path.exists(os.path.join(include, "Python.h"))
         return Machine(headers, "%d.%d" % sys.version_info[:2], os.environ.get("TRITON_CACHE_DIR", ""))
@@ -155,7 +164,7 @@ def classify_error(error: BaseException, on_cpu: bool) -> BaseException:
 
 
 def known_cause(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
-    """What is wrong, and what to do, from the texts of the exceptions; None where unknown."""
+    """What is wrong, and what to do, by the text of a compile error's exceptions; None where the cause is unknown."""
     for pattern, what, advice in _KNOWN:
         match = re.search(pattern, text)
         if match:
@@ -166,7 +175,7 @@ def known_cause(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
 
 
 def _failed_program(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
-    """The same where a program that Triton ran exited with an error; None if that is not what the text says."""
+    """What is wrong, and what to do, where a program that Triton ran (gcc, ptxas) failed; None if none is named."""
     match = re.search(r"Command '\[?'?([^',\s]+)(.*?)returned non-zero exit status (\d+)", text, re.DOTALL)
     if not match:
         return None

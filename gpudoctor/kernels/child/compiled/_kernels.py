@@ -42,7 +42,7 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
 
 @triton.jit
 def softmax(x, out, sums, columns, BLOCK: tl.constexpr):  # noqa: N803
-    """The softmax of each row into `out`, and the sum of the row's values into `sums`."""
+    """One row for each program: its softmax into `out`, and the sum of its values into `sums`."""
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     in_range = at < columns

@@ -21,7 +21,7 @@ _LARGEST = (1 << 20) - 1
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Check and time ``3 x + y`` in GB/s, or a histogram in Gop/s."""
+    """Check and time ``3 x + y`` by Triton in GB/s, or for ``triton.atomics`` a histogram in Gop/s."""
     count = _COUNT[spec.id][context.on_cpu]
     element_wise = spec.id == "triton.add"
     context.need((5 if element_wise else 1) * 4 * count)
@@ -31,12 +31,12 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """One case over `size` random numbers."""
+    """Yield one case: that kernel (``triton.add``, ``triton.atomics``) over `size` random numbers, exact."""
     yield _launch_and_case(context, name, size)[1]
 
 
 def _launch_and_case(context: Context, name: str, count: int) -> Tuple[Launch, Case]:
-    """The kernel on `count` random numbers, and its case."""
+    """That kernel on `count` random numbers, ready to launch, and the case that checks it."""
     return _add(context, count) if name == "triton.add" else _histogram(context, count)
 
 

@@ -30,7 +30,10 @@ class Place(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Check that compiled kernels can be kept and loaded there, without writing; value: free GiB. Raises `Broken`."""
+    """Check that the user's caches of Triton and inductor can hold and load compiled kernels; value: free GiB.
+
+    Writes nothing. Raises `Broken` with what is wrong with them.
+    """
     places = [_inspect(variable, folder) for variable, folder in folders(context.before).items()]
     bad = [trouble for place in places for trouble in troubles(place)]
     if bad:
@@ -43,7 +46,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def folders(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The cache folder by the variable that moves it; the default where it is not set."""
+    """Cache folders of Triton and inductor by the variable that moves each; the default where it is not set."""
     home = environ.get("TRITON_HOME") or os.path.expanduser("~")
     user = re.sub(r"[\\/:*?\"<>|]", "_", _user_name())
     return {
@@ -54,7 +57,7 @@ def folders(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def troubles(place: Place) -> List[str]:
-    """What is wrong with the folder, one sentence each; empty if nothing is."""
+    """What is wrong with a cache folder, one sentence each: not writable, noexec, too full; empty if nothing is."""
     faults = []
     if not place.writable:
         faults.append("%s may not be written to" % place.there)
@@ -66,7 +69,7 @@ def troubles(place: Place) -> List[str]:
 
 
 def _inspect(variable: str, folder: str) -> Place:
-    """State of the folder, or of its nearest existing parent."""
+    """Whether the folder, or its nearest existing parent, is writable or mounted noexec, and its free bytes."""
     existing = os.path.abspath(folder)
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
@@ -79,7 +82,7 @@ def _inspect(variable: str, folder: str) -> Place:
 
 
 def _user_name() -> str:
-    """Login name, or the uid where it has none."""
+    """Login name; where the uid has none the uid as text, on Windows empty."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a uid without a name, as in containers

@@ -24,9 +24,9 @@ _Workload = Callable[[], List[Any]]
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """µs of the compiled function (the eager one as a detail), checked exactly against float64 on the CPU.
+    """Check and time a function or training step under torch.compile; value: µs of a call, eager as a detail.
 
-    Inputs are whole numbers, exact in TF32, too. Raises `CannotRun` where torch.compile is missing or switched off.
+    Results must be exactly those of float64 on the CPU. Raises `CannotRun` where torch.compile is missing or off.
     """
     for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
         if os.environ.get(variable) == "1":
@@ -45,12 +45,12 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """All results of the function or training step for `size` rows, as one case."""
+    """Yield one case: all results of the compiled function or training step for `size` rows, exact."""
     yield _case(context, name, size, _workload(context, name, size, _compiler(context.torch)))
 
 
 def _case(context: Context, name: str, size: int, work: _Workload) -> Case:
-    """The workload's results against the uncompiled one in float64 on the CPU."""
+    """A case: the workload's results must be exactly those of the uncompiled one in float64 on the CPU."""
     torch = context.torch
     reference = _flatten(torch, _workload_on(context, name, size, lambda what: what, "cpu", torch.float64)())
     return Case(name, lambda: _flatten(torch, work()), lambda result: exact(torch, result, reference))
@@ -62,14 +62,14 @@ def _flatten(torch: Any, results: List[Any]) -> Any:
 
 
 def _workload(context: Context, name: str, size: int, wrap: Callable[[Any], Any]) -> _Workload:
-    """The function or training step on the context's device in fp32."""
+    """A call of the function or training step on the context's device in fp32, wrapped by `wrap`."""
     return _workload_on(context, name, size, wrap, context.device, context.torch.float32)
 
 
 def _workload_on(
     context: Context, name: str, size: int, wrap: Callable[[Any], Any], device: Any, dtype: Any
 ) -> _Workload:
-    """The function or training step on a device in a type, with whole-number inputs; `wrap` compiles it or not."""
+    """A call of the function or training step (by `name`) on whole-number inputs; `wrap` compiles it or not."""
     salts = itertools.count()
 
     def make(*shape: int) -> Any:
@@ -80,7 +80,7 @@ def _workload_on(
 
 
 def _compiler(torch: Any) -> Callable[[Any], Any]:
-    """A wrapper that compiles by torch.compile; raises `CannotRun` where this Python is not supported."""
+    """A function that compiles by torch.compile what it is given; raises `CannotRun` where torch lacks this Python."""
 
     def compiled(what: Any) -> Any:
         """The function or module compiled as one graph of static shapes."""
@@ -93,11 +93,11 @@ def _compiler(torch: Any) -> Callable[[Any], Any]:
 
 
 def _function(torch: Any, make: _Make, size: int, wrap: Callable[[Any], Any]) -> _Workload:
-    """Element-wise operations, reductions over both dimensions, and a gather; returns three tensors."""
+    """A call that returns three tensors: of element-wise operations, sums over both dimensions, and a gather."""
     x, y, order = make(size, 1000), make(size, 1000), make(size).long() + 2
 
     def function(x: Any, y: Any, order: Any) -> List[Any]:
-        """The three tensors from the inputs."""
+        """Row sums of relu(3 x + y), column sums of the larger of x and y, and a gather of rows."""
         both = (3 * x + y).relu()
         return [both.sum(1), torch.where(x > y, x, y).sum(0), both[order]]
 
@@ -106,7 +106,7 @@ def _function(torch: Any, make: _Make, size: int, wrap: Callable[[Any], Any]) ->
 
 
 def _training(torch: Any, make: _Make, size: int, wrap: Callable[[Any], Any]) -> _Workload:
-    """A step of two linear layers with a ReLU: output and all gradients, none above 2**20."""
+    """A call that trains two linear layers with a ReLU: returns output and all gradients, none above 2**20."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
     for layer in (model[0], model[2]):
         layer.weight = torch.nn.Parameter(make(*layer.weight.shape))
@@ -115,7 +115,7 @@ def _training(torch: Any, make: _Make, size: int, wrap: Callable[[Any], Any]) ->
     forward = wrap(model)
 
     def step() -> List[Any]:
-        """Output and gradients of one forward and backward pass."""
+        """One forward and backward pass; its output and the parameters' gradients."""
         model.zero_grad(set_to_none=True)
         out = forward(x)
         out.backward(gradient)

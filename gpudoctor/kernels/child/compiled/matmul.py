@@ -34,7 +34,7 @@ _TILE_CPU = (32, 32, 32)
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Check and time a product in TFLOP/s; odd factors from -3 to 3 make it exact in every type.
+    """Check and time a Triton matrix product in TFLOP/s; odd factors from -3 to 3 make it exact in every type.
 
     Raises `CannotRun` on a GPU below the type's compute capability.
     """
@@ -51,7 +51,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def _with_tensor_core_use(outcome: Outcome, launch: Launch) -> Outcome:
-    """The outcome with the detail whether the compiled PTX multiplies on tensor cores, if PTX is to be had."""
+    """The outcome with the detail ``tensor_cores``: whether the compiled PTX uses them; unchanged without PTX."""
     compiled = launch.into(launch.blank())
     ptx = str(getattr(compiled, "asm", {}).get("ptx", ""))
     if not ptx:
@@ -65,7 +65,7 @@ def _with_tensor_core_use(outcome: Outcome, launch: Launch) -> Outcome:
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """One product of about size × size values."""
+    """Yield one case: an exact product of about size × size values, in the type that the kernel's id ends in."""
     left, right = _operands(context, size)
     yield _case(context, name, _launch(context, KINDS[name.rpartition(".")[2]], left, right), left, right)
 
@@ -95,6 +95,6 @@ def _launch(context: Context, kind: _Kind, left: Any, right: Any) -> Launch:
 
 
 def _case(context: Context, name: str, launch: Launch, left: Any, right: Any) -> Case:
-    """The launch's product against float64, exactly."""
+    """A case: the launch's product must be exactly that of float64 on the CPU."""
     reference = left.double() @ right.double()
     return Case(name, launch.once, lambda result: exact(context.torch, result, reference))

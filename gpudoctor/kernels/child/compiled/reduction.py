@@ -16,7 +16,7 @@ _ULPS = 32
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Check and time softmax (within a few units in the last place) and row sums (exact) in GB/s."""
+    """Check and time a Triton kernel for softmax (within units in the last place) and row sums (exact); GB/s."""
     rows = _ROWS_CPU if context.on_cpu else _ROWS
     context.need(5 * 4 * rows * _COLUMNS)
     values = random_odd(context, (rows, _COLUMNS), 3, 1)
@@ -26,13 +26,13 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Softmax and row sums of `size` rows."""
+    """Yield two cases: softmax and row sums of `size` rows by one Triton kernel."""
     values = random_odd(context, (size, _COLUMNS), 3, 1)
     yield from _cases(context, _launch(context, values), values)
 
 
 def _launch(context: Context, values: Any) -> Launch:
-    """The kernel on these rows, with outputs for softmax and sums."""
+    """The kernel on these rows, ready to launch; its output is a pair: softmax and row sums."""
     torch, x = context.torch, values.to(context.device, context.torch.float32)
     kernel = context.kernels.softmax[(len(x),)]
     return Launch(
@@ -42,7 +42,7 @@ def _launch(context: Context, values: Any) -> Launch:
 
 
 def _cases(context: Context, launch: Launch, values: Any) -> List[Case]:
-    """The launch's softmax and sums against float64."""
+    """Two cases: the launch's softmax within `_ULPS` of float64, and its row sums exact."""
     torch = context.torch
     shares, sums = values.double().softmax(1), values.sum(1)
     return [

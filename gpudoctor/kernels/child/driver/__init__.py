@@ -32,7 +32,7 @@ class Context:
         return bool(self.machine.spent)
 
     def description(self) -> Dict[str, Any]:
-        """Name, compute capability and driver for the protocol's ``opened`` line."""
+        """The machine's ``name`` and ``driver``, and of a GPU its ``compute_capability``."""
         return dict(self.machine.description())
 
     def free(self) -> int:
@@ -49,7 +49,7 @@ class Context:
 
     @contextmanager
     def memory(self, *sizes: int) -> Iterator[List[int]]:
-        """Addresses of `sizes` bytes each, freed in the end; raises `CannotRun` where the memory is not free."""
+        """A context with the addresses of `sizes` bytes each, freed in the end; `CannotRun` if too few are free."""
         addresses: List[int] = []
         try:
             for size in sizes:
@@ -87,8 +87,9 @@ class DeviceList:
 
 
 def opened(ask: Mapping[str, Any]) -> Any:
-    """The context of the device in `ask`: a GPU's by the driver, a PTX interpreter's for ``cpu``, a `DeviceList` for
-    ``node``. Raises `CannotRun`, or `CudaError` where the driver fails.
+    """The `Context` of the device in `ask`: a GPU by the driver, a PTX interpreter for ``cpu``.
+
+    For ``node`` a `DeviceList`. Raises `CannotRun`, or `CudaError` where the driver fails.
     """
     device = str(ask["device"])
     if device == "node":
@@ -102,7 +103,7 @@ def opened(ask: Mapping[str, Any]) -> Any:
 
 
 def inverted(data: bytes) -> bytes:
-    """Each bit inverted: written where a result is to come, so that old contents cannot pass for it."""
+    """The bytes with each bit inverted: written where a result is to come, so that old contents cannot pass for it."""
     return bytes(data).translate(_INVERTED)
 
 
@@ -116,7 +117,7 @@ def random_words(context: Any, count: int, salt: int) -> "array[int]":
 
 
 def compare_words(what: str, actual: bytes, expected: bytes) -> Outcome:
-    """Compare two arrays of 32-bit words bit by bit; the outcome's message tells the first difference."""
+    """Compare two arrays of 32-bit words bit by bit; the outcome counts differences and describes the first."""
     count = len(expected) // 4
     if actual == expected:
         return Outcome(right=True, differ=0, compared=count)
@@ -147,7 +148,7 @@ def describe_bits(difference: int) -> str:
 
 
 def merge_outcomes(parts: Sequence[Outcome], **details: Any) -> Outcome:
-    """Several comparisons as one outcome: sums of counts, the first two messages."""
+    """Several comparisons as one outcome: right if all are, counts added up, the first two faults as words."""
     wrong = [part for part in parts if not part.right]
     more: Dict[str, Any] = details
     return Outcome(

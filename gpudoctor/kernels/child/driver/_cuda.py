@@ -72,7 +72,7 @@ class Driver:
 
 
 def devices() -> List[Dict[str, Any]]:
-    """Index, name and compute mode (``exclusive``) of every GPU that CUDA lists; creates no context."""
+    """``index``, ``name`` and ``exclusive`` (compute mode) of every GPU that CUDA lists; creates no context."""
     try:
         driver = Driver()
     except CudaError as error:
@@ -128,7 +128,7 @@ class Machine:
         self._driver("cuCtxSetCurrent", context)
 
     def description(self) -> Dict[str, Any]:
-        """Name, compute capability and driver version for the protocol."""
+        """``name``, ``compute_capability`` (``9.0``) and ``driver``, the CUDA version it serves as a number (13000)."""
         return {
             "name": _device_name(self._driver, self._device),
             "compute_capability": "%d.%d" % (self._attribute(_MAJOR), self._attribute(_MINOR)),

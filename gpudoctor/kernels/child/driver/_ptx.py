@@ -44,7 +44,7 @@ def programs() -> List[str]:
 
 
 def entries(program: str) -> Dict[str, Entry]:
-    """The kernels of a PTX source by name, without comments."""
+    """The kernels in a PTX source, by name: parameters and body, comments removed."""
     bare = re.sub(r"//[^\n]*", "", program)
     return {
         name: Entry(name, {parameter: kind for kind, parameter in _PARAMETER.findall(parameters)}, body)
@@ -71,7 +71,7 @@ class Interpreter:
         self._size = size
 
     def description(self) -> Dict[str, Any]:
-        """Name and driver for the protocol."""
+        """``name`` CPU and ``driver`` interpreter."""
         return {"name": "CPU", "driver": "interpreter"}
 
     def memory_info(self) -> Tuple[int, int]:
@@ -79,7 +79,7 @@ class Interpreter:
         return self._size - sum(map(len, self._memory.parts.values())), self._size
 
     def allocate(self, size: int) -> int:
-        """The address of `size` new bytes."""
+        """The address of `size` new zero bytes in the interpreter's memory."""
         return self._memory.allocate(size)
 
     def release(self, address: int) -> None:
@@ -102,6 +102,7 @@ class Interpreter:
 
     def launch(self, kernel: Kernel, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         """Interpret the kernel on the CPU: blocks one after another, a block's threads in turn from barrier to barrier.
+
         `arguments` are the kernel's parameters in order: numbers, or addresses in the interpreted memory.
         """
         parameters = dict(zip(kernel.entry.parameters, arguments))

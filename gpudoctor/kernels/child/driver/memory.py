@@ -61,7 +61,7 @@ def pattern(kind: int, address: int, step: int) -> int:
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Test 64 MiB, or for ``driver.memory.all`` half of the free memory, with all patterns that fit into 20 s."""
+    """Test 64 MiB of GPU memory, for ``driver.memory.all`` half of what is free, with the patterns of 20 s."""
     whole = spec.id.endswith("all")
     limit = (_SAMPLE_CPU if context.on_cpu else SAMPLE) if not whole or context.on_cpu else context.free()
     with context.memory(24) as (report,), _allocated_parts(context, limit) as parts:
@@ -76,7 +76,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def _patterns(context: Context) -> Iterator[Tuple[int, int]]:
-    """(kind, step) of each pattern: addresses, random words, and a walking one bit (on a CPU every eighth)."""
+    """Yield (kind, step) of each pattern: addresses, random words, and a walking one bit (on a CPU every eighth)."""
     yield ADDRESS, 0
     yield DICE, context.seed << 40
     yield from ((WALKING, step) for step in range(0, 64, 8 if context.on_cpu else 1))
@@ -84,7 +84,7 @@ def _patterns(context: Context) -> Iterator[Tuple[int, int]]:
 
 @contextmanager
 def _allocated_parts(context: Context, limit: int) -> Iterator[List[Part]]:
-    """Allocate up to `limit` bytes in parts, at most half of the free memory; all are freed in the end."""
+    """A context with up to `limit` bytes in parts, half of the free memory at most; `CannotRun` if too little."""
     machine = context.machine
     size, minimum = (_CHUNK_CPU, _LEAST_CPU) if context.on_cpu else (CHUNK, LEAST)
     before = machine.memory_info()[0]
@@ -141,7 +141,7 @@ class _MemoryTest:
         self.read += 2 * sum(part.words for part in self.parts)
 
     def _check_ends(self, part: Part, kind: int, step: int) -> Iterator[SweepReport]:
-        """Reports of wrong words at both ends of a part, read back and compared on the host."""
+        """Yield a report of each wrong word at both ends of a part, read back and compared on the host."""
         words = min(_ENDS, part.words)
         for first in {0, part.words - words}:
             address = part.address + 8 * first
@@ -152,7 +152,7 @@ class _MemoryTest:
                     yield SweepReport(1, place, bits)
 
     def sweep(self, parts: List[Part], kind: int, step: int, act: int) -> SweepReport:
-        """One launch over each part; the combined report. `act`: WRITE, FIND (and invert) or FIND_TURNED."""
+        """Launch a sweep over each part; returns one report of all. `act`: WRITE, FIND (and invert) or FIND_TURNED."""
         self.machine.write(self.report, struct.pack("<3Q", 0, _MASK, 0))
         began = time.perf_counter()
         for part in parts:

@@ -14,7 +14,7 @@ _COUNT_CPU, _BLOCKS_CPU, _THREADS_CPU = 515, 3, 32
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Sum random words, then ones, in blocks through shared memory; the latter count the values that took part."""
+    """Check sums of random words, and of ones, which count what took part, by blocks through shared memory."""
     count = _COUNT_CPU if context.on_cpu else _COUNT
     program = context.program("reduction")
     return merge_outcomes(

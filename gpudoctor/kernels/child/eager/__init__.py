@@ -38,7 +38,7 @@ class Context:
         """Seconds that a kernel of level soak works."""
 
     def description(self) -> Dict[str, Any]:
-        """torch's version, device and GPU name for the protocol's ``opened`` line."""
+        """``torch`` (version), ``device``, and of a GPU its ``name``."""
         description = {"torch": str(self.torch.__version__), "device": str(self.device)}
         if not self.on_cpu:
             description["name"] = self.torch.cuda.get_device_name(self.device)
@@ -97,7 +97,7 @@ class Context:
         return [self._time_series(work, calls) / calls for _ in range(rounds)]
 
     def _time_series(self, work: Callable[[], Any], calls: int) -> float:
-        """Seconds of `calls` calls together, by CUDA events, or by the clock on a CPU."""
+        """Seconds of `calls` calls of `work` together, by CUDA events, or by the clock on a CPU."""
         if self.on_cpu:
             began = time.perf_counter()
             for _ in range(calls):
@@ -114,7 +114,7 @@ class Context:
 
 
 def mean_microseconds(context: Context, work: Callable[[], Any], calls: int) -> float:
-    """Mean µs of a call by the host's clock, including the device's completion of all."""
+    """Mean µs of `calls` calls of `work` by the host's clock, including the wait for the device to finish them all."""
     context.synchronize()
     began = time.perf_counter()
     for _ in range(calls):
@@ -133,7 +133,7 @@ def median_and_spread(values: List[float]) -> Tuple[float, float]:
 def opened(ask: Mapping[str, Any]) -> Context:
     """The context of torch on the device; raises `CannotRun` where torch or a GPU is missing, and what torch raises.
 
-    ``node`` is all GPUs that this process sees, the first of them the device itself.
+    ``node`` is all GPUs that this process sees, the first of them the device itself. `Context.work` is set as asked.
     """
     context = _opened(ask)
     context.work = float(ask.get("work") or _WORK_SECONDS)
@@ -141,7 +141,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 
 def _opened(ask: Mapping[str, Any]) -> Context:
-    """The context, with the usual time for kernels of level soak."""
+    """`opened` without the asked `Context.work`; takes NVIDIA_TF32_OVERRIDE, unless 0, out of the environment."""
     if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":  # any other value rounds to tf32 what is judged as fp32
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     torch = import_torch()

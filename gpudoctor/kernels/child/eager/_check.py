@@ -78,7 +78,7 @@ class Judged(NamedTuple):
         return "%s %s wrong, the first at %s" % (count, verb, list(self.first))
 
     def outcome(self) -> Dict[str, Any]:
-        """The fields right, differ, compared and words of an `Outcome`."""
+        """``right``, ``differ``, ``compared`` and ``words`` by name, as an `Outcome` takes them."""
         return {"right": self.differ == 0, "differ": self.differ, "compared": self.compared, "words": self.words}
 
 
@@ -161,7 +161,7 @@ class Case(NamedTuple):
 
 
 def exactly(context: Any, name: str, values: Any, reference: Any, work: Callable[[Any], Any]) -> Case:
-    """A case: `work` on the values, moved to the device, must give the reference exactly."""
+    """A case: `work(values)`, these moved to the device, must give the reference exactly."""
     return Case(
         name,
         lambda: work(values.to(context.device)),
@@ -170,9 +170,10 @@ def exactly(context: Any, name: str, values: Any, reference: Any, work: Callable
 
 
 def run_cases(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
-    """Compute and judge each case three times; fields of an `Outcome`. Raises `CannotRun` if none can be computed.
+    """Compute and judge each case three times; returns right, differ, compared, words and details of an `Outcome`.
 
-    A repetition whose bits are those of the first needs no judging anew; what the CPU judged is the first itself.
+    A repetition with the bits of the first is judged as it. Cases that raise `CannotRun` are named in words;
+    raises `CannotRun` if none can be computed, or too little memory is free.
     """
     if not context.on_cpu:
         context.need(_LEAST_FREE_BYTES)
@@ -213,17 +214,17 @@ def run_cases(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
 def checked(
     cases: Callable[[Any, str, int], Iterable[Case]], **sizes: Tuple[int, int]
 ) -> Callable[[Any, Spec], Outcome]:
-    """The ``run`` of kernels that only check their `cases`; `sizes` by kernel id: on a GPU, and on a CPU."""
+    """A function ``run(context, spec)`` that checks the kernel's cases; `sizes` by kernel id: on a GPU, on a CPU."""
 
     def run(context: Any, spec: Spec) -> Outcome:
-        """Compute and judge every case of the kernel."""
+        """Compute and judge every case of the kernel `spec.id`; the outcome has no value."""
         return Outcome(**run_cases(context, cases(context, spec.id, sizes[spec.id][context.on_cpu])))
 
     return run
 
 
 def _compute(context: Any, case: Case) -> Any:
-    """The case's result; errors bear its name; a type that this CPU or an old GPU lacks raises `CannotRun`."""
+    """The case's result; raises `CannotRun` for a type that this CPU or GPU lacks; other errors begin with its name."""
     try:
         return case.compute()
     except RuntimeError as error:
@@ -289,7 +290,7 @@ def random_order(context: Any, count: int, salt: int) -> Any:
 
 @contextmanager
 def attributes_set(owner: Any, **wanted: Any) -> Iterator[None]:
-    """Set attributes of a part of ``torch.backends`` within the block, those that this torch has."""
+    """A context in which attributes of `owner`, part of ``torch.backends``, are set, if this torch has them."""
     before: Dict[str, Any] = {}
     for name in wanted:
         with suppress(AttributeError, AssertionError):  # the latter of torch before 2.0
@@ -304,7 +305,7 @@ def attributes_set(owner: Any, **wanted: Any) -> Iterator[None]:
 
 
 def exact_accumulation(torch: Any, tf32: bool = False) -> Any:
-    """Within the block cuBLAS accumulates in full precision, and uses TF32 for fp32 only if `tf32`."""
+    """A context in which cuBLAS accumulates in full precision, and uses TF32 for fp32 only if `tf32`."""
     return attributes_set(
         torch.backends.cuda.matmul,
         allow_tf32=tf32,

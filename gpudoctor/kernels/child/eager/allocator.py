@@ -13,7 +13,7 @@ _CACHED, _FRESH, _ROUNDS = 500, 5, 5
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """µs of an allocation of 64 MiB from torch's cache; one through the driver and back is a detail."""
+    """Time an allocation of 64 MiB from torch's cache; value: µs. One through the driver and back is a detail."""
     size = _SIZE_CPU if context.on_cpu else _SIZE
     context.need(2 * size)
     torch = context.torch
@@ -40,7 +40,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def _reserved(context: Context) -> int:
-    """Bytes of GPU memory that torch keeps, in use or cached; 0 on a CPU."""
+    """Bytes of GPU memory that torch keeps after its cache was emptied; 0 on a CPU."""
     if context.on_cpu:
         return 0
     context.torch.cuda.empty_cache()

@@ -23,7 +23,7 @@ _NONE = ("no available kernel", "no viable backend", "invalid backend", "no exec
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Attention over sequences of `size` tokens: with and without causal mask, each type, each back end."""
+    """Yield a case of attention over `size` tokens for each mask (none, causal), type and back end that takes it."""
     shape = (2, 4, size, 64)
     query, key = (uniform(context, shape, -0.5, 0.5, salt) for salt in (1, 2))
     inputs = query, key, uniform(context, shape, 0.5, 1.0, 3)
@@ -48,12 +48,12 @@ def _reference(torch: Any, query: Any, key: Any, value: Any, causal: bool) -> An
 
 
 def _judge(torch: Any, reference: Callable[[], Any], ulps: int, result: Any) -> Any:
-    """Compare with the reference, which is computed only once it is needed."""
+    """Compare the result with `reference()`, which is computed only now, to within `ulps`."""
     return close(torch, result, reference(), ulps)
 
 
 def _compute(context: Context, backend: str, inputs: Sequence[Any], dtype: str, causal: bool) -> Any:
-    """Attention of the inputs in that type by that back end, on the device."""
+    """Attention of the inputs in that type by that back end, on the device; raises `CannotRun` as `attend`."""
     torch = context.torch
     on_device = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in inputs]
     with exact_accumulation(torch), warnings.catch_warnings():
@@ -90,7 +90,7 @@ def _selected_backend(torch: Any, name: str) -> Any:
 
 
 def _selected_backend_before_2_3(torch: Any, name: str) -> Any:
-    """The same for torch before 2.3; raises `CannotRun` where it cannot choose."""
+    """A context manager that allows one back end alone in torch before 2.3; `CannotRun` where it cannot choose."""
     if not hasattr(torch.backends.cuda, "sdp_kernel") or name == "CUDNN_ATTENTION":
         raise CannotRun("torch %s cannot choose %s" % (torch.__version__, name))
     return torch.backends.cuda.sdp_kernel(

@@ -15,13 +15,13 @@ SHARE = 2.0**-14
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Both cases, about `size` wide; the exact network at most 128."""
+    """Yield two cases: gradients of an exact network, at most 128 wide, and of a transformer block of about `size`."""
     yield _network_case(context, min(size, _SIZE))
     yield _block_case(context, size)
 
 
 def _network_case(context: Context, size: int) -> Case:
-    """Gradients of two layers of whole numbers, exact; the reference is derived by hand.
+    """A case: gradients of two layers of whole numbers, which must be exactly those derived by hand.
 
     All numbers are odd, and so is every side: so is every sum, and none is zero. Below zero the slope is 3. With sides
     of 129 no sum is more than 129 * 3 * (3 * 129 * 9), which is below 2**24: all is exact in fp32.
@@ -50,7 +50,7 @@ def _network_case(context: Context, size: int) -> Case:
 
 
 def _block_case(context: Context, size: int) -> Case:
-    """Gradients of a block (norm, attention of 4 heads, GELU), within a share of each parameter's largest gradient."""
+    """A case: gradients of a transformer block, to within `SHARE` of each parameter's largest gradient in float64."""
     torch, width = context.torch, max(8, size // 8 * 8)
     shapes = ((4, size // 2 + 1, width), (width, 3 * width), (width, 4 * width), (4 * width, width), (width,))
     inputs = [
@@ -75,7 +75,7 @@ def _block_case(context: Context, size: int) -> Case:
 
 
 def _block_loss(torch: Any, data: Any, into: Any, wide: Any, back: Any, scale: Any) -> Any:
-    """The mean square of the block's output with its residuals, a scalar."""
+    """The mean square of a transformer block's output (norm, attention of 4 heads, GELU) with its residuals."""
     functional = torch.nn.functional
     batch, length, width = data.shape
     normed = functional.layer_norm(data, (width,), scale + 1)

@@ -20,7 +20,7 @@ _SERIES_SECONDS_CPU = 0.02
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Multiply for `Context.work` seconds; the value is the median rate of the second half, when it is hot."""
+    """Multiply and compare for `Context.work` seconds; value: the median TFLOP/s of the second half, when it is hot."""
     torch, name = context.torch, _form_name(context)
     side = matmul.largest_side(context, FORMS[name])
     (case,) = matmul.cases(context, "matmul." + name, side)
@@ -29,7 +29,7 @@ def run(context: Context, _: Spec) -> Outcome:
     wrong = torch.zeros(2, dtype=torch.int64, device=context.device)
 
     def multiply() -> None:
-        """One product, compared; counts its wrong values, and it itself if it has any, on the device."""
+        """One product, compared with the first; wrong values, and products with any, are counted on the device."""
         count = (case.compute() != reference).sum()
         wrong.add_(torch.stack([count, (count > 0).to(count.dtype)]))
 
@@ -67,7 +67,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def _form_name(context: Context) -> str:
-    """The type that heats most: the 16-bit type that tensor cores multiply, else fp32."""
+    """The type that heats most, ``bf16`` or ``fp16`` where tensor cores multiply it, else ``fp32``."""
     capability = context.capability()
     if context.on_cpu or capability < (7, 0):
         return "fp32"
@@ -75,7 +75,7 @@ def _form_name(context: Context) -> str:
 
 
 def _words(wrong: int, products: int, judged: str) -> str:
-    """``12 of 40000 products have wrong values``, or what the check of the first or last product says."""
+    """``12 of 40000 equal products under heat have wrong values``; without wrong ones `judged` as it is."""
     if not wrong:
         return judged
     return "%d of %d equal products under heat have wrong values" % (wrong, products)

@@ -16,7 +16,7 @@ WINDOWS = ((3, 1, 1), (1, 1, 0), (5, 2, 2))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Each window, type and memory layout, over images of `size` channels and about that height."""
+    """Yield a case for each window, type and memory layout, over images of `size` channels and about that height."""
     for salt, (side, stride, padding) in enumerate(WINDOWS):
         images = uniform(context, (max(1, size // 8), size, size - size // 8, size), 0.5, 1.0, 2 * salt)
         weights = uniform(context, (size + 1, size, side, side), 0.5, 1.0, 2 * salt + 1)
@@ -35,12 +35,12 @@ def _case(
     dtype: str,
     layout: str,
 ) -> Case:
-    """One convolution in that type and layout; raises `CannotRun` for TF32 on a GPU without it."""
+    """A case: one convolution in that type and layout; computing it raises `CannotRun` for TF32 on a GPU without."""
     torch, ulps = context.torch, ULPS["convolution", dtype]
     kind, order = getattr(torch, DTYPES.get(dtype, "float32")), getattr(torch, layout)
 
     def compute() -> Any:
-        """The convolution on the device, deterministic."""
+        """The convolution on the device by a deterministic algorithm."""
         if dtype == "tf32" and not context.on_cpu and context.capability() < (8, 0):
             raise CannotRun("tf32 needs compute capability 8.0")
         tf32 = dtype == "tf32"

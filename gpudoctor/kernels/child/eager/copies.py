@@ -32,14 +32,14 @@ _LOCK_SECONDS = 60.0
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Rate of the copy that `spec` names, in GB/s, and whether every word arrived."""
+    """Time and check a copy in GPU memory, to it or from it, by the kernel's id; value: GB/s."""
     if spec.id == "copy.device":
         return _device_copy(context)
     return _host_copy(context, to_device=spec.id == "copy.to")
 
 
 def _device_copy(context: Context) -> Outcome:
-    """Copy within GPU memory; GB/s count each byte twice, read and written."""
+    """Time and check a copy within GPU memory; GB/s count each byte twice, read and written."""
     size = _BLOCK_CPU if context.on_cpu else _BLOCK
     context.need(6 * size)  # the two halves, the source made of them, the target
     sent = [random_words(context, size, salt) for salt in (11, 12)]
@@ -52,7 +52,7 @@ def _device_copy(context: Context) -> Outcome:
 
 
 def _host_copy(context: Context, to_device: bool) -> Outcome:
-    """Copy between host and GPU, one way: GB/s with page-locked memory; the rate of pageable memory is a detail.
+    """Time and check a copy between host and GPU, one way: GB/s with page-locked memory, of pageable as a detail.
 
     GPUs take turns: what is measured is this GPU's own link, not its share of what all of them get at once.
     """
@@ -110,7 +110,7 @@ def merge_verdicts(first: Judged, second: Judged) -> Judged:
 
 @contextmanager
 def exclusive_turn() -> Iterator[bool]:
-    """Hold a lock that only one of our children holds at a time; yields False if it cannot be had within 60 s."""
+    """A context that holds a lock which one child holds at a time; yields False if it was not had within 60 s."""
     if sys.platform == "win32":
         yield False
         return
@@ -143,7 +143,7 @@ def _wait_for_lock(turn: int) -> bool:
 
 @contextmanager
 def on_nearby_cpus(context: Any) -> Iterator[bool]:
-    """Run the block on the processors beside the GPU; yields False where they are unknown or not allowed."""
+    """A context that runs on the processors beside the GPU; yields False where these are unknown or not allowed."""
     if sys.platform == "win32":
         yield False
         return

@@ -28,9 +28,9 @@ RANGES: Dict[str, Tuple[float, float]] = {
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """Each function of `RANGES` in three types over `size` values; or transforms of about `size` points, by cuFFT.
+    """Yield a case for each function of `RANGES` in three types over `size` values; for ``fft`` for transforms.
 
-    Transforms: as many points, an odd number, a prime number, and two dimensions.
+    Those have `size` points, an odd number, a prime number, and two dimensions, in fp32 and fp64.
     """
     if name == "elementwise":
         for salt, function in enumerate(RANGES):
@@ -50,7 +50,7 @@ run = checked(cases, elementwise=((1 << 20) + 7, 4099), fft=(4096, 64))
 
 
 def _elementwise_case(context: Context, name: str, dtype: str, size: int, salt: int) -> Case:
-    """One function in one type over random values of its range, against float64."""
+    """A case: one function in one type over random values of its range, to within a few units in the last place."""
     torch, ulps = context.torch, ULPS.get((name, dtype)) or ULPS["elementwise", dtype]
     function = torch.nn.functional.gelu if name == "gelu" else getattr(torch, name)
     values = uniform(context, (size,), *RANGES[name], salt)
@@ -63,7 +63,7 @@ def _elementwise_case(context: Context, name: str, dtype: str, size: int, salt: 
 
 
 def _transform_case(context: Context, shape: Tuple[int, ...], axes: int, dtype: str, salt: int) -> Case:
-    """One transform over the last `axes` axes of a signal whose spectrum is ±1 ± i everywhere, against float64."""
+    """A case: a Fourier transform over the last `axes` axes of a signal whose spectrum is ±1 ± i, against float64."""
     torch, ulps = context.torch, ULPS["fft", dtype]
     signs = torch.randint(2, (*shape, 2), generator=context.generator(salt)) * 2 - 1
     dims = tuple(range(-axes, 0))

@@ -11,7 +11,7 @@ _CALLS, _ROUNDS = 1000, 7
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """µs of a launch that adds 1 to one value, enqueued back to back; with a wait for each as a detail."""
+    """Time launches that add 1 to one value, and check it; value: µs back to back, with a wait for each as a detail."""
     torch = context.torch
     counter = torch.zeros(1, device=context.device)
     mean_microseconds(context, lambda: counter.add_(1), 100)

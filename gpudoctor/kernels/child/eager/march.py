@@ -60,7 +60,7 @@ class _Wrong(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Test half of the free memory (on a CPU 512 KiB) for `Context.work` seconds, or until all patterns are done."""
+    """Test half of the free GPU memory (on a CPU 512 KiB) for `Context.work` seconds, or until all tests are done."""
     test = _MarchTest(context, _allocate(context))
     until = time.perf_counter() + context.work
     test.check_that_faults_are_found()
@@ -74,7 +74,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def _allocate(context: Context) -> List[Any]:
-    """Blocks of words; on a GPU as many as half of its free memory has room for."""
+    """Blocks of 64-bit words in half of the free memory, 16 on a CPU; raises `CannotRun` for fewer than two."""
     torch, words = context.torch, 1 << (_BLOCK_CPU if context.on_cpu else _BLOCK)
     count = _BLOCKS_CPU if context.on_cpu else context.free() // (8 * words)
     blocks: List[Any] = []
@@ -105,7 +105,7 @@ class _MarchTest:
         self._numbers = self.torch.arange(self.words, device=context.device) * 8
 
     def check_that_faults_are_found(self) -> None:
-        """Turn one bit over on purpose, and see that the comparison finds that bit at that word alone."""
+        """Invert one bit on purpose; if it is not found `blind` says so, and other bits wrong in that word are kept."""
         place = (len(self.blocks) - 1, self.words // 3)
         block = self.blocks[place[0]]
         block.fill_(0)
@@ -119,7 +119,7 @@ class _MarchTest:
         self.differ = len(self.wrong)
 
     def parts(self) -> Iterator[Any]:
-        """The tests in order, each of them short enough that the time is looked at between them."""
+        """Yield the tests in order, each a short call: March C- patterns, retention, disturbance, a walking one."""
         for word in _SOLID:
             yield lambda word=word: self._march(lambda _: word)
         yield lambda: self._march(self._addresses)
@@ -134,17 +134,17 @@ class _MarchTest:
     # ---- Patterns ----
 
     def _addresses(self, block: int) -> Any:
-        """Each word's own address."""
+        """A tensor with the address of each word of the block."""
         return self._numbers + self.blocks[block].data_ptr()
 
     def _walking(self, _: int, step: int) -> Any:
-        """A single one, one bit further in each word."""
+        """A tensor of words with a single one, from bit `step` on one bit further in each word."""
         return self.torch.bitwise_left_shift(self.torch.ones_like(self._numbers), ((self._numbers >> 3) + step) % 64)
 
     # ---- Tests ----
 
     def _march(self, pattern: Any) -> None:
-        """March C- with the pattern, which gives the words of a block, as the background."""
+        """Run March C- over all blocks with `pattern(block)`, its words or the one word of all, as the background."""
         for order, reads, writes in _MARCH_C:
             for block in range(len(self.blocks))[::order]:
                 words = pattern(block)
@@ -154,7 +154,7 @@ class _MarchTest:
                     _put(self.blocks[block], ~words if writes else words)
 
     def _retain(self, word: int) -> None:
-        """Write, leave alone for a while, and read."""
+        """Write that word to all blocks, leave them alone for `wait` seconds, and compare."""
         self._fill(word)
         self.context.synchronize()
         time.sleep(self.wait)
@@ -162,7 +162,7 @@ class _MarchTest:
             self._compare(block, self.blocks[block], word)
 
     def _turn_across(self, bit: int, word: int) -> None:
-        """Turn over the words on one side of that bit of their number, then on the other; the rest must keep `word`."""
+        """Invert the words whose number has that bit 0, then those with 1; the others must keep `word`."""
         for side in (0, 1):
             self._fill(word)
             self._fill(word)  # what the first one disturbed is right again
@@ -181,12 +181,12 @@ class _MarchTest:
         return self.blocks[block].view(-1, 2, 1 << bit)[:, side]
 
     def _fill(self, word: int) -> None:
-        """Write one word to all of it."""
+        """Write one word to all blocks."""
         for block in self.blocks:
             block.fill_(word)
 
     def _compare(self, block: int, values: Any, expected: Any, bit: int = -1, side: int = 0) -> None:
-        """Compare words of a block; with `bit` they are those of `_side`, and other words have been turned over."""
+        """Compare words of a block and note wrong ones; with `bit` they are those of `_side`, others were inverted."""
         self.compared += values.numel()
         wrong = values != expected
         count = int(wrong.sum())
@@ -203,7 +203,7 @@ class _MarchTest:
             self._note((block, number), (actual ^ word) & _MASK, bit)
 
     def _note(self, place: Place, bits: int, across: int) -> None:
-        """Keep a wrong word; `across` is the bit of its number across which others were turned over, or -1."""
+        """Keep a wrong word, 4096 at most; `across`: the bit of its number across which others were inverted, or -1."""
         if place not in self.wrong and len(self.wrong) >= _MOST_PLACES:
             return
         before = self.wrong.get(place, _Wrong())
@@ -214,7 +214,7 @@ class _MarchTest:
     # ---- What kind of fault it is ----
 
     def _kinds(self, places: List[Place]) -> Dict[Place, str]:
-        """`STUCK`: wrong alone; `LEAKING`: after a wait; else `DISTURBED` by others or `ONCE`. Overwrites the words."""
+        """Kind of each word's fault, tried by overwriting: STUCK at once, LEAKING after a wait, DISTURBED, or ONCE."""
         at_once = self._wrong_alone(places, 0.0)
         later = self._wrong_alone([place for place in places if place not in at_once], max(self.wait, 0.05))
         return {
@@ -229,7 +229,7 @@ class _MarchTest:
         }
 
     def _wrong_alone(self, places: List[Place], wait: float) -> Dict[Place, int]:
-        """Wrong bits of those words that are wrong when they alone are written, `wait` seconds later."""
+        """Wrong bits, by word, of words that are wrong when they alone are written and read `wait` seconds later."""
         wrong: Dict[Place, int] = {}
         for word in (0, -1):
             for block, number in places:
@@ -244,14 +244,14 @@ class _MarchTest:
         return wrong
 
     def _read_others(self, without: Any) -> None:
-        """Read some blocks, so that words of the others are no longer in a cache."""
+        """Read up to four blocks that are not in `without`, so that no cache holds words of those any more."""
         for block in [at for at in range(len(self.blocks)) if at not in without][:_EVICTED]:
             self.blocks[block].sum()
 
     # ---- The answer ----
 
     def outcome(self, done: int) -> Outcome:
-        """The faults as an outcome: words that are wrong, by kind, with their addresses."""
+        """The outcome after `done` tests; details list wrong words by kind with their addresses."""
         details: Dict[str, Any] = {"bytes": 8 * self.words * len(self.blocks), "patterns": done}
         if not self.differ:
             return Outcome(right=not self.blind, differ=0, compared=self.compared, words=self.blind, details=details)
@@ -268,7 +268,7 @@ class _MarchTest:
         return Outcome(right=False, differ=self.differ, compared=self.compared, words=words, details=details)
 
     def _words(self, place: Place, kind: str) -> str:
-        """``0x7f2a00000018 bit 3``, and for a disturbed word by which one."""
+        """A wrong word as ``0x7f2a00000018 bit 3``; a disturbed one also with the one word that disturbs it, if any."""
         bits = [str(bit) for bit in range(64) if self.wrong[place].bits >> bit & 1]
         text = "%s bit%s %s" % (self._address(place), "" if len(bits) == 1 else "s", ", ".join(bits))
         if kind != DISTURBED:
@@ -279,7 +279,7 @@ class _MarchTest:
         return "%s by %s" % (text, self._address((block, number)))
 
     def _disturbs(self, other: Place, place: Place) -> bool:
-        """Whether the word at `place` changes when the other one alone is turned over."""
+        """Whether the word at `place` changes when the other one alone is inverted; overwrites both."""
         for word in (0, -1):
             for (block, number), written in ((other, word), (place, word), (other, ~word)):
                 self.blocks[block][number : number + 1].fill_(written)
@@ -289,13 +289,13 @@ class _MarchTest:
         return False
 
     def _address(self, place: Place) -> str:
-        """Address of a word in this process."""
+        """Virtual address of a word, in hexadecimal."""
         start = int(self.blocks[place[0]].data_ptr())
         return hex(start + 8 * place[1])
 
 
 def _put(block: Any, words: Any) -> None:
-    """Write a word to all of a block, or each its own."""
+    """Write one word to all of a block, or a tensor of words."""
     if isinstance(words, int):
         block.fill_(words)
     else:

@@ -78,8 +78,9 @@ class Operands(NamedTuple):
 
 
 def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: Any) -> Operands:
-    """Random factors M x K and K x N for `shape` (M, K, N), with powers of two to scale M, K and N by (1 unless
-    `form.scaled`); their product is exact in `form`. K must be even.
+    """Random factors M x K and K x N for `shape` (M, K, N), K even, whose product is exact in `form`.
+
+    With them powers of two by which M, K and N are scaled, 1 unless `form.scaled`.
     """
     torch = context.torch
     rows, inner, columns = shape
@@ -212,7 +213,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """One exact product of about size × size values in that type."""
+    """Yield one case: an exact product of about size × size values in the type that the id ends in."""
     name = name.partition(".")[2]
     form, torch, generator = FORMS[name], context.torch, context.generator(1)
     side = max(32, size // 32 * 32)
@@ -230,7 +231,7 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
 
 
 def largest_side(context: Context, form: Form, sides: Sequence[int] = _SIDES) -> int:
-    """The largest side that fits into memory and multiplies fast enough; on a CPU a small one."""
+    """The first of `sides`, descending, that fits into memory and multiplies in 0.2 s, else the last; 192 on a CPU."""
     if context.on_cpu:
         return _SIDE_CPU
     smallest = sides[-1]
@@ -244,7 +245,7 @@ def largest_side(context: Context, form: Form, sides: Sequence[int] = _SIDES) ->
 
 
 def _bytes_needed(side: int) -> int:
-    """Bytes for both factors as they are made and in their type, and three results."""
+    """Bytes that a product of matrices with that side needs: factors as made and in their type, three results."""
     return side * side * 48
 
 
@@ -252,7 +253,7 @@ def _bytes_needed(side: int) -> int:
 
 
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
-    """The form's multiply function, and a note on it (empty if native); raises `CannotRun` where there is none.
+    """A function that multiplies in that form, and a note on it (empty if native); raises `CannotRun` if there is none.
 
     Where torch has none on the CPU, the factors are multiplied in fp32 and the result is rounded.
     """
@@ -301,7 +302,7 @@ def random_factors(context: Any, form: Form, side: int) -> Tuple[Any, Any]:
 
 
 def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
-    """Both factors in the type and memory layout that the product takes."""
+    """Both factors on the device in the type and memory layout that the form's product takes."""
     torch, device = context.torch, context.device
     left, right = left.to(device), right.to(device)
     if form.dtype == "fp4":
@@ -331,14 +332,14 @@ def _native_product(context: Any, form: Form) -> Multiply:
 
 
 def _scaled_product(torch: Any, form: Form, left: Any, right: Any, scale: Any, other: Any) -> Any:
-    """torch's scaled product (fp8, fp4), without the largest value that torch before 2.5 adds."""
+    """torch's scaled product (fp8, fp4) in the form's result type."""
     out = getattr(torch, form.out)
     result = torch._scaled_mm(left, right, scale_a=scale, scale_b=other, out_dtype=out)  # noqa: SLF001 - as above
     return result[0] if isinstance(result, tuple) else result  # torch before 2.5 also gives the largest value
 
 
 def _emulated_product(torch: Any, form: Form) -> Multiply:
-    """The product in a wider type, rounded to the form's result type."""
+    """A function that multiplies in a wider type and rounds to the form's result type."""
     if form.dtype == "int8":
         return lambda left, right: (left.double() @ right.double()).to(torch.int32)
     if form.dtype == "fp4":
@@ -377,7 +378,7 @@ class Packed(NamedTuple):
         return cls(codes[:, ::2] | (codes[:, 1::2] << 4), _tiled_scales(torch, blocks), row_scales)
 
     def values(self, torch: Any) -> Any:
-        """The codes viewed as torch's fp4 type."""
+        """The packed codes viewed as torch's fp4 type; no copy."""
         return self.codes.view(torch.float4_e2m1fn_x2)
 
     def unpacked(self, torch: Any) -> Any:

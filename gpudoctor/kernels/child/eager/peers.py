@@ -38,7 +38,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def outcome(copies: Dict[str, PeerCopy]) -> Outcome:
-    """All directions, by names such as ``0-1``, as one outcome."""
+    """All directions, named ``0-1``, as one outcome; value: the lowest GB/s; details: rates, direct and wrong ones."""
     verdict = Judged(0, 0)
     for copy in copies.values():
         verdict = merge_verdicts(verdict, copy.judged)
@@ -64,7 +64,7 @@ def _numbered_devices(context: Context) -> Sequence[Tuple[int, Any]]:
 
 
 def _measure_copy(context: Context, sent: Any, source_copy: Any, target: Any) -> PeerCopy:
-    """Time and check one direction."""
+    """Time and check a copy of `source_copy` to the device `target`, against `sent` on the host."""
     torch, source = context.torch, source_copy.device
     target_copy = torch.zeros(sent.numel(), dtype=sent.dtype, device=target)
     clock = Context(torch, str(source), context.seed)

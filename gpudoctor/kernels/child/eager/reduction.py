@@ -19,7 +19,7 @@ WHOLE = {"fp64": ((1 << 20) - 1, (1 << 20) - 1), "fp32": (4095, 4095), "fp16": (
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """The kernel's cases over about `size` values at a time: all exact but means, which are compared with float64."""
+    """Cases of the kernel ``reduction`` or ``sort`` over about `size` values at a time; all exact but means."""
     return _reduction_cases(context, size) if name == "reduction" else _sort_cases(context, size)
 
 
@@ -27,7 +27,7 @@ run = checked(cases, reduction=(2047, 61), sort=((1 << 20) - 1, 1001))
 
 
 def _reduction_cases(context: Context, size: int) -> Iterator[Case]:
-    """All reductions over about `size` values at a time."""
+    """Yield the cases of sums, running sums, maxima and means over about `size` values at a time."""
     size = size // 2 * 2 + 1
     for salt, dtype in enumerate(WHOLE):
         for dim in (0, 1):
@@ -40,7 +40,7 @@ def _reduction_cases(context: Context, size: int) -> Iterator[Case]:
 
 
 def _sum_case(context: Context, dtype: str, dim: int, size: int, salt: int) -> Case:
-    """The sum over one axis in that type, of whole numbers whose sum it holds exactly."""
+    """A case: the sum over one axis in that type, of whole numbers whose sum it holds exactly."""
     largest, most = WHOLE[dtype]
     count = min(size, most)
     shape = (count, size // 2 + 8) if dim == 0 else (size // 2 + 8, count)
@@ -50,7 +50,7 @@ def _sum_case(context: Context, dtype: str, dim: int, size: int, salt: int) -> C
 
 
 def _extreme_cases(context: Context, size: int) -> Iterator[Case]:
-    """Maximum and its place in rows that hold the same numbers, each in its own order."""
+    """Yield two cases: maximum and its place, in 17 rows of the same numbers, each in its own order."""
     torch = context.torch
     orders = torch.stack([random_order(context, size, 20 + row) for row in range(17)])
     values = (orders * 2 - size // 2 * 2 + 1).float()
@@ -61,7 +61,7 @@ def _extreme_cases(context: Context, size: int) -> Iterator[Case]:
 
 
 def _mean_case(context: Context, size: int) -> Case:
-    """The mean in fp32 of the rows, to within a few units in the last place."""
+    """A case: the mean in fp32 of each row, to within a few units in the last place."""
     torch, ulps = context.torch, ULPS["mean", "fp32"]
     values = random_odd(context, (size // 2 + 8, size), 4095, 30)
 
@@ -73,7 +73,7 @@ def _mean_case(context: Context, size: int) -> Case:
 
 
 def _sort_cases(context: Context, size: int) -> Iterator[Case]:
-    """Sort in four types, topk and its places, over `size` values; a stable argsort, over `_TIED` at most."""
+    """Yield the cases of sort in four types, topk and its places over `size` values, and a stable argsort."""
     torch = context.torch
     for salt, dtype in enumerate(("float32", "float16", "int32", "int64")):
         ordered = _ascending(context, size, dtype)
@@ -101,7 +101,7 @@ def _ascending(context: Context, size: int, dtype: str) -> Any:
 
 
 def _stable_case(context: Context, size: int) -> Case:
-    """A stable argsort of values that occur about seven times each, against Python's sort."""
+    """A case: a stable argsort of values that occur about seven times each must be that of Python."""
     torch = context.torch
     values = torch.randint(max(1, size // 7), (size,), generator=context.generator(10))
     numbers = values.tolist()

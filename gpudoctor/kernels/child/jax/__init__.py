@@ -13,7 +13,7 @@ _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_plugins.xla_cuda12", 
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """JAX restricted to that device, without preallocation; raises `CannotRun` where it or its CUDA plugin lacks."""
+    """JAX imported and restricted to the device in `ask`; raises `CannotRun` where it or its CUDA plugin is missing."""
     if importlib.util.find_spec("jax") is None:
         raise CannotRun("jax is not installed in this interpreter")
     on_gpu = restrict_visible_devices(str(ask["device"]))

@@ -11,7 +11,7 @@ from .._kernel import CannotRun
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """TensorFlow restricted to that device, with memory growth. Raises `CannotRun` where it or its CUDA is missing."""
+    """TensorFlow imported and restricted to the device in `ask`; raises `CannotRun` where it or its CUDA is missing."""
     if importlib.util.find_spec("tensorflow") is None:
         raise CannotRun("tensorflow is not installed in this interpreter")
     on_gpu = restrict_visible_devices(str(ask["device"]))
