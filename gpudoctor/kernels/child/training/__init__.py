@@ -82,14 +82,14 @@ class Meter:
             self.kept += context.torch.cuda.max_memory_reserved(context.device)
 
     def _save(self, tensor: Any) -> Any:
-        """Count a tensor that autograd saves, once for each storage."""
+        """Count the bytes of a tensor that autograd saves, once for each storage; returns the tensor."""
         storage = getattr(tensor, "untyped_storage", tensor.storage)()  # torch 2.0
         self._saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
 
 def format_bytes(count: float) -> str:
-    """Bytes as ``1.5 GB``, in powers of ten as memory rates are given."""
+    """Bytes as ``1.5 GB``: three digits, in kB to TB as powers of ten; ``999 B`` below."""
     for unit, name in _PREFIXES:
         if count >= unit:
             return "%.3g %s" % (count / unit, name)

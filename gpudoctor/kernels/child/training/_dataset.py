@@ -51,7 +51,7 @@ class Pictures:
 
 
 def load_dataset(side: int) -> Any:
-    """The dataset that GPUDOCTOR_DATASET names (module:callable), else pictures of that side."""
+    """What the callable that GPUDOCTOR_DATASET names (``module:callable``) returns, else `Pictures` of that side."""
     name = os.environ.get(DATASET_VARIABLE)
     if not name:
         return Pictures(side)

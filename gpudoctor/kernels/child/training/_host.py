@@ -27,20 +27,20 @@ class Host(NamedTuple):
 
 
 def read_host(temporary: str) -> Host:
-    """The host's present state."""
+    """Cores, affinity, CPU quota and /dev/shm of this process now; `temporary`, its temporary folder, as given."""
     size, free = shm_space()
     return Host(os.cpu_count() or 1, usable_cores(), cpu_quota(), size, free, temporary)
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Number of cores that this process may run on; on Windows all."""
     if sys.platform == "win32":
         return os.cpu_count() or 1
     return len(os.sched_getaffinity(0))
 
 
 def clock_ticks() -> int:
-    """Ticks in a second of /proc's times."""
+    """Ticks in a second of /proc's times; 100 on Windows, which has none."""
     if sys.platform == "win32":
         return 100
     return os.sysconf("SC_CLK_TCK")

@@ -50,7 +50,7 @@ class LoaderResult(NamedTuple):
 
     @property
     def name(self) -> str:
-        """``4 workers by fork``, or ``no worker``."""
+        """The setting in words: ``4 workers by fork``, or ``no worker``."""
         if not self.workers:
             return "no worker"
         return "%d worker%s by %s" % (self.workers, "" if self.workers == 1 else "s", self.method)
@@ -109,7 +109,7 @@ class LoaderSweep:
             end_workers(self._began)
 
     def _run_setting(self, setting: LoaderResult) -> LoaderResult:
-        """Load batches with the setting: the seconds until the first one, then the steady rate."""
+        """Load batches with the setting; the result has seconds until the first and the rate; raises any failure."""
         began = time.perf_counter()
         batches = self._batches(setting)
         try:
@@ -124,7 +124,7 @@ class LoaderSweep:
         return setting._replace(start=started)
 
     def _measure_rate(self, setting: LoaderResult, batches: Iterator[Any]) -> LoaderResult:
-        """Batches a second and busy cores, over whole rounds of one batch a worker, for half a second."""
+        """The setting with batches a second and busy cores, over half a second in rounds of one batch a worker."""
         together = max(1, setting.workers)
         for _ in range(together):
             next(batches)
@@ -139,7 +139,7 @@ class LoaderSweep:
         return setting._replace(rate=count / seconds, cores=workers, wanted=workers + waited, others=others)
 
     def _batches(self, setting: LoaderResult) -> Generator[Any, None, None]:
-        """Endless checked batches; they begin behind the items of earlier settings, which may be cached."""
+        """Yield checked batches without end, beginning behind the items of earlier settings, which may be cached."""
         options: Dict[str, Any] = {}
         if setting.workers:
             options = {
@@ -195,7 +195,7 @@ def _cpu_times() -> Tuple[float, float, float, float]:
 
 @contextlib.contextmanager
 def worker_cleanup() -> Iterator[None]:
-    """Let the block start workers in any way; ends all of them and the fork server afterwards."""
+    """A context in which workers may be started in any way; ends all of them and the fork server afterwards."""
     _detach_resource_tracker()
     began = time.time()
     try:

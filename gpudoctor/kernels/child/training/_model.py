@@ -92,12 +92,12 @@ def small_problem(context: Context) -> Tuple[Any, Any, Any]:
 
 
 def loss(outputs: Any, goals: Any) -> Any:
-    """The mean squared error."""
+    """The mean squared error, as a scalar tensor."""
     return ((outputs - goals) ** 2).mean()
 
 
 def reference(network: Any, inputs: Any, goals: Any, criterion: Callable[[Any, Any], Any] = loss) -> List[Any]:
-    """Gradients of the whole batch by `criterion`, in float64 on the CPU."""
+    """Gradients of the whole batch by `criterion`, computed by a copy of the network in float64 on the CPU."""
     twin = copy.deepcopy(network).double().cpu()
     criterion(twin(inputs.double()), goals.double()).backward()
     return gradients(twin)
@@ -120,13 +120,13 @@ def gradient_distance(torch: Any, ours: List[Any], wanted: List[Any]) -> Tuple[f
 
 
 def gradient_bound(torch: Any, dtype: Any) -> float:
-    """The largest acceptable `gradient_distance` for gradients computed in `dtype`."""
+    """The largest acceptable distance (`gradient_distance`, a share of the norm) of gradients computed in `dtype`."""
     kind = torch.finfo(dtype)
     return (_ROUNDINGS if kind.bits > 16 else _ROUNDINGS_16_BIT) * float(kind.eps)
 
 
 def step(network: Any, optimizer: Any, inputs: Any, goals: Any) -> None:
-    """One training step in the network's own type."""
+    """Train one step by the mean squared error, in the network's own type."""
     optimizer.zero_grad()
     loss(network(inputs), goals).backward()
     optimizer.step()
@@ -160,7 +160,7 @@ def exact_batch(torch: Any, generator: Any, replicas: int) -> Tuple[Any, Any]:
 
 
 def exact_loss(outputs: Any, goals: Any) -> Any:
-    """Half the squared error, averaged over the samples."""
+    """Half the squared error, averaged over the samples, as a scalar tensor."""
     return ((outputs - goals) ** 2).sum() / (2 * goals.shape[0])
 
 
@@ -195,14 +195,14 @@ def use_full_fp32(torch: Any) -> None:
 
 
 def gradient_scaler(torch: Any, kind: str) -> Any:
-    """A GradScaler; None where this torch has none for that kind of device."""
+    """A GradScaler for that kind of device, ``cuda`` or ``cpu``; None where this torch has none."""
     if hasattr(getattr(torch, "amp", None), "GradScaler"):
         return torch.amp.GradScaler(kind)
     return torch.cuda.amp.GradScaler() if kind == "cuda" else None
 
 
 def native_bf16(context: Context) -> bool:
-    """True if the device has bf16 units; others compute bf16 in fp32."""
+    """True if bf16 is native: on GPUs from compute capability 8.0, ROCm and CPUs; others compute it in fp32."""
     return (
         context.on_cpu or getattr(context.torch.version, "hip", None) is not None or context.capability() >= _BF16_SINCE
     )

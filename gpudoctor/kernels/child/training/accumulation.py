@@ -45,7 +45,10 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def summary(saved: float, distances: Dict[str, float], wrong: List[str]) -> str:
-    """Sentences on the result; `distances` by type are shares of the gradient's norm, `wrong` lists faults."""
+    """Sentences on gradient accumulation: the faults in `wrong`, else the distances and the % of memory saved.
+
+    `distances` by type are shares of the gradient's norm.
+    """
     if wrong:
         return "The gradients of %d small batches are not those of the large one: %s." % (PARTS, "; ".join(wrong))
     far = ", ".join("%.1e in %s" % (distance, name) for name, distance in distances.items())
@@ -56,7 +59,7 @@ def summary(saved: float, distances: Dict[str, float], wrong: List[str]) -> str:
 
 
 def advice(saved: float) -> str:
-    """What to do, by the % of memory that is saved."""
+    """Whether to accumulate gradients and how, by the % of memory that it saves."""
     if saved < 10:
         return "Activations are a small part of the memory here: accumulating buys no larger batch."
     return (
@@ -72,7 +75,7 @@ def backward(network: Any, loss: Any, inputs: Any, goals: Any, parts: int) -> No
 
 
 def _check_exact(context: Context) -> Any:
-    """The verdict on accumulated gradients of the whole-number network, bit for bit."""
+    """The verdict on gradients accumulated over `PARTS` parts: exactly those of the whole batch in float64."""
     torch = context.torch
     network = _model.exact_network(torch, context.generator(1))
     inputs, goals = _model.exact_batch(torch, context.generator(2), PARTS)
@@ -83,7 +86,7 @@ def _check_exact(context: Context) -> Any:
 
 
 def _distance_and_bound(context: Context, dtype: Any) -> Tuple[float, float]:
-    """Distance of accumulated gradients from those of the large batch in float64, and its bound."""
+    """Distance of gradients accumulated in that type from those of the large batch in float64, and its bound."""
     torch = context.torch
     network, inputs, goals = _model.small_problem(context)
     wanted = _model.reference(network, inputs, goals)

@@ -84,7 +84,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def summary(result: TrainingResult, dtype_name: str, plain: float, mixed: float, native: bool) -> str:
-    """Sentences on the result; `plain` and `mixed` are seconds of a step in fp32 and in mixed precision."""
+    """Sentences on mixed precision; `plain` and `mixed`: seconds of a step in fp32 and with that type."""
     text = "A training step takes %.3g ms in fp32 without TF32, %.3g ms with %s." % (
         1e3 * plain,
         1e3 * mixed,
@@ -103,7 +103,7 @@ def summary(result: TrainingResult, dtype_name: str, plain: float, mixed: float,
 
 
 def advice(speedup: float, dtype_name: str, native: bool, kind: str = "cuda") -> str:
-    """What to do, by the speedup of a step on that kind of device; `native`: the device has bf16 units."""
+    """Whether to train in mixed precision and how, by the speedup of a step; `native`: the device has units for it."""
     if not native:
         return "Train in fp16 with GradScaler on this GPU; bf16 is for compute capability 8.0 and later."
     if speedup < 1.1:
@@ -133,7 +133,7 @@ def _require_autocast(context: Context, dtype: Any) -> None:
 
 
 def is_unsupported(message: str) -> bool:
-    """True where the check cannot run here and nothing is broken: torch's own error, or CUDA's "not supported"."""
+    """True if an error only says that autocast cannot run here: any but a "CUDA error", and CUDA's NOT_SUPPORTED."""
     return "CUDA error" not in message or "NOT_SUPPORTED" in message
 
 

@@ -47,7 +47,10 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def summary(default: float, slow: Optional[float], tensors: int, wrong: List[str]) -> str:
-    """Sentences on the result; `default` and `slow` in seconds, `slow` (one tensor at a time) None if not available."""
+    """Sentences on gradient clipping: the first three faults in `wrong`, else what it costs a step.
+
+    `default` and `slow` (one tensor at a time; None if not available) are seconds.
+    """
     if wrong:
         return "Clipping is wrong: %s." % "; ".join(wrong[:3])
     text = "clip_grad_norm_ finds the norm that float64 finds and leaves gradients of the norm asked for."
@@ -72,7 +75,7 @@ def _variants(torch: Any) -> Dict[str, Dict[str, Any]]:
 
 
 def _verdicts(context: Context) -> Iterator[Tuple[str, Judged]]:
-    """Name and verdict of every check against float64 on the CPU."""
+    """Yield name and verdict of every check of clipping, by norm and by value, against float64 on the CPU."""
     for name, options in _variants(context.torch).items():
         for kind in (1.0, 2.0, math.inf):
             yield from _by_norm(context, name, kind, options)
@@ -83,7 +86,7 @@ def _verdicts(context: Context) -> Iterator[Tuple[str, Judged]]:
 
 
 def _by_norm(context: Context, name: str, order: float, options: Dict[str, Any]) -> Iterator[Tuple[str, Judged]]:
-    """Verdicts on the norm that clipping returns and on the clipped gradients."""
+    """Yield name and verdict of two checks: the norm (`order`) that clipping returns, and the clipped gradients."""
     torch = context.torch
     parameters, before = _small_gradients(context)
     norm = torch.linalg.vector_norm(before, order).reshape(1)
@@ -94,7 +97,7 @@ def _by_norm(context: Context, name: str, order: float, options: Dict[str, Any])
 
 
 def _unclipped(context: Context, name: str, options: Dict[str, Any]) -> Iterator[Tuple[str, Judged]]:
-    """Verdicts: gradients below the limit stay unchanged, and an infinite gradient shows in the norm."""
+    """Yield two checks: gradients below the limit stay unchanged, and an infinite one makes the norm not finite."""
     torch = context.torch
     clip = torch.nn.utils.clip_grad_norm_
     parameters, before = _small_gradients(context)

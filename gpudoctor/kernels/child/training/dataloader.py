@@ -80,7 +80,7 @@ def _try_settings(sweep: LoaderSweep, host: Host) -> List[LoaderResult]:
 
 
 def summary(results: Sequence[LoaderResult], host: Host, item: float) -> str:
-    """Sentences on the results, the best first; `item` is the seconds of one item in the main process."""
+    """Sentences on DataLoader settings: the best, rates, starts, errors; `item`: seconds of one without workers."""
     best = best_result(results, host)
     rates = ", ".join(
         "%d: %.4g" % (result.workers, result.rate)
@@ -153,7 +153,7 @@ def other_start_may_help(result: LoaderResult) -> bool:
 
 
 def advice(results: Sequence[LoaderResult], host: Host) -> str:
-    """The setting to use, and what else would help."""
+    """The DataLoader setting to use, what limits it or why workers failed, and warnings on TMPDIR and other load."""
     best = best_result(results, host)
     setting = "Use num_workers=%d." % best.workers
     if best.workers:
@@ -176,7 +176,7 @@ def long_tmpdir_advice(folder: str) -> str:
 
 
 def error_advice(results: Sequence[LoaderResult], host: Host) -> str:
-    """What to do about the first error; names another start method that works."""
+    """What to do about the first worker error; names another start method that works; `StopIteration` without any."""
     error = next(result.error for result in results if result.error)
     if re.search(_SHM, error):
         return (
@@ -218,7 +218,7 @@ def other_load_advice(results: Sequence[LoaderResult], host: Host) -> str:
 
 
 def limit_advice(results: Sequence[LoaderResult], host: Host) -> str:
-    """What limits the rate, where no worker died."""
+    """A sentence on what limits the rate, CPU, storage or the main process, where no worker failed."""
     best, most_workers = best_result(results, host), max(results, key=lambda result: result.workers)
     alone = next((result.rate for result in results if not result.workers), 0.0)
     if max(result.wanted for result in results) >= CPU_BOUND * host.usable:

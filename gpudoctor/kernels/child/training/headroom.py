@@ -96,7 +96,7 @@ def estimated_bytes(results: Sequence[BatchResult], batch: int) -> float:
 
 
 def summary(results: Sequence[BatchResult], free: int, in_time: bool) -> str:
-    """Sentences on the results; `in_time`: the sweep ended because of memory, not time."""
+    """Sentences on the largest batch: bytes, rate, not finite losses; `in_time`: memory ended the sweep, not time."""
     largest = results[-1]
     text = "Such a step takes %s of the %s that may be taken, %s a sequence, and does %.4g sequences/s." % (
         format_bytes(largest.bytes),
@@ -111,7 +111,7 @@ def summary(results: Sequence[BatchResult], free: int, in_time: bool) -> str:
 
 
 def advice(results: Sequence[BatchResult]) -> str:
-    """What to do, by the rates of the batch sizes."""
+    """Whether larger batches are worth it, by the rates of those tried, and what to do with the memory."""
     largest, fastest = results[-1], max(result.rate for result in results)
     enough = next(result for result in results if result.rate >= (1 - _SAME_RATE) * fastest)
     if enough.batch <= largest.batch // 2:
@@ -177,14 +177,14 @@ class _LanguageModelStep:
         return tokens.to(self.context.device)
 
     def _loss(self, model: Any, tokens: Any) -> Any:
-        """Cross entropy of the next token."""
+        """Cross entropy of the model's next tokens, a scalar tensor."""
         logits = model(tokens[:, :-1]).flatten(0, 1)
         return self.context.torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten())
 
 
 @contextlib.contextmanager
 def _memory_limit(context: Context, free: int) -> Iterator[None]:
-    """Within the block torch may allocate at most `free` bytes more than it has reserved; does nothing on a CPU."""
+    """A context in which torch may allocate at most `free` bytes more than it has reserved; no limit on a CPU."""
     if context.on_cpu:
         yield
         return

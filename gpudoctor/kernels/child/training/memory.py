@@ -35,7 +35,7 @@ class MemoryUse(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Free memory as millions of trainable parameters (16 bytes each); checks blocks and measures fragmentation."""
+    """Check filled blocks and measure fragmentation; value: free memory in millions of parameters of 16 bytes."""
     free = _free_bytes(context)
     per_parameter = _bytes_per_parameter(context)
     pattern = _Pattern(context)
@@ -84,7 +84,7 @@ def summary(free: float, per_parameter: float, use: MemoryUse, wrong: int) -> st
 
 
 def advice(use: MemoryUse, expandable: "MemoryUse | None", settings: str) -> str:
-    """What to do, by memory use with fixed blocks and with expandable segments (None: not measured)."""
+    """Whether to use expandable segments, by memory use without and with them (None: not measured)."""
     if "expandable_segments:True" in settings.replace(" ", ""):
         return "Segments that grow are on already; of the rest, activation checkpointing frees the most."
     if expandable is not None and use.reserved - expandable.reserved > 0.05 * use.reserved:
@@ -98,7 +98,7 @@ def advice(use: MemoryUse, expandable: "MemoryUse | None", settings: str) -> str
 
 
 def _allocator_settings() -> str:
-    """The allocator's settings in the environment; empty without any."""
+    """The value of PYTORCH_ALLOC_CONF, else of PYTORCH_CUDA_ALLOC_CONF; empty without either."""
     return next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
 
 
@@ -158,7 +158,7 @@ class _Pattern:
         return use
 
     def _steps(self) -> List[Any]:
-        """Run all steps and check every block; the blocks of optimizer state that stay."""
+        """Run all steps and check every block; returns the blocks of optimizer state, which stay allocated."""
         state: List[Any] = []
         for step in range(_STEPS):
             length = 0.4 + 0.6 * ((step * 7) % _STEPS) / _STEPS

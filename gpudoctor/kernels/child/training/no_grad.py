@@ -16,7 +16,7 @@ _BATCH, _BATCH_CPU = 4096, 512
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """A forward pass with and without gradients, each exact; value: % of memory that no_grad saves."""
+    """Check and measure a forward pass with gradients and without; value: % of memory that no_grad saves."""
     torch = context.torch
     model, batch = _exact_model(context)
     reference = _forward(torch, [(w.double(), b.double()) for w, b in model], batch.double())
@@ -65,7 +65,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def advice(share: float) -> str:
-    """What to do, by the share of memory saved (0 to 1)."""
+    """What to do in evaluation, by the share of memory (0 to 1) that no_grad saves."""
     if share < 0.1:
         return "no_grad saved next to nothing here: something keeps activations alive, such as hooks or anomaly mode."
     return "Evaluate under torch.inference_mode(): batches there may be up to %.1f times as large." % (1 / (1 - share))

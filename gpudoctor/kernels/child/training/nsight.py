@@ -30,7 +30,7 @@ _CALLS = 7
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Find nsys and what limits profiling here; torch.profiler must count exactly the calls that were made."""
+    """Find Nsight Systems and what limits profilers here; right if torch.profiler counts exactly the calls made."""
     counted = _profiler_count(context)
     path = find_nsys(os.environ.get("PATH", ""))
     version = version_of(path) if path else None

@@ -66,7 +66,10 @@ def require_backends(torch: Any, on_cpu: bool) -> None:
 
 
 def throughput(alone: Dict[str, Any], ranks: List[Dict[str, Any]]) -> Dict[str, float]:
-    """Samples a second of each mode, and DDP's efficiency in % of as many times one device."""
+    """Samples a second by ``one``, ``data_parallel``, ``ddp`` (all ranks) and ``without_exchange``.
+
+    And of the last two, in % of as many times one device, ``efficiency`` and ``efficiency_without_exchange``.
+    """
     ddp, apart = (sum(result[name] for result in ranks) for name in ("ddp", "apart"))
     whole = len(ranks) * alone["one"]
     return {
@@ -93,7 +96,7 @@ def wrong_gradients(alone: Dict[str, Any], ranks: List[Dict[str, Any]], names: S
 
 
 def summary(rates: Dict[str, float], count: int, wrong: str) -> str:
-    """Sentences on the result; `wrong` is empty if all gradients are right."""
+    """Sentences on data-parallel training on `count` devices, by `throughput`; `wrong`: faulty gradients or empty."""
     same = "Gradients are wrong: " + wrong if wrong else "All three give the gradients of one batch in float64"
     return (
         "%s. One device trains %.0f samples/s, DataParallel on %d %.0f, DistributedDataParallel %.0f: %.0f %% of %d"
@@ -102,7 +105,7 @@ def summary(rates: Dict[str, float], count: int, wrong: str) -> str:
 
 
 def advice(rates: Dict[str, float]) -> str:
-    """What to do, by the samples a second and by what the exchange of gradients costs."""
+    """What to do for data-parallel training, by the rates and by what the exchange of gradients costs."""
     sentences = []
     if rates["ddp"] > rates["data_parallel"]:
         sentences.append("Use DistributedDataParallel, one process a GPU (torchrun), not DataParallel.")
@@ -124,7 +127,7 @@ _SHARED = (
 
 
 def _run_mode(context: Context, mode: str, ranks: int, devices: int) -> List[Dict[str, Any]]:
-    """The answers of the ranks of one mode; raises where a rank failed."""
+    """Run `ranks` processes of one mode (``alone``, ``together``); returns their answers, raises where one failed."""
     ask = {"way": mode, "devices": devices, "cpu": context.on_cpu, "seed": context.seed}
     environ = _ON_CPU if context.on_cpu else _nccl.ENVIRON
     ends = _ranks.run_ranks(__name__, ranks, ask, _MODE_LIMIT, environ)
@@ -135,7 +138,7 @@ def _run_mode(context: Context, mode: str, ranks: int, devices: int) -> List[Dic
 
 
 def _sum_of(results: Any, suffix: str) -> int:
-    """Sum of all entries whose name ends in `suffix`, over all ranks."""
+    """Sum of all entries of the dictionaries whose name ends in `suffix`."""
     return sum(value for result in results for name, value in result.items() if name.endswith(suffix))
 
 
@@ -143,7 +146,11 @@ def _sum_of(results: Any, suffix: str) -> int:
 
 
 def rank(me: ThisRank) -> Dict[str, Any]:
-    """One rank: samples a second of each mode asked for, and how many of its gradients are wrong."""
+    """Train in this rank as asked: ``alone`` or ``together``.
+
+    Returns samples a second by mode (``one``, ``data_parallel``; ``ddp``, ``apart``), and for checked ones
+    ``<mode>_differ``, ``_compared`` and ``_words``.
+    """
     me.step("import torch")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -156,7 +163,7 @@ def rank(me: ThisRank) -> Dict[str, Any]:
 
 
 def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
-    """Check and time training on one device, then by DataParallel on all."""
+    """Check and time training on one device, then by DataParallel on all; entries as `rank` returns them."""
     count = int(me.ask["devices"])
     me.step("train on one device")
     rates = _verdict_entries("one", _check(context, lambda network: network, 1))
@@ -177,7 +184,7 @@ def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
 
 
 def _train_ddp(me: ThisRank, context: Context) -> Dict[str, Any]:
-    """Check and time DistributedDataParallel in this rank, then time it without exchange."""
+    """Check and time DistributedDataParallel in this rank, then time it without exchange (``apart``); as `rank`."""
     init_group(context.torch, me, *(("gloo", _WAIT_LIMIT_CPU) if context.on_cpu else ("nccl", _WAIT_LIMIT)))
 
     def wrap(network: Any, bucket_mb: float = 25) -> Any:
@@ -234,7 +241,7 @@ def _verdict_entries(mode: str, verdict: Judged) -> Dict[str, Any]:
 
 
 def _samples_per_second(context: Context, wrap: Any, devices: int, exchange: bool = True) -> float:
-    """Samples a second of this process, with a full batch for each of its devices."""
+    """Samples a second that this process trains, the network wrapped by `wrap`, with a full batch for each device."""
     torch = context.torch
     size = _model.timed_size(context)
     size = size._replace(samples=size.samples * devices)

@@ -20,7 +20,7 @@ _ROUNDS = 5
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Check copies beside compute; value: speedup over one after the other (12/7 at most; none on a CPU)."""
+    """Check and time copies beside compute; value: speedup over one after the other, none on a CPU, 12/7 at most."""
     batches = _Batches(context)
     steps = batches.balanced_steps()
     verdicts, seconds = [], []
@@ -57,7 +57,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def advice(gain: float, pinned: float, blocking: str) -> str:
-    """What to do, by the gain from overlap, the pinned over pageable rate, and CUDA_LAUNCH_BLOCKING."""
+    """What to do about copies of batches, by the gain from overlap, pinned over pageable rate, CUDA_LAUNCH_BLOCKING."""
     if blocking not in {"", "0"}:
         return "CUDA_LAUNCH_BLOCKING=%s makes every launch wait: unset it, nothing can overlap." % blocking
     if gain < 1.2:
@@ -107,13 +107,13 @@ class _Batches:
         return max(1, min(_MOST_STEPS, round(copy / add)))
 
     def run_in_turn(self, steps: int) -> None:
-        """Copy and compute each batch on one stream."""
+        """Copy a batch, compute on it, then the next, all on one stream; does not wait for the end."""
         for at in range(_BATCHES):
             self._copy(at)
             self._compute(at, steps)
 
     def run_overlapped(self, steps: int) -> None:
-        """Copy on a stream of its own; each batch's compute waits for its copy alone."""
+        """Copy batches on a stream of their own; each one's compute waits for its copy alone; on a CPU in turn."""
         if self.context.on_cpu:
             self.run_in_turn(steps)
             return
@@ -144,7 +144,7 @@ class _Batches:
         return min(seconds)
 
     def check(self, steps: int) -> Judged:
-        """The verdict on every number on the device: what was sent, plus `steps`."""
+        """The verdict on every number on the device, which must be what was sent plus `steps`."""
         wrong = [self.there[at].cpu() != self.host[at] + steps for at in range(_BATCHES)]
         counts = [int(mask.sum()) for mask in wrong]
         at = next((index for index, count in enumerate(counts) if count), None)

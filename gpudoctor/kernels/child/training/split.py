@@ -54,7 +54,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def summary(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
-    """Sentences on the result; `alone` and `split` are samples a second."""
+    """Sentences on a model split over two devices; `alone` and `split` are samples a second."""
     if wrong:
         same = "A model split over two devices has another loss or other gradients: %s" % "; ".join(wrong[:3])
     else:
@@ -63,7 +63,7 @@ def summary(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
 
 
 def advice(share: float, wrong: List[str]) -> str:
-    """What to do, by the speed of two devices in % of one."""
+    """What to do about a model split over two devices, by its speed in % of one device and by faults."""
     if wrong:
         return (
             "What crosses between these GPUs is damaged: gpudoctor bench --kernel peer looks closer; NCCL_P2P_DISABLE=1"
@@ -87,7 +87,7 @@ def _devices(context: Context) -> Dict[str, Any]:
 
 
 def _check(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:
-    """Verdicts on the loss (nearly equal) and on the whole-number gradients (exact)."""
+    """Verdicts on loss (nearly equal) and gradients (exact) of a network split over both devices, against float64."""
     torch = context.torch
     layers = _model.exact_network(torch, context.generator(1))
     inputs, goals = _model.exact_batch(torch, context.generator(2), 4)

@@ -54,7 +54,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def advice(model: float, block: float) -> str:
-    """What to do, by the bytes a second of a model and of one pinned block of its size."""
+    """How to bring a model to the device, by bytes a second of its tensors and of one pinned block of its size."""
     if model >= 0.5 * block:
         return "Nothing to do."
     return (
@@ -76,7 +76,7 @@ def _mixed_model(context: Context) -> Any:
 
 
 def _copies(context: Context) -> Iterator[Tuple[Any, Any]]:
-    """Tensors of random bits (NaNs among them) in several layouts, each with its copy on the device."""
+    """Yield tensors of random bits (NaNs among them), types and layouts mixed, each with its copy on the device."""
     for salt, name in enumerate(DTYPES):
         whole = _random_bits(context, name, salt)
         layouts = [whole, whole.t(), whole[1:, ::3], whole[:1].expand(8, -1), whole[5, 7], whole[:0]]
@@ -133,7 +133,7 @@ def _timed_move(context: Context, state: Dict[str, Any], device: Any) -> Tuple[D
 
 
 def _block_rate(context: Context, total: int) -> float:
-    """Bytes a second of one block of `total` bytes, pinned for a GPU."""
+    """Bytes a second at which one block of `total` bytes, pinned for a GPU, is copied to the device."""
     torch = context.torch
     block = torch.zeros(total, dtype=torch.uint8)
     block = block if context.on_cpu else pin(block)

@@ -60,7 +60,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def summary(profile: LoopProfile, on_cpu: bool) -> str:
-    """Sentences on the shares, and how they were found."""
+    """Sentences on where a training loop's time goes, its kernels, and why only the clock was used, if so."""
     shares = profile.shares
     text = "The %s computes in %.0f %% of a training loop, copies in %.0f %%, and waits in %.0f %% for data and in" % (
         "CPU" if on_cpu else "GPU",
@@ -77,7 +77,7 @@ def summary(profile: LoopProfile, on_cpu: bool) -> str:
 
 
 def advice(shares: Shares) -> str:
-    """What to do about the largest share."""
+    """What to do about what limits a training loop most: data, transfer, launch or compute."""
     return _ADVICE[shares.largest]
 
 
@@ -102,7 +102,7 @@ _ADVICE = {
 
 
 def _language_model_loop(context: Context, size: _model.Size, losses: List[Any]) -> Loop:
-    """A loop over random tokens; each step stores its loss, still on the device, in `losses`."""
+    """The functions of a training loop over random tokens; a step leaves its loss, on the device, in `losses`."""
     torch = context.torch
     network = _model.language_model(torch, size, _VOCABULARY, context.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
@@ -163,7 +163,7 @@ class _ProfilerUnavailable(Exception):  # noqa: N818 - no error: the clock is as
 
 
 def _measure_by_profiler(context: Context, loop: Loop, steps: int) -> LoopProfile:
-    """The loop's profile by torch.profiler; raises `_ProfilerUnavailable`."""
+    """The loop's profile by torch.profiler; raises `_ProfilerUnavailable` where that fails or sees nothing."""
     try:
         from torch import profiler  # type: ignore[import-not-found,unused-ignore]
 
@@ -228,7 +228,7 @@ def _interval(event: Any) -> Interval:
 
 
 def _on_device(event: Any) -> bool:
-    """True if the event is not one of the CPU."""
+    """True if the profiler's event is of the device, not of the CPU."""
     return not str(event.device_type).endswith("CPU")
 
 
@@ -259,7 +259,7 @@ def _is_copy(event: Any) -> bool:
 
 
 def _measure_by_clock(context: Context, loop: Loop, steps: int) -> LoopProfile:
-    """The share of the time that each part of the loop takes and the seconds of a step, by the host's clock.
+    """The loop's profile by the host's clock: shares and seconds of a step, nothing of kernels.
 
     Parts are not synchronised: a step's time is that of issuing it. Copies are timed by CUDA events.
     """
