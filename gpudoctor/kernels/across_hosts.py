@@ -100,7 +100,7 @@ class _CollectiveChild:
         self._halt_message = ""
 
     def run(self, target: Target, ask: Mapping[str, Any], seconds: float) -> Across:
-        """Start the child, read its lines until it ends, halts or exceeds a time limit; this rank's result."""
+        """Start the child, read its lines until it ends, halts or exceeds a time limit; gives this rank's `Across`."""
         began = time.monotonic()
         if target.python is None:
             return self._result(began, "there is no Python to run it with", cannot=True)
@@ -123,14 +123,14 @@ class _CollectiveChild:
         return self._result(began, why, bool(self._halt_message), answer.err)
 
     def _handle_line(self, line: str | None) -> bool:
-        """Process a line of output (None: no line, time passed); False to end the child: halted or overdue."""
+        """Process a line of the child's output (None: only time passed); False to end the child: halted or overdue."""
         for entry in answers(line) if line else ():
             self._handle_entry(entry)
         self._halt_message = self._halt_message or self._halt()
         return not self._halt_message and time.monotonic() <= self._deadline
 
     def _handle_entry(self, entry: Mapping[str, Any]) -> None:
-        """Store one protocol entry: final answer, step (which renews the deadline), port, note, or result."""
+        """Store one entry of the child: final answer, step (renews the deadline), note, result; passes a port on."""
         if "answer" in entry or "why" in entry:
             self._last = self._last or entry
         elif isinstance(step := entry.get("step"), str):
@@ -300,7 +300,7 @@ def parse_records(kind: type[_T], raw: object) -> tuple[_T, ...]:
 
 
 def _valid_fields(kind: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of `raw` whose value has the type that the dataclass `kind` declares, by name."""
+    """The fields of `raw`, by name, whose value has the plain type that the dataclass declares; texts are cut."""
     parsed = {
         field.name: _PARSERS[str(field.type)](raw[field.name])
         for field in fields(kind)
@@ -336,7 +336,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
 
 
 def nccl_remarks(answers: Sequence[Across]) -> tuple[str, ...] | None:
-    """What NCCL's own diagnostics of all groups want looked at, each once; None where they did not run."""
+    """Remarks of NCCL's own diagnostics over all ranks, each once; None where they ran on no rank."""
     if not any(answer.diagnosed for answer in answers):
         return None
     return tuple(dict.fromkeys(remark for answer in answers for remark in answer.remarks))
@@ -365,7 +365,11 @@ def collective_rows(answers: Sequence[Across]) -> tuple[Row, ...]:
 
 
 def _measured_row(results: Sequence[RankResult]) -> Row:
-    """The row of one operation at one size over all groups of a leg; the slowest group gives bandwidth and host."""
+    """A row of ``collective``, state ``measured``: one operation at one size over all groups of a leg.
+
+    Bandwidth, ``slowest`` rank, ``host`` and ``ratio`` are of the slowest group. ``right`` is False for any wrong
+    value, and Unread where a rank's result is missing.
+    """
     first = results[0][1]
     groups: dict[int, list[Found]] = {}
     for _, result in results:
@@ -413,7 +417,7 @@ def _bus_bandwidth_columns(rates: Sequence[float], ranks: int) -> dict[str, Fact
 
 
 def _failed_row(backend: str, leg: str, answers: Sequence[Across]) -> Row:
-    """The row of a leg that at least one rank failed to finish; the culprits are named, measurements are unread."""
+    """A row of ``collective``, state ``failed``: a leg that a rank did not finish; culprits named, figures Unread."""
     ends = {end.rank: end for answer in answers if (end := _failed_end(answer, backend, leg))}
     by_rank = {answer.rank: answer for answer in answers}
     failed = faults(list(ends.values()))
@@ -441,7 +445,7 @@ def _failed_row(backend: str, leg: str, answers: Sequence[Across]) -> Row:
 
 
 def _unmeasured_row(ended: Ended) -> Row:
-    """The row of an operation or leg that was not measured for a reason that does not count against the links."""
+    """A row of ``collective``, state ``not-measured``, no fault of the links: why in ``words``, figures Absent."""
     because = Absent(ended.why)
     rest = ("bytes", "ranks", "groups", "algbw", "busbw", "usual", "right", "slowest", "host", "ratio", "via")
     return {
@@ -461,7 +465,7 @@ def _failed_legs(answers: Iterable[Across]) -> list[tuple[str, str]]:
 
 
 def _failed_end(answer: Across, backend: str, leg: str) -> End | None:
-    """How this rank failed in that leg; None where it did not fail there."""
+    """How this rank failed in that leg: an operation or its process; None where it did not fail there."""
     failures = [ended for ended in answer.ended if (ended.backend, ended.leg, ended.cannot) == (backend, leg, False)]
     if failures:
         return End(answer.rank, why=f"failed: {failures[0].why}", step=failures[0].step, steps=failures[0].steps)
@@ -471,7 +475,7 @@ def _failed_end(answer: Across, backend: str, leg: str) -> End | None:
 
 
 def _culprit_columns(culprits: Sequence[Across], message: str) -> dict[str, Fact]:
-    """Facts ``culprits`` (ranks), ``hosts`` and ``words``; absent where there are none."""
+    """Facts ``culprits`` (ranks) and ``hosts``, Absent where there are none, and ``words``, Absent for no message."""
     if not culprits:
         return {
             **dict.fromkeys(("culprits", "hosts"), Absent("none")),
@@ -486,7 +490,7 @@ def _culprit_columns(culprits: Sequence[Across], message: str) -> dict[str, Fact
 
 
 def _wrong_values_message(answer: Across, result: Found) -> str:
-    """``rank 3 (host a): 2 of 4096 values are wrong``."""
+    """Sentence on a rank's wrong values: ``rank 3 (host a): 2 of 4096 values are wrong``."""
     verb = "is" if result.differ == 1 else "are"
     return f"rank {answer.rank} (host {answer.host}): {result.differ} of {result.compared} values {verb} wrong"
 

@@ -43,17 +43,21 @@ class Trained:
 
 
 def canary_rows(answers: Sequence[Across]) -> tuple[Row, ...] | Unread:
-    """Rows of the fact group ``canary``, one for each rank that trained; unread where none did."""
+    """Rows of the fact group ``canary``, one for each rank that trained; `Unread` and why if none did."""
     trained = [(answer, answer.trained[0]) for answer in answers if answer.trained]
     if not trained:
         ended = next((end for answer in answers for end in answer.ended if end.leg == LEG), None)
         why = next((answer.why for answer in answers if answer.why), "")
         return Unread((ended.why if ended else why) or "no rank trained")
-    return tuple(dict(_columns(answer, own, trained)) for answer, own in trained)
+    return tuple(dict(_row_columns(answer, own, trained)) for answer, own in trained)
 
 
-def _columns(answer: Across, own: Trained, trained: Sequence[tuple[Across, Trained]]) -> Iterator[tuple[str, Fact]]:
-    """Name and fact of each column of one rank's row."""
+def _row_columns(answer: Across, own: Trained, trained: Sequence[tuple[Across, Trained]]) -> Iterator[tuple[str, Fact]]:
+    """Yield name and fact of each column of one rank's row of ``canary``.
+
+    ``usual_ms``, the median of other ranks with a GPU of the same name, and ``ratio`` to it are Absent with fewer than
+    two of these.
+    """
     others = [one.own for other, one in trained if other is not answer and one.gpu == own.gpu]
     usual = median(others) if len(others) >= _FEWEST_RANKS else None
     few = Absent("fewer than three ranks with such a device")
@@ -71,7 +75,10 @@ def _columns(answer: Across, own: Trained, trained: Sequence[tuple[Across, Train
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Sentences on the job's training: sequences a second of all ranks, the share that is reached, the slowest rank."""
+    """Sentences on the rows of ``canary``: sequences/s and step time, what share products and exchange take.
+
+    With a ``ratio`` in any row also the slowest rank.
+    """
     step = max(number_of(row["step_ms"]) or 0.0 for row in rows)
     samples = sum(number_of(row["samples"]) or 0.0 for row in rows)
     reach = median([number_of(row["reach"]) or 0.0 for row in rows])

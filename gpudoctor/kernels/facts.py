@@ -176,7 +176,10 @@ def rows(measurements: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
 
 
 def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
-    """The snapshot with the measurements as rows of ``measured`` and ``rung``; both Absent or Unread if no GPU ran."""
+    """A copy of the snapshot with the measurements as rows of ``measured`` and ``rung``.
+
+    Without devices both are Absent where CUDA lists no GPU, else as the group ``cuda_device`` is.
+    """
     if not measurements.devices:
         why = snapshot.rows("cuda_device")
         none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
@@ -186,7 +189,7 @@ def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
 
 
 def _agreement(measurements: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:
-    """Whether most GPUs of that name have the same result digest, by (kernel, GPU); none for a lone GPU.
+    """By (kernel, GPU): whether most GPUs of its name have the same result digest; no entry for a lone GPU.
 
     Only runs that compared equally many values are compared: where memory is short, matrices are smaller.
     """
@@ -206,7 +209,7 @@ def _agreement(measurements: Measurements, runs: Sequence[Run]) -> dict[tuple[st
 def _run_columns(
     measurements: Measurements, kernel: Kernel, run: Run, agrees: bool | None
 ) -> Iterator[tuple[str, Fact]]:
-    """Name and fact of each column of one run; unknown values are absent if it ran, else unread with its reason."""
+    """Yield name and fact of each column of a run's row of ``measured``; unknown ones Absent if it ran, else Unread."""
     device = measurements.device(run.gpu)
     in_use = run.status == "not-run" and device is not None and bool(device.held)
     reason = Reason.IN_USE if in_use else Reason.UNSPECIFIED
@@ -259,21 +262,21 @@ MEANWHILE_FIELDS: Mapping[str, str] = {
 
 
 def _meanwhile_columns(meanwhile: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
-    """Name and fact of each column that NVML gave while the kernel ran; unread where it gave none."""
+    """Yield name and fact of each column that NVML gives while a kernel runs, such as clocks; else Unread."""
     for name, field in MEANWHILE_FIELDS.items():
         value: Value | None = getattr(meanwhile, field) if meanwhile else None
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 
 
 def _severity(held: bool | None, message: str) -> int:
-    """Rank of a rung's answer: 0 not tried, 1 held, 2 given up, 3 failed."""
+    """Rank of what a run says of a rung: 0 not tried (`held` None, no message), 1 held, 2 given up, 3 failed."""
     if held is None:
         return 2 if message else 0
     return 1 if held else 3
 
 
 def _rung_rows(runs: Sequence[Run]) -> Iterator[Row]:
-    """One row for each rung of each device: from the first run that failed on it, else given up, else any."""
+    """Yield a row (gpu, name, held, message) of each device's rungs, by the first run that failed or was given up."""
     by_rung: dict[tuple[int, str], tuple[bool | None, str]] = {}
     for run in runs:
         for step in run.ladder:

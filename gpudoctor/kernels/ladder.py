@@ -80,7 +80,7 @@ class Ladder:
         }
 
     def climb(self) -> Measurements:
-        """Run all kernels; each ends as ran, failed or not-run with a reason, whatever happens to a child."""
+        """Run all kernels; returns them, each ran, failed or not-run with a reason, whatever happens to a child."""
         self._tell(self.so_far())
         for device in self._devices:
             if device.held:
@@ -119,7 +119,7 @@ class Ladder:
         return f"the {self._budget:g} s for kernels were over" if time.monotonic() > self._deadline else ""
 
     def _run_node(self) -> None:
-        """Run the kernels of scope ``node`` on all GPUs that are idle and failed no rung, be it one; if none, skip."""
+        """Run the kernels of scope ``node`` on all fit GPUs; not run where none is fit, or a UUID is unknown."""
         fit = self._fit_devices()
         if not fit:
             first = self._devices[0].index
@@ -130,7 +130,7 @@ class Ladder:
             self._run_device(NODE)
 
     def _fit_devices(self) -> list[Device]:
-        """Devices on which no process works and no rung below others failed."""
+        """Devices that no other process uses, and on which no rung that others stand on failed."""
         return [device for device in self._devices if device.index not in self._stop_reasons]
 
     def _run_device(self, index: int) -> None:
@@ -150,7 +150,7 @@ class Ladder:
             self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
     def _run_rung(self, index: int, family: str, kernels: Sequence[KernelEntry]) -> None:
-        """Run one rung's kernels on a device and record whether it holds; a failure may bar the rungs above it."""
+        """Run one rung's kernels on a device and record whether it holds; if nothing is right, bar those above it."""
         rung = FAMILIES[family]
         device = "cpu" if self._cpu else "node" if index == NODE else f"cuda:{index}"
         together = self._fit_devices() if index == NODE and not self._cpu else []
@@ -194,7 +194,7 @@ class Ladder:
         return {"OMP_NUM_THREADS": str(max(1, system.usable_cores() // len(self._devices)))}
 
     def _on_kernel(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
-        """Record that a kernel began (empty outcome) or ended."""
+        """Record that a kernel began (empty outcome), and start its meter, or its run, and end that."""
         if not outcome:
             if self._meter and index != NODE:
                 self._meters[index] = self._meter(name, index)
@@ -208,7 +208,7 @@ class Ladder:
         self._store(run_from_outcome(name, index, outcome, ladder, meanwhile))
 
     def _steps_below(self, index: int, family: str) -> Iterator[Step]:
-        """The recorded steps of the rungs that this one stands on."""
+        """Yield the recorded steps of the rungs that this one stands on, the lowest first."""
         steps = self._steps[index]
         yield from (steps[name] for name in BELOW[family] if name in steps)
 
@@ -243,12 +243,12 @@ class Ladder:
 
 
 def _is_below_others(family: str) -> bool:
-    """True if another folder requires this one to hold first."""
+    """True if the kernels of another folder need those of `family` to hold first."""
     return any(family in below for below in BELOW.values())
 
 
 def measurements(snapshot: Snapshot) -> Measurements | None:
-    """Measurements rebuilt from a snapshot's facts, inverse of `facts.rows`; None if no kernel was run."""
+    """Measurements rebuilt from a snapshot's rows of ``measured`` and ``rung``; None if there are none."""
     rows = snapshot.rows("measured")
     if not isinstance(rows, tuple) or not rows:
         return None
@@ -298,7 +298,7 @@ def _device_number(row: Row) -> int:
 
 
 def _ladders(snapshot: Snapshot) -> dict[int, tuple[Step, ...]]:
-    """Steps of each device by its number, the lowest rung first."""
+    """Steps of each device by its number, from the rows of ``rung``; the lowest rung first."""
     rows = snapshot.rows("rung")
     ladders: dict[int, dict[Rung, Step]] = {}
     for row in listed(rows):
@@ -313,7 +313,7 @@ def _ladders(snapshot: Snapshot) -> dict[int, tuple[Step, ...]]:
 
 
 def _meanwhile(row: Row) -> Meanwhile | None:
-    """What NVML reported while the kernel ran; None if nothing is known."""
+    """What NVML reported while the kernel ran, from a row of ``measured``; None if nothing is known."""
     values = {field: state.value for name, field in MEANWHILE_FIELDS.items() if (state := known(row.get(name)))}
     values.update(
         {

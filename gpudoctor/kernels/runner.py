@@ -74,7 +74,7 @@ class RungResult:
 
 
 def ask(target: Target, question: Question, on_kernel: OnKernel, halt: Halt) -> RungResult:
-    """Run the question's kernels in up to four children one after another.
+    """Run the question's kernels in up to four children one after another; returns their outcomes by id.
 
     A kernel that ends its child costs itself; the next child continues after it. Where `halt` gives a reason, the
     kernels that are left have no outcome.
@@ -158,7 +158,7 @@ class _RungChild:
             self._account_for_early_end(answer, _oom_kills(target) > kills)
 
     def _handle_line(self, line: str | None) -> bool:
-        """Process a line of output (None: no line, time passed); False to end the child: halted, closed or overdue."""
+        """Process a line of the child's output (None: only time passed); False to end it: halted, closed or overdue."""
         for entry in answers(line) if line else ():
             self._handle_entry(entry)
         goes_on = time.monotonic() <= self._deadline if self.opened else self._opening(line)
@@ -268,7 +268,7 @@ def status_of(outcome: Mapping[str, Any]) -> Status:
 
 
 def failure_message(kernel: str, outcome: Mapping[str, Any]) -> str:
-    """``matmul.fp16: 3 of 4096 values are wrong``; empty for a right result and for a kernel that was not run."""
+    """Why a kernel failed or is wrong, ``matmul.fp16: 3 of 4096 values are wrong``; empty if right or not run."""
     if status_of(outcome) == "failed":
         return f"{kernel}: {_one_line(outcome.get('because')) or 'it does not say why'}"
     wrong = status_of(outcome) == "ran" and outcome.get("right") is False
@@ -282,7 +282,7 @@ def is_unfinished(outcome: Mapping[str, Any]) -> bool:
 
 
 def as_number(value: object) -> float | None:
-    """The value as a float if it is a number below 1e300 in size, no bool and no NaN; otherwise None."""
+    """The value as a float if it is a number below 1e300 in size, no bool and no NaN; else None."""
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
     return float(value) if fits else None  # type: ignore[arg-type]
 

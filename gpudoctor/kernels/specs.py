@@ -61,7 +61,7 @@ class KernelEntry:
 
 @lru_cache(maxsize=1)
 def all_kernels() -> tuple[KernelEntry, ...]:
-    """All kernels in the order of `FAMILIES`: rungs are layers of software, the driver first."""
+    """Every kernel, found by importing the folders of `FAMILIES` in their order, the driver's first; cached."""
     return tuple(
         KernelEntry(spec, family)
         for family in FAMILIES
@@ -87,7 +87,7 @@ def select_kernels(names: Iterable[str]) -> tuple[KernelEntry, ...]:
 
 
 def _matches(entry: KernelEntry, wanted: str) -> bool:
-    """True if `wanted` is the kernel's id, the part of it before a dot, its family or an alias of that."""
+    """True if `wanted` is the kernel's id, a part of it before a dot, or (but for soak) its family or an alias."""
     return (
         entry.spec.id == wanted
         or entry.spec.id.startswith(f"{wanted}.")

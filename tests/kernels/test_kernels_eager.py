@@ -14,7 +14,7 @@ import pytest
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.kernels import specs
 from gpudoctor.kernels.child._kernel import CannotRun, import_torch
-from gpudoctor.kernels.child._main import _lacking
+from gpudoctor.kernels.child._main import _no_memory_message
 from gpudoctor.kernels.child.eager import Context, copies, matmul
 from gpudoctor.kernels.child.eager._check import (
     MANTISSA,
@@ -126,7 +126,7 @@ NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGem
     ],
 )
 def test_lack_of_memory_says_nothing_against_the_device(because: str, lacks: bool) -> None:
-    assert _lacking(because) == (f"no memory is free for it: {because}" if lacks else "")
+    assert _no_memory_message(because) == (f"no memory is free for it: {because}" if lacks else "")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _PREFIX = re.compile(r"^(?:[WEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [WE
 
 
 def restrict_visible_devices(device: str) -> bool:
-    """Set CUDA_VISIBLE_DEVICES to the device ``cuda:N``, or to none for ``cpu``; True if it is a GPU."""
+    """Set CUDA_VISIBLE_DEVICES to the N-th visible GPU for ``cuda:N``, to none for ``cpu``; True if it is a GPU."""
     number = device.partition(":")[2]
     visible = [entry for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
     if number:
@@ -36,7 +36,7 @@ def restrict_visible_devices(device: str) -> bool:
 
 @contextmanager
 def captured_stderr() -> Iterator[List[str]]:
-    """Yields a list that holds the lines written to file descriptor 2 once the block ends; they are passed on, too."""
+    """A context whose list holds, after its end, the lines written to file descriptor 2; they are passed on, too."""
     lines: List[str] = []
     with tempfile.TemporaryFile() as file:
         sys.stderr.flush()
@@ -55,7 +55,7 @@ def captured_stderr() -> Iterator[List[str]]:
 
 
 def warnings(lines: List[str]) -> str:
-    """The first three different lines about GPUs, without dates and source positions, joined, cut to 500 characters."""
+    """The first three different warnings or errors about GPUs, without dates and positions, joined; 500 characters."""
     messages = [_PREFIX.sub("", line).strip() for line in lines if _GPU_RELATED.search(line) and not _INFO.match(line)]
     return " ".join(list(dict.fromkeys(filter(None, messages)))[:3])[:500]
 
@@ -76,11 +76,14 @@ class Context:
         self.stderr_lines = stderr_lines
 
     def description(self) -> Dict[str, Any]:
-        """Version and devices for the protocol's ``opened`` line."""
+        """The framework's version by its name, and ``devices``, the names of those it sees."""
         return {self.module.__name__: self.version, "devices": list(self.devices)}
 
     def check(self, advice: str, kind: Callable[[Any], Dict[str, Any]]) -> Outcome:
-        """An outcome with the first device (`kind`: more of it) and the warnings; raises `Broken` if there is none."""
+        """A right outcome with name and version of the first device and the framework's warnings as words.
+
+        `kind(device)` gives more details. Raises `Broken` with `advice` if the framework sees no GPU.
+        """
         package = str(self.module.__name__)
         if not self.devices:
             reason = self.why or warnings(self.stderr_lines) or "it does not say why"
@@ -90,7 +93,7 @@ class Context:
         return Outcome(right=True, words=warnings(self.stderr_lines), details=details)
 
     def product(self, multiply: Callable[[Any, Any], Callable[[], Any]]) -> Outcome:
-        """The outcome of `product` on its device; raises `CannotRun` without one."""
+        """Check and time a product of random matrices on its device, as `product`; raises `CannotRun` without one."""
         if not self.devices:
             raise CannotRun("%s sees no GPU" % self.name)
         return product(self.seed, self.on_cpu, multiply)

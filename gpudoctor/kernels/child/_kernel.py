@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
     """Further figures by name: numbers, texts, or lists of these."""
 
     def to_json(self) -> Dict[str, Any]:
-        """The fields that are not None or empty."""
+        """The fields by name, those that are None or empty left out; 0 and False stay."""
         return {name: value for name, value in self._asdict().items() if value not in (None, "", {})}
 
 
@@ -116,12 +116,12 @@ _OLDEST_TORCH = (1, 12)
 
 
 def release(version: str) -> Tuple[int, ...]:
-    """Major and minor number of a version."""
+    """Major and minor number of a version, (2, 9) of ``2.9.0+cu128``; fewer where it has fewer numbers."""
     return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def import_torch() -> Any:
-    """torch; raises `CannotRun` where this interpreter has none or too old a one, and what torch raises."""
+    """The module torch; raises `CannotRun` where there is none or one before 1.12, else what its import raises."""
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]

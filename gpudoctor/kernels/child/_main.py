@@ -36,7 +36,7 @@ def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
 
 
 def main(ask: Mapping[str, Any]) -> None:
-    """Open the rung and run every requested kernel in order, then end the process."""
+    """Open the rung and run every requested kernel in order, reporting each; ends the process with exit status 0."""
     _ranks.die_with_parent(os.getppid())
     reserve_stdout()
     faulthandler.enable()
@@ -53,7 +53,7 @@ def main(ask: Mapping[str, Any]) -> None:
 
 
 def _open_rung(ask: Mapping[str, Any]) -> Any:
-    """The context that the rung's kernels work with, or None if it did not open; either is reported."""
+    """The context for the kernels of the rung ``ask["family"]``, or None if it did not open; reports either."""
     rung = importlib.import_module("%s.%s" % (_ROOT, ask["family"]))
     try:
         context = rung.opened(ask)
@@ -61,7 +61,7 @@ def _open_rung(ask: Mapping[str, Any]) -> Any:
         say(closed=str(error), failed=False)
     except BaseException as error:  # SystemExit and MemoryError are answers too
         because = last_line(error)
-        lacking = _lacking(because)
+        lacking = _no_memory_message(because)
         if not lacking:
             traceback.print_exc()
         say(closed=lacking or because, failed=not lacking)
@@ -72,7 +72,7 @@ def _open_rung(ask: Mapping[str, Any]) -> Any:
 
 
 def _run_kernels(ask: Mapping[str, Any], context: Any) -> None:
-    """Run the requested kernels and report each; stops early once the GPU's context is unusable."""
+    """Run the kernels in ``ask["kernels"]`` and report each; stops early once the GPU's context is unusable."""
     kernels_by_id = {spec.id: (module, spec) for module in modules(ask["family"]) for spec in module.KERNELS}
     for name in ask["kernels"]:
         module, spec = kernels_by_id[name]
@@ -93,7 +93,7 @@ def _run_kernel(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = last_line(error)
-        lacking = _lacking(because)
+        lacking = _no_memory_message(because)
         if lacking:
             return {"status": "not-run", "because": lacking}
         traceback.print_exc()
@@ -101,6 +101,6 @@ def _run_kernel(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
     return dict(outcome.to_json(), status="ran")
 
 
-def _lacking(because: str) -> str:
+def _no_memory_message(because: str) -> str:
     """``no memory is free for it: ...`` where the error says that memory ran out; empty for any other error."""
     return "no memory is free for it: " + because if no_memory(because) else ""

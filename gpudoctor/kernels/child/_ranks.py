@@ -50,7 +50,7 @@ ARRIVE_SECONDS = 30.0
 def run_ranks(
     job: str, count: int, ask: Mapping[str, Any], seconds: float, environ: Optional[Mapping[str, str]] = None
 ) -> List[End]:
-    """Run the module `job` in `count` rank processes for at most `seconds`; how each ended, by rank.
+    """Run the module `job` in `count` rank processes for at most `seconds`; returns how each ended, by rank.
 
     `environ` is added to our own environment. Call it from the main thread: Linux ends the ranks together with the
     thread that started them. Raises `CannotRun` on Windows, where pipes cannot be waited for.
@@ -101,7 +101,10 @@ def _kill_ranks(ranks: List[Rank]) -> None:
 
 
 def answers(ends: List[End]) -> List[Dict[str, Any]]:
-    """Each rank's answer, by rank; raises `CannotRun` if the first fault is one, else `RuntimeError`."""
+    """Each rank's answer, by rank.
+
+    Where any has none, raises `CannotRun` if that of the likeliest culprit was one, else `RuntimeError`.
+    """
     failed = faults(ends)
     if not failed:
         return [end.answer or {} for end in ends]
@@ -181,7 +184,7 @@ class Rank:
         return [self.process.stdout, self.process.stderr]
 
     def take(self, stream: Any) -> bool:
-        """Read what is available from one of its streams; False at the end of the stream."""
+        """Read up to 64 KiB from one of its streams, keep its entries or error text; False at the end of the stream."""
         data = os.read(stream.fileno(), 1 << 16)
         if stream is self.process.stderr:
             self._err += data[: _MOST_STDERR_BYTES - len(self._err)]
@@ -192,11 +195,11 @@ class Rank:
         return bool(data)
 
     def is_over(self) -> bool:
-        """True once it has sent its final entry, ``answer`` or ``why``."""
+        """True once its last entry is the final one, an ``answer`` or ``why`` there is none."""
         return bool(self.entries) and ("answer" in self.entries[-1] or "why" in self.entries[-1])
 
     def kill(self) -> None:
-        """Send SIGKILL if it still runs, and note whether it had not finished."""
+        """Send SIGKILL if it still runs; `late` is then whether it had not answered, and its NCCL files are noted."""
         self.late = self.process.poll() is None and not self.is_over()
         if self.process.poll() is None:
             self._shared = _shared_memory_files(self.process.pid)
@@ -281,7 +284,7 @@ class ThisRank:
 
 
 def main(request: Mapping[str, Any]) -> None:
-    """Run the job in this rank's process, report its answer or why there is none, and exit."""
+    """Run the requested job in this rank's process, report its answer or why there is none, and exit with status 0."""
     die_with_parent(request["parent"])
     reserve_stdout()
     faulthandler.enable()
@@ -301,7 +304,7 @@ def main(request: Mapping[str, Any]) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have Linux kill this process when `parent` ends; does nothing on other systems."""
+    """Have Linux kill this process when `parent` (its pid) ends; exits at once if it has; nothing on other systems."""
     if sys.platform == "win32":
         return  # our job is ended as a whole
     try:
@@ -313,7 +316,10 @@ def die_with_parent(parent: int) -> None:
 
 
 def init_group(torch: Any, me: ThisRank, backend: str, seconds: float) -> Any:
-    """Initialise torch.distributed with all ranks over `backend`; no wait in it is longer than `seconds`."""
+    """Wait for all ranks, then initialise torch.distributed with them over `backend`; returns torch.distributed.
+
+    No wait of the group is longer than `seconds`.
+    """
     exchange_values(torch, me, "here", "")
     me.step("init_process_group")
     torch.distributed.init_process_group(

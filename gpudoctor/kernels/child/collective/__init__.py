@@ -34,11 +34,11 @@ class Context:
         self._ends: List[_ranks.End] = []
 
     def description(self) -> Dict[str, Any]:
-        """Versions and devices for the protocol's ``opened`` line."""
+        """The version of ``torch``, and ``devices`` by torch's names."""
         return {"torch": str(self.torch.__version__), "devices": list(self.devices)}
 
     def ends(self) -> List[_ranks.End]:
-        """How each rank of the group that runs all operations ended; the group is run at the first call."""
+        """How each rank of the group that measures all operations ended; runs the group at the first call only."""
         if not self._ends:
             count = len(self.devices)
             ask = {
@@ -54,7 +54,7 @@ class Context:
         return self._ends
 
     def nccl(self) -> Dict[str, Any]:
-        """NCCL's version, the GPU of each rank, and the NCCL_* variables in force; on a CPU only the backend."""
+        """``nccl`` (version), ``gpus`` (one a rank) and the NCCL_* environment variables; on a CPU only ``backend``."""
         if self.on_cpu:
             return {"backend": "gloo"}
         variables = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
@@ -117,7 +117,7 @@ def rank(me: ThisRank) -> Dict[str, Any]:
 
 
 def _fitting_sizes(torch: Any, me: ThisRank, device: Any) -> List[int]:
-    """The sizes that fit eight times into every rank's free memory; raises `CannotRun` if none does."""
+    """The sizes (bytes) that fit eight times into every rank's free GPU memory; raises `CannotRun` if none does."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 1 << 30
     least = min(int(free_bytes) for free_bytes in exchange_values(torch, me, "free", str(free)))
     sizes = [size for size in me.ask["sizes"] if 8 * size <= least]

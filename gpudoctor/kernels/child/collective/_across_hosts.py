@@ -84,7 +84,7 @@ class MemberRank:
 
 
 def main(ask: Mapping[str, Any]) -> None:
-    """Run this rank's process: report what was measured or why nothing was, then exit."""
+    """Run this rank's process: report what was measured or why nothing was, then exit with status 0."""
     _ranks.die_with_parent(os.getppid())
     reserve_stdout()
     faulthandler.enable()
@@ -101,7 +101,7 @@ def main(ask: Mapping[str, Any]) -> None:
 
 
 def _take_part(me: MemberRank) -> None:
-    """Open or reach rank 0's store, take part in the job's plan, and leave the store in the end."""
+    """Open (rank 0) or reach the job's store, run the plan and report the end; leaves the store in any case."""
     address, port = me.ask["store"]
     listener = None
     if not me.rank:
@@ -206,7 +206,10 @@ class Leg(NamedTuple):
 
 
 def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
-    """The legs of a job for the request's backend, level and legs; none if it asks for NCCL and a rank has no GPU."""
+    """The legs of a job for the request's backend, level and legs, the canary's at the end if it is asked for.
+
+    None if NCCL is asked for and a rank has no GPU; a leg without a size that fits into memory is left out.
+    """
     given: Dict[str, List[List[int]]] = ask.get("legs") or {}
     groups = given or legs(places)
     on_gpus = ask["backend"] != "gloo" and all(place.gpu_memory for place in places)
@@ -230,7 +233,10 @@ def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
 
 
 def _training_leg(places: Sequence[Place], backend: str) -> List[Leg]:
-    """The canary over all ranks; its one size is the sequences of a step, as many as fit on every rank."""
+    """The canary's leg over all ranks, as a list; its one size is the sequences of a step, as many as fit.
+
+    Empty, and reported as not measured, where none fits.
+    """
     on_gpus = backend == "nccl"
     try:
         size = _model.fit_samples(
@@ -309,7 +315,7 @@ class LegRunner:
         self._numbers: Any = None
 
     def run_legs(self, legs: Sequence[Leg]) -> None:
-        """Run all legs in order, in step with the other ranks; a failed leg is reported and the next is tried."""
+        """Run all legs in order, waiting for all ranks before each; a failed leg is reported and the next is tried."""
         largest_size = max((size for leg in legs if leg.name != TRAINING for size in leg.sizes), default=0)
         self._numbers = base_values(self._torch, largest_size // 4 + ALIGNED_VALUES * self._me.world)
         patience = self._me.left() / 2
@@ -328,7 +334,7 @@ class LegRunner:
                 self._store.report_failure("leg-%d" % (at + 1))
 
     def _run_leg(self, leg: Leg, ranks: Tuple[int, ...], until: float) -> None:
-        """This rank's part in its group of a leg, in a process group that exists only for the leg."""
+        """Run this rank's part in its group of a leg, in a process group that exists only for the leg."""
         self._me.step("init_process_group " + _leg_label(leg), _CONNECT[leg.backend], leg)
         os.write(2, ("\n%s%s %s\n" % (_nccl.MARKER, leg.backend, leg.name)).encode())
         dist = self._torch.distributed
@@ -352,13 +358,16 @@ class LegRunner:
                 dist.destroy_process_group()
 
     def _train(self, leg: Leg, group: Group) -> None:
-        """This rank's part in the canary's training, reported at once."""
+        """Run this rank's part in the canary's training and report its times."""
         self._me.step("%s %s" % (_canary.OPERATION, _leg_label(leg)), _CONNECT[leg.backend] + _TRAINING_SECONDS, leg)
         gpu = "" if group.device.type == "cpu" else self._torch.cuda.get_device_name(group.device)
         say(trained=dict(_canary.train(group, leg.sizes[0]), backend=leg.backend, gpu=gpu))
 
     def _run_operations(self, leg: Leg, group: Group, first: int, until: float) -> None:
-        """Measure and report every operation, all of them at the smallest size first, until `until` has passed."""
+        """Measure and report every operation, all of them at the smallest size first, until any rank is past `until`.
+
+        An operation that torch's back end lacks is reported as not measured.
+        """
         self._me.step("first collective " + _leg_label(leg), _CONNECT[leg.backend], leg)
         max_over_ranks(group, 0.0)
         if leg.backend == "gloo":
@@ -399,7 +408,7 @@ def reason(error: BaseException) -> str:
 
 
 def _leg_label(leg: Leg) -> str:
-    """``nccl, network``."""
+    """Backend and name of a leg: ``nccl, network``."""
     return "%s, %s" % (leg.backend, leg.name)
 
 

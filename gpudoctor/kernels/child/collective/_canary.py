@@ -31,8 +31,8 @@ def train(group: Group, samples: int) -> Dict[str, Any]:
     """Train on this rank, in step with the others, `samples` sequences a step; what each step took, in seconds.
 
     ``own``: a step without exchange; ``step``: with; ``exchange``: an all-reduce of all gradients; ``products``: what
-    the step's floating-point operations take at the measured rate of a product. Raises `RuntimeError` where the loss
-    is not finite.
+    the step's floating-point operations take at the measured rate of a product. Beside them ``samples``,
+    ``parameters``, ``dtype`` and ``loss``. Raises `RuntimeError` where the loss is not finite.
     """
     torch = group.torch
     context = Context(torch, str(group.device), 1)
@@ -53,7 +53,7 @@ def train(group: Group, samples: int) -> Dict[str, Any]:
         "own": own,
         "step": step,
         "exchange": exchange,
-        "products": _operations(trainer.parameters, size) / rate,
+        "products": _step_operations(trainer.parameters, size) / rate,
         "samples": samples,
         "parameters": trainer.parameters,
         "dtype": str(trainer.dtype).rpartition(".")[2] if trainer.dtype else "float32",
@@ -81,7 +81,7 @@ class _Trainer:
         self._last: Any = None
 
     def step(self, exchange: bool = True) -> None:
-        """One step, with an exchange of gradients or of this rank by itself."""
+        """Train one step on the rank's batch; without `exchange` gradients are not averaged over the ranks."""
         half = self.dtype and self._torch.autocast(self._context.device.type, dtype=self.dtype)
         self._optimizer.zero_grad(set_to_none=True)
         with contextlib.nullcontext() if exchange else self.wrapped.no_sync():
@@ -112,7 +112,7 @@ def _fastest(group: Group, context: Context, work: Callable[[], Any], clock: Cal
 
 
 def _product_rate(context: Context, dtype: Any) -> float:
-    """Floating-point operations a second of a matrix product in that type (None: fp32)."""
+    """Floating-point operations a second of a matrix product in that type (None: fp32), measured now."""
     torch = context.torch
     side = _MATMUL_SIDE_CPU if context.on_cpu else _MATMUL_SIDE
     left, right = (torch.randn(side, side, device=context.device).to(dtype or torch.float32) for _ in range(2))
@@ -120,7 +120,7 @@ def _product_rate(context: Context, dtype: Any) -> float:
     return 2 * side**3 / once
 
 
-def _operations(parameters: int, size: _model.Size) -> float:
-    """Floating-point operations of a step: PaLM, arXiv 2204.02311, appendix B (April 2022)."""
+def _step_operations(parameters: int, size: _model.Size) -> float:
+    """Floating-point operations of a training step, by the formula of PaLM (arXiv 2204.02311, appendix B, 2022)."""
     tokens = size.samples * size.tokens
     return float(tokens) * (6 * parameters + 12 * size.layers * size.width * size.tokens)

@@ -74,13 +74,16 @@ def version(torch: Any) -> str:
 
 
 def warning(err: str) -> str:
-    """NCCL's first warning in a rank's standard error, without its source position; empty if none matters."""
+    """NCCL's first warning in a rank's standard error, at most 300 characters; empty if there is none that matters."""
     messages = (message.strip() for message in re.findall(r"NCCL WARN ([^\n]+)", err))
     return next((message[:300] for message in messages if not _IDLE.search(message)), "")
 
 
 def failure(failed: Sequence[End]) -> Exception:
-    """The exception to raise for ranks without an answer, the likeliest culprit first: `CannotRun` or `Broken`."""
+    """The exception to raise for ranks without an answer, given with the likeliest culprit first.
+
+    `CannotRun` where that raised it, ranks share a GPU, or NCCL has no memory; else `Broken` with advice.
+    """
     errors = "\n".join(end.err for end in failed)
     if failed and failed[0].cannot:
         return CannotRun(failed[0].why)
@@ -94,7 +97,7 @@ def failure(failed: Sequence[End]) -> Exception:
 
 
 def advice(message: str, between_hosts: bool = False) -> str:
-    """What to do about an NCCL failure, by its message; between hosts the fabric is suspected in place of P2P."""
+    """What to do about an NCCL failure, by its message; NCCL_DEBUG=INFO if unknown. Between hosts P2P is not blamed."""
     known = (what for pattern, what in _KNOWN if re.search(pattern, message, re.IGNORECASE))
     first = next(known, "NCCL_DEBUG=INFO with the job itself shows what NCCL does up to there")
     return _FABRIC if between_hosts and first == _P2P else first
@@ -120,10 +123,10 @@ _GROUP = re.compile(r" in comm 0x[0-9a-f]+")
 
 
 def read_log(err: str) -> Dict[str, Any]:
-    """What an NCCL log (NCCL_DEBUG=INFO) says: ``network``, ``devices``, ``via``, ``diagnosed``, ``remarks``; only what
-    is there.
+    """What an NCCL log (NCCL_DEBUG=INFO) says; each key only where the log has it.
 
-    ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg; ``remarks``: what its own diagnostics want looked at.
+    ``network`` (``IB``), ``devices`` (``mlx5_0 RoCE``), ``via`` (objects of backend, leg and ways), ``diagnosed`` (True
+    where NCCL's own diagnostics came to an end) and ``remarks``, what these want looked at.
     """
     leg = ""
     facts: Dict[str, Any] = {}

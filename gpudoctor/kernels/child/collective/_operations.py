@@ -178,7 +178,7 @@ def measure(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
 
 
 def is_missing(error: BaseException) -> bool:
-    """True where torch says that its back end has no such operation, which no link can help: older ones lack some."""
+    """True if the error says that torch's back end (NCCL, Gloo) has no such operation, as some older ones."""
     return bool(_MISSING.search(str(error)))
 
 
@@ -193,7 +193,7 @@ def max_over_ranks(group: Group, number: float) -> float:
 
 
 def _seconds_per_call(group: Group, call: Any, times: int) -> float:
-    """Mean seconds of a call, including the wait for the GPU to finish."""
+    """Mean seconds of `times` calls, including the wait for the GPU to finish them all."""
     began = time.perf_counter()
     for _ in range(times):
         call()
@@ -203,7 +203,7 @@ def _seconds_per_call(group: Group, call: Any, times: int) -> float:
 
 
 def _compare(torch: Any, got: Any, expected: Any) -> Tuple[int, Any]:
-    """How many values are wrong, and the index of the first one (None if none is)."""
+    """How many values of `got` are not those expected, and the index of the first (None if all are right)."""
     differ, first = 0, None
     for at in range(0, len(expected), _SLICE_VALUES):
         judged = exact(torch, got[at : at + _SLICE_VALUES], expected[at : at + _SLICE_VALUES])

@@ -60,7 +60,7 @@ def listening_socket(address: str, port: int) -> socket.socket:
 
 
 def _socket(address: str, port: int) -> Tuple[socket.socket, Any]:
-    """An unbound TCP socket, and the address to bind it to."""
+    """An unbound TCP socket, and the address to bind it to: a numeric one, else all addresses (IPv6 where possible)."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -104,7 +104,10 @@ class Store:
         return [json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in ranks_read]
 
     def from_rank_0(self, name: str, value: Any, seconds: float) -> Any:
-        """The value that rank 0 gives under that name; raises `CannotRun` if it does not come within `seconds`."""
+        """On every rank the value that rank 0 gives under that name; the others' `value` is not used.
+
+        Raises `CannotRun` if it does not come within `seconds`.
+        """
         if not self.rank:
             self.torchs.set(name, json.dumps(value))
             self.torchs.add(name + "-said", 1)
@@ -176,7 +179,7 @@ class Store:
 
 
 def ranks(numbers: List[int]) -> str:
-    """Rank numbers for a message: ``rank 3``, ``ranks 3, 7``, from the ninth on ``and 9 more``."""
+    """Rank numbers for a message: ``rank 3``, ``ranks 3, 7``; after the first eight ``and 9 more``."""
     shown = ", ".join(map(str, numbers[:8]))
     more = " and %d more" % (len(numbers) - 8) if len(numbers) > 8 else ""
     return "%s %s%s" % ("rank" if len(numbers) == 1 else "ranks", shown, more)
@@ -191,7 +194,7 @@ def _serve(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
 
 
 def _listener_options(torch: Any, listener: socket.socket) -> Dict[str, Any]:
-    """TCPStore's arguments for taking over the socket; {} for a torch that cannot, and binds the port anew."""
+    """TCPStore's arguments for taking over the socket, which now listens; {}, and it is closed, if torch cannot."""
     torchs = release(str(torch.__version__))
     if torchs < _TAKES:
         listener.close()
@@ -202,7 +205,7 @@ def _listener_options(torch: Any, listener: socket.socket) -> Dict[str, Any]:
 
 
 def _connect(torch: Any, address: str, port: int, until: float) -> Any:
-    """A client of rank 0's store; tries until `until`, then raises `RuntimeError`."""
+    """A client of rank 0's store; tries until `until` (`time.monotonic`), then raises `RuntimeError`."""
     while True:
         limit = timedelta(seconds=max(1.0, min(_ANSWER_SECONDS, until - time.monotonic())))
         try:
@@ -241,7 +244,7 @@ def listening_addresses(store: int) -> List[str]:
 
 
 def _own_socket_inodes() -> Set[str]:
-    """Inode numbers, as text, of this process's sockets."""
+    """Inode numbers, as text, of this process's sockets; empty where /proc cannot be read."""
     inodes = set()
     try:
         for name in os.listdir("/proc/self/fd"):

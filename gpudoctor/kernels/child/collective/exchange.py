@@ -17,7 +17,10 @@ KERNELS = tuple(
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Check and rate of one operation over the node's GPUs; the value is bus bandwidth in GB/s at the largest size."""
+    """Check and time one collective over the node's GPUs; value: bus bandwidth in GB/s at the largest size.
+
+    Raises `CannotRun` for too few GPUs or an operation that torch lacks, and what `why` returns where ranks failed.
+    """
     name, count = spec.id[len(_PREFIX) :], len(context.devices)
     if count < OPERATIONS[name].least:
         raise CannotRun("needs two GPUs")
@@ -59,7 +62,7 @@ def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any
 
 
 def why(ends: List[End], name: str) -> Exception:
-    """The exception that says why not all ranks completed this operation: `CannotRun` where an earlier one failed."""
+    """The exception to raise where not all ranks completed that operation; `CannotRun` if an earlier one failed."""
     reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
     failed = next(other for other in OPERATIONS if other not in reached)
     because = _nccl.failure(faults(ends))
