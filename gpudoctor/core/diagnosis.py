@@ -170,7 +170,7 @@ class Finding:
 
     @property
     def about(self) -> frozenset[str]:
-        """PCI addresses or hosts of its subjects; empty where one of them has none, for then it may concern any."""
+        """Hosts, else PCI addresses, of its subjects; empty where one has neither, for then it may concern any."""
         places: set[str] = set()
         for subject in self.subjects:
             hosts, address = subject.get("hosts"), subject.get("address")
@@ -221,7 +221,7 @@ class Unjudged:
 
     @property
     def why(self) -> str:
-        """`because` without the name of the fact."""
+        """Why the rule could not be judged: `because` without the name of the fact before it."""
         return self.because.removeprefix(f"{self.fact}: ") if self.fact else self.because
 
     def to_json(self) -> dict[str, Json]:

@@ -56,7 +56,7 @@ def _refuse_constant(word: str) -> float:
 
 
 def _parse_float(word: str) -> float:
-    """The number; raises `ValueError` where it overflows."""
+    """A number of JSON as float; raises `ValueError` where it overflows to infinity."""
     number = float(word)
     if isinf(number):
         raise ValueError(f"{word[:40]} is out of range")
@@ -64,14 +64,14 @@ def _parse_float(word: str) -> float:
 
 
 def _parse_int(word: str) -> int:
-    """The number; raises `ValueError` where it has too many digits."""
+    """A whole number of JSON; raises `ValueError` where it has more than 30 characters."""
     if len(word) > _MOST_DIGITS:
         raise ValueError(f"a number of {len(word)} digits")
     return int(word)
 
 
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object; raises `ValueError` for a duplicate key."""
+    """An object of JSON from its keys and values; raises `ValueError` for a duplicate key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)

@@ -67,7 +67,7 @@ class Reason(str, Enum):
 
     @classmethod
     def needs(cls, level: str) -> Reason:
-        """The reason of a fact that is read only from check level `level` on."""
+        """The reason of a fact that is read only from that level on: `NEEDS_DEEP` for deep, else `NEEDS_STANDARD`."""
         return cls.NEEDS_DEEP if level == "deep" else cls.NEEDS_STANDARD
 
 
@@ -130,17 +130,17 @@ def known(fact: Fact | None) -> Known | None:
 
 
 def value_of(fact: Fact | None) -> Value:
-    """Its value where it is known, else None."""
+    """The fact's value where it is known, else None."""
     return fact.value if isinstance(fact, Known) else None
 
 
 def text_of(fact: Fact | None) -> str:
-    """Its value as text where it is known, else empty."""
+    """The fact's value as text where it is known, else empty."""
     return str(fact.value) if isinstance(fact, Known) else ""
 
 
 def number_of(fact: Fact | None) -> float | None:
-    """Its value where that is a finite number (True and False are none), else None."""
+    """The fact's value where it is known and a finite number (True and False are none), else None."""
     value = value_of(fact)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

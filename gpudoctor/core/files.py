@@ -147,7 +147,7 @@ def _doubt_about(place: str, state: os.stat_result, uid: int, *, last: bool) -> 
 
 
 def _is_private_group(gid: int, uid: int, place: str) -> bool:
-    """Whether the group is root's or has only this user as a member, as with umask 002.
+    """Whether the group is root's or has only this user as a member, as with umask 002; False where `place` has an ACL.
 
     Debian's ``staff``, which owns /usr/local, counts as root's while it has no members.
     """
@@ -287,7 +287,7 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def default_folder() -> Path:
-    """``gpudoctor`` in the user's state folder; root has its own.
+    """The path ``gpudoctor`` in the user's state folder; for root ``.local/state/gpudoctor`` in its own home.
 
     ``sudo`` may leave HOME and XDG_STATE_HOME as they were: root must not write into a user's home.
     """
@@ -297,14 +297,14 @@ def default_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for compiled copies of a checkout's pages; root never uses another user's home."""
+    """The path of the cache, for compiled copies of a checkout's pages; root never uses another user's home."""
     return _trusted_folder(
         platformdirs.user_cache_path("gpudoctor", appauthor=False), ".cache/gpudoctor", "/var/cache/gpudoctor"
     )
 
 
 def config_folder() -> Path:
-    """The folder for settings of the interface; root never uses another user's home."""
+    """The path for settings of the interface; root never uses another user's home."""
     return _trusted_folder(
         platformdirs.user_config_path("gpudoctor", appauthor=False), ".config/gpudoctor", "/etc/gpudoctor"
     )

@@ -30,7 +30,7 @@ State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "runn
 
 
 def median(numbers: Iterable[float]) -> float:
-    """As `statistics.median`, whose module brings decimals and fractions along; raises IndexError for no numbers."""
+    """The median, as `statistics.median` without loading its module; raises `IndexError` for no numbers."""
     ranked = sorted(numbers)
     middle = len(ranked) // 2
     return ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
@@ -204,7 +204,7 @@ class Measurements:
 
     @cached_property
     def _medians(self) -> dict[tuple[str, str], Expected]:
-        """Median of each kernel and GPU name with at least `FEWEST_SIBLINGS` values."""
+        """Median by kernel id and GPU name, of comparable kernels with a value from `FEWEST_SIBLINGS` GPUs or more."""
         names = {device.index: device.name for device in self.devices}
         values: dict[tuple[str, str], list[float]] = {}
         for run in self.runs:

@@ -170,7 +170,7 @@ class Run:
 
     @property
     def rest(self) -> Plan:
-        """The plan to run in order to continue: steps that were done are not chosen, rule checks stay."""
+        """The plan to run in order to continue: steps that were done are no longer chosen, rule checks still are."""
         steps = tuple(
             replace(step, chosen=step.chosen and (ran.state != "done" or bool(step.verify)))
             for step, ran in zip(self.plan.steps, self.steps, strict=True)

@@ -202,12 +202,12 @@ def without_secret_lines(lines: Sequence[str]) -> list[str]:
 
 
 def continues_key(line: str, inside: bool) -> bool:
-    """Whether the line belongs to the private key that began above it."""
+    """Whether the line goes on with a private key; False unless `inside`: one is open above it."""
     return inside and (" " not in line.strip() or "-----END" in line or bool(_BODY.fullmatch(line.split()[-1])))
 
 
 def is_key_open(line: str, inside: bool) -> bool:
-    """Whether a private key continues below the line."""
+    """Whether a private key is open below the line: it begins here or (`inside`) above, and does not end here."""
     return (inside or ("-----BEGIN" in line and "PRIVATE KEY-----" in line)) and "-----END" not in line
 
 

@@ -242,7 +242,7 @@ class Stack:
 
 
 def _command_title(argv: Sequence[str]) -> str:
-    """A short title of a command: without the program's path, at most two packages."""
+    """A short title of a command, ``pip install torch==2.9.0 numpy==2.1 …``: no ``python -m``, two packages at most."""
     words = list(argv[2:] if argv[1:2] == ("-m",) else argv)
     packages = [word for word in words[2:] if "==" in word]
     few = f"{' '.join(packages[:2])}{' …' if packages[2:] else ''}" if packages else " ".join(words[2:4])

@@ -169,7 +169,7 @@ if sys.platform == "win32":
             time.sleep(0.02)
 
     def is_held(place: str | os.PathLike[str]) -> bool:
-        """Whether a program has the file loaded or open, so that it cannot be written to."""
+        """Whether a program has the file loaded or open, so that it cannot be written to; False for any other error."""
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateFileW.restype = ctypes.c_void_p
         handle = kernel.CreateFileW(os.fspath(place), _GENERIC_WRITE, _SHARE_ALL, None, _OPEN_EXISTING, 0, None)
@@ -477,7 +477,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def finish_process(code: int) -> int:
-    """The exit code; ends the process here where an abandoned thread would crash Python's own shutdown.
+    """The exit code; where a daemon thread is left, runs exit handlers and ends the process here with it instead.
 
     CPython before 3.14 can crash on daemon threads (gh-87135).
     """

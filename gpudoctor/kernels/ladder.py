@@ -194,7 +194,7 @@ class Ladder:
         return {"OMP_NUM_THREADS": str(max(1, system.usable_cores() // len(self._devices)))}
 
     def _on_kernel(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
-        """Record that a kernel began (empty outcome), and start its meter, or its run, and end that."""
+        """Record that a kernel began (empty `outcome`) or ended with that outcome; starts and ends its meter."""
         if not outcome:
             if self._meter and index != NODE:
                 self._meters[index] = self._meter(name, index)

@@ -93,7 +93,7 @@ class Context:
         return Outcome(right=True, words=warnings(self.stderr_lines), details=details)
 
     def product(self, multiply: Callable[[Any, Any], Callable[[], Any]]) -> Outcome:
-        """Check and time a product of random matrices on its device, as `product`; raises `CannotRun` without one."""
+        """Check a product of random matrices exactly and time it (µs) on the device; raises `CannotRun` without one."""
         if not self.devices:
             raise CannotRun("%s sees no GPU" % self.name)
         return product(self.seed, self.on_cpu, multiply)

@@ -73,7 +73,7 @@ def run_ranks(
 
 
 def _collect(ranks: List[Rank], until: float) -> None:
-    """Read the ranks' output until all are over, `until` has passed, or `GRACE_SECONDS` after the first failure."""
+    """Read the ranks' output, noting their order, until all are over, `until`, or 3 s after the first failure."""
     with selectors.DefaultSelector() as selector:
         for rank in ranks:
             for stream in rank.streams:

@@ -50,13 +50,13 @@ def base_values(torch: Any, count: int) -> Any:
 
 
 def _all_reduce(group: Group, numbers: Any) -> Buffers:
-    """Buffers of an all-reduce (sum) in place."""
+    """Call, input, output and expected output of an all-reduce (sum) in place."""
     given = _contribution(group, numbers)
     return Buffers(lambda: group.dist.all_reduce(given), given, given, numbers * _sum_of_factors(group))
 
 
 def _all_gather(group: Group, numbers: Any) -> Buffers:
-    """Buffers of an all-gather: every rank gives an equal part."""
+    """Call, input, output and expected output of an all-gather: every rank gives an equal part."""
     share = numbers[: len(numbers) // group.ranks]
     given, out = _contribution(group, share), _filled(group, len(numbers))
     expected = group.torch.cat([share * (rank + 1) for rank in range(group.ranks)])
@@ -65,7 +65,7 @@ def _all_gather(group: Group, numbers: Any) -> Buffers:
 
 
 def _reduce_scatter(group: Group, numbers: Any) -> Buffers:
-    """Buffers of a reduce-scatter (sum): every rank gets its own part."""
+    """Call, input, output and expected output of a reduce-scatter (sum): every rank gets its own part."""
     given, share = _contribution(group, numbers), numbers.chunk(group.ranks)[group.rank]
     out = _filled(group, len(share))
     expected = share * _sum_of_factors(group)
@@ -74,13 +74,13 @@ def _reduce_scatter(group: Group, numbers: Any) -> Buffers:
 
 
 def _broadcast(group: Group, numbers: Any) -> Buffers:
-    """Buffers of a broadcast from the last rank, in place."""
+    """Call, input, output and expected output of a broadcast from the last rank, in place."""
     given, root = _contribution(group, numbers), group.ranks - 1
     return Buffers(lambda: group.dist.broadcast(given, root), given, given, numbers * (root + 1))
 
 
 def _all_to_all(group: Group, numbers: Any) -> Buffers:
-    """Buffers of an all-to-all with equal parts."""
+    """Call, input, output and expected output of an all-to-all with equal parts."""
     given, out = _contribution(group, numbers), _filled(group, len(numbers))
     share = numbers.chunk(group.ranks)[group.rank]
     expected = group.torch.cat([share * (rank + 1) for rank in range(group.ranks)])
@@ -88,7 +88,7 @@ def _all_to_all(group: Group, numbers: Any) -> Buffers:
 
 
 def _send_receive(group: Group, numbers: Any) -> Buffers:
-    """Buffers of one ring step: send to the next rank, receive from the previous one."""
+    """Call, input, output and expected output of a ring step: send to the next rank, receive from the one before."""
     given, out = _contribution(group, numbers), _filled(group, len(numbers))
     before, behind = ((group.rank + step) % group.ranks for step in (-1, 1))
 

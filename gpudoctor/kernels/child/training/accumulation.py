@@ -104,7 +104,7 @@ def _saved_bytes(context: Context, parts: int) -> int:
     bytes_by_address: Dict[int, int] = {}
 
     def keep(tensor: Any) -> Any:
-        """Count a saved tensor, once for each address."""
+        """Count the bytes of a saved tensor, once for each address; returns it."""
         count = tensor.numel() * tensor.element_size()
         bytes_by_address[tensor.data_ptr()] = max(count, bytes_by_address.get(tensor.data_ptr(), 0))
         return tensor

@@ -67,7 +67,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def summary(free: float, per_parameter: float, use: MemoryUse, wrong: int) -> str:
-    """Sentences on the result: free bytes, bytes per parameter, memory use, number of wrong blocks."""
+    """Sentences on memory for training: free bytes, bytes per parameter, what steps kept and lost, wrong blocks."""
     sentences = [
         "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
         " (%.4g bytes a parameter, measured), before any activation."

@@ -315,7 +315,7 @@ class Shares(NamedTuple):
 def shares_by_profiler(
     kernels: List[Interval], copies: List[Interval], data: List[Interval], whole: Interval
 ) -> Shares:
-    """Shares from intervals; each moment counts once: as computing first, then copying, then data."""
+    """Shares of `whole`; each moment counts once: as computing first, then copying, then data, the rest as launch."""
     total = whole[1] - whole[0]
     compute = _total_length(_merged(kernels, whole))
     busy = _total_length(_merged([*kernels, *copies], whole))
