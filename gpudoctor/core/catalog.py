@@ -66,7 +66,7 @@ class Catalog:
         return self.specs.get(name) or self.specs.get(name.rpartition(".")[0] + ".*")
 
     def misfits(self, snapshot: Snapshot) -> Iterator[str]:
-        """Messages for known facts whose value is not of the declared kind; undeclared names are allowed."""
+        """Yield messages on known facts whose value is not of the declared kind; undeclared names are allowed."""
         facts = list(snapshot.facts.items())
         for group, rows in snapshot.groups.items():
             for row in listed(rows):

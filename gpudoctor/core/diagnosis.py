@@ -180,7 +180,10 @@ class Finding:
         return frozenset(places)
 
     def rows_of(self, group: str, snapshot: Snapshot) -> list[int]:
-        """Indices of the rows of the group that its subjects name; for ``gpu`` the rows whose ``index`` they name."""
+        """Indices of the group's rows that its subjects name.
+
+        For ``gpu`` of the rows whose ``index`` they name, or that number itself where no row has it.
+        """
         named = [place for subject in self.subjects if isinstance(place := subject.get(group), int)]
         if group != "gpu":
             return named

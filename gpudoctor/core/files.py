@@ -135,7 +135,7 @@ def _foreign_owner(place: str, state: os.stat_result, uid: int) -> Doubt | None:
 
 
 def _doubt_about(place: str, state: os.stat_result, uid: int, *, last: bool) -> Doubt | None:
-    """The doubt that others own or can write to `place`; `last`: it is the path's end, not a folder on the way."""
+    """The doubt that others own or can write to `place`, else None; `last`: it is no folder on the way to the path."""
     if foreign := _foreign_owner(place, state, uid):
         return foreign
     mode = state.st_mode

@@ -114,7 +114,7 @@ def _build_class(cls: Any, slots: bool, shared: Mapping[str, Any]) -> Any:
 
 
 def _own_annotations(cls: Any) -> Mapping[str, str]:
-    """Names and types (as text) annotated in the class's own body, without those of its bases."""
+    """Names and types (as text) annotated in the class's own body, without those of its bases; empty without any."""
     return (
         {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
         if "__annotations__" in cls.__dict__ or "__annotate_func__" in cls.__dict__

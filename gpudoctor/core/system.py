@@ -124,7 +124,10 @@ if sys.platform == "win32":
         """Does nothing: reading waits."""
 
     def disk_space(path: str | os.PathLike[str]) -> tuple[int, int]:
-        """Total bytes, and bytes this user may still write, of the volume with the folder or its nearest parent."""
+        """Total bytes, and bytes this user may still write, of the volume with the folder or its nearest parent.
+
+        Raises `OSError`.
+        """
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         folder = os.fspath(path)
         while not os.path.isdir(folder) and (above := os.path.dirname(folder)) != folder:  # noqa: PTH112, PTH120

@@ -80,7 +80,10 @@ def _fields_with_key(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _join_key(key: str, name: str) -> str:
-    """The last part of `key` and `name`, as ``gpu.serial``; `key` unchanged for a structural name such as ``value``."""
+    """What a text under `name` is about: ``gpu.serial``, the last part of `key` and the name.
+
+    `key` itself for a structural name such as ``value``; the name alone where it has a dot, or `key` is empty.
+    """
     if name in _STRUCTURAL:
         return key
     return f"{key.rpartition('.')[2]}.{name}" if key and "." not in name else name

@@ -165,7 +165,7 @@ _MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"
 
 
 def rows(measurements: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Rows of the fact groups ``measured`` and ``rung``; runs that have not ended are left out."""
+    """Rows of the fact group ``measured``, one a run that has ended, and of ``rung``, one for each rung and device."""
     kernels = {kernel.id: kernel for kernel in measurements.kernels}
     runs = [run for run in measurements.runs if run.status not in {"waiting", "running"}]
     agreement = _agreement(measurements, runs)

@@ -184,7 +184,10 @@ class Ladder:
             self._stop_reasons[index] = f"on the rung below it, {rung}, nothing is right: {why}"
 
     def _child_env(self, index: int) -> dict[str, str]:
-        """Variables for the child: an equal share of CPU threads for each GPU; for `NODE`, which GPUs are visible."""
+        """Environment variables for a device's child: for `NODE` which GPUs are visible, else its share of CPU threads.
+
+        Empty for a run on the CPU, for a single GPU, and where OMP_NUM_THREADS is set.
+        """
         if self._cpu:
             return {}
         if index == NODE:

@@ -298,7 +298,7 @@ def _one_line(value: object) -> str:
 
 
 def _bounded_json(value: object, depth: int = 0) -> Json:
-    """The value as JSON: NaN and infinity as None, at most 200 items a level, 3 levels, texts cut."""
+    """The value as JSON: NaN and infinity as None, 200 items a level at most, empty below 3 levels, texts cut."""
     if isinstance(value, Mapping):
         items = list(value.items())[:_MOST_DETAILS] if depth < _MAX_DEPTH else []
         return {printable(key, 80): _bounded_json(item, depth + 1) for key, item in items}

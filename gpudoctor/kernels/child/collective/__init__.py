@@ -83,7 +83,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 
 def rank(me: ThisRank) -> Dict[str, Any]:
-    """One rank: run every requested operation at every size; note its results, or why there are none. No answer.
+    """Run in this rank every requested operation at every size; results, or why none, go to `me.note`. Returns {}.
 
     `me.ask` has backend, devices, sizes (bytes), operations, seconds (limit of one wait).
     """

@@ -208,7 +208,7 @@ class Leg(NamedTuple):
 def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
     """The legs of a job for the request's backend, level and legs, the canary's at the end if it is asked for.
 
-    None if NCCL is asked for and a rank has no GPU; a leg without a size that fits into memory is left out.
+    Empty if NCCL is asked for and a rank has no GPU; a leg without a size that fits into memory is left out.
     """
     given: Dict[str, List[List[int]]] = ask.get("legs") or {}
     groups = given or legs(places)

@@ -83,7 +83,7 @@ def _compiler(torch: Any) -> Callable[[Any], Any]:
     """A function that compiles by torch.compile what it is given; raises `CannotRun` where torch lacks this Python."""
 
     def compiled(what: Any) -> Any:
-        """The function or module compiled as one graph of static shapes."""
+        """The function or module compiled as one graph of static shapes; raises `CannotRun` where torch refuses."""
         try:
             return torch.compile(what, fullgraph=True, dynamic=False)
         except RuntimeError as error:  # of this Python, before anything was compiled

@@ -141,7 +141,10 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
 
 def _opened(ask: Mapping[str, Any]) -> Context:
-    """`opened` without the asked `Context.work`; takes NVIDIA_TF32_OVERRIDE, unless 0, out of the environment."""
+    """As `opened`, with the usual `Context.work`; raises the same.
+
+    Takes NVIDIA_TF32_OVERRIDE, unless it is 0, out of the environment before torch is imported.
+    """
     if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":  # any other value rounds to tf32 what is judged as fp32
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     torch = import_torch()

@@ -40,7 +40,7 @@ def _case(
     kind, order = getattr(torch, DTYPES.get(dtype, "float32")), getattr(torch, layout)
 
     def compute() -> Any:
-        """The convolution on the device by a deterministic algorithm."""
+        """The convolution on the device, deterministic; raises `CannotRun` for TF32 below compute capability 8.0."""
         if dtype == "tf32" and not context.on_cpu and context.capability() < (8, 0):
             raise CannotRun("tf32 needs compute capability 8.0")
         tf32 = dtype == "tf32"

@@ -132,7 +132,7 @@ def freivalds(torch: Any, result: Any, given: Operands, generator: Any) -> Judge
 
 
 def _row_slices(matrix: Any) -> Iterator[slice]:
-    """Slices over the rows, 128 at a time."""
+    """Yield slices that cover the rows of a matrix, 128 at a time."""
     return (slice(start, start + _ROWS) for start in range(0, matrix.shape[0], _ROWS))
 
 

@@ -22,7 +22,7 @@ class PeerCopy(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Copy between all pairs of GPUs, both ways; the value is the rate of the slowest direction, in GB/s."""
+    """Time and check copies between all pairs of GPUs, both ways; value: the slowest, GB/s. `CannotRun` for one."""
     places = _numbered_devices(context)
     if len(places) < 2:
         raise CannotRun("needs two GPUs that nobody uses")

@@ -19,7 +19,7 @@ WHOLE = {"fp64": ((1 << 20) - 1, (1 << 20) - 1), "fp32": (4095, 4095), "fp16": (
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """Cases of the kernel ``reduction`` or ``sort`` over about `size` values at a time; all exact but means."""
+    """Yield the cases of the kernel ``reduction`` or ``sort`` over about `size` values each; all exact but means."""
     return _reduction_cases(context, size) if name == "reduction" else _sort_cases(context, size)
 
 

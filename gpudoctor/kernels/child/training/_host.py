@@ -95,7 +95,7 @@ def free_memory(root: str = "/") -> int:
 
 
 def _cgroups(root: str, controller: str) -> Iterator[str]:
-    """Folders of this process's cgroup and all its parents for the controller, of cgroup v2 and v1."""
+    """Yield the folders of this process's cgroup and all its parents for the controller, of cgroup v2 and v1."""
     for line in read_text(root + "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):

@@ -38,7 +38,10 @@ class BatchResult(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Find the largest batch that fits into memory, in 4 s; value: sequences. Checks one loss against float64."""
+    """Find the largest batch of a training step that fits into memory, in 4 s; value: sequences.
+
+    Right if all losses are finite and one is that of float64. Raises `CannotRun` where not one sequence fits.
+    """
     free = context.free()
     step = _LanguageModelStep(context)
     until = time.monotonic() + _SECONDS
@@ -68,7 +71,10 @@ def run(context: Context, _: Spec) -> Outcome:
 def grow_batches(
     attempt: Callable[[int], Optional[BatchResult]], free: int, seconds_left: Callable[[], float]
 ) -> List[BatchResult]:
-    """Results of batch sizes doubled, then bisected, while the next should fit `free` bytes and the seconds left."""
+    """Results of batch sizes doubled, then bisected, while the next should fit `free` bytes and the seconds left.
+
+    Empty where not even one fits; `attempt` returns None for a size for which memory ran out.
+    """
     result = attempt(1)
     if result is None or result.bytes > free:
         return []

@@ -163,7 +163,10 @@ def rank(me: ThisRank) -> Dict[str, Any]:
 
 
 def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
-    """Check and time training on one device, then by DataParallel on all; entries as `rank` returns them."""
+    """Check and time training on one device (``one``), then by DataParallel on all (``data_parallel``).
+
+    Returns for both samples a second by name, and ``<name>_differ``, ``_compared`` and ``_words`` of their gradients.
+    """
     count = int(me.ask["devices"])
     me.step("train on one device")
     rates = _verdict_entries("one", _check(context, lambda network: network, 1))
@@ -184,7 +187,10 @@ def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
 
 
 def _train_ddp(me: ThisRank, context: Context) -> Dict[str, Any]:
-    """Check and time DistributedDataParallel in this rank, then time it without exchange (``apart``); as `rank`."""
+    """Check and time DistributedDataParallel in this rank (``ddp``), then time it without exchange (``apart``).
+
+    Returns for both samples a second by name, and ``ddp_differ``, ``_compared`` and ``_words`` of the gradients.
+    """
     init_group(context.torch, me, *(("gloo", _WAIT_LIMIT_CPU) if context.on_cpu else ("nccl", _WAIT_LIMIT)))
 
     def wrap(network: Any, bucket_mb: float = 25) -> Any:

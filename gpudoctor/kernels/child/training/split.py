@@ -77,7 +77,7 @@ def advice(share: float, wrong: List[str]) -> str:
 
 
 def _devices(context: Context) -> Dict[str, Any]:
-    """torch devices of all GPUs by name; on a CPU the same twice. Raises `CannotRun` for fewer than two."""
+    """torch devices of all GPUs by name (``GPU 0``); on a CPU the same twice; raises `CannotRun` for fewer than two."""
     if context.on_cpu:
         return {"CPU": context.device, "CPU again": context.device}
     if len(context.devices) < 2:
