@@ -117,9 +117,9 @@ _ALIASES = {"bytes": "B"}
 
 
 def unit_factor(written: str, unit: str) -> float:
-    """What a number in `written` is multiplied with to be in `unit`; raises `UsageError` where they do not go together.
+    """The factor that converts a number in the unit `written` to `unit`: 1024 for ``GiB`` to ``MiB``.
 
-    A number without a unit is in the fact's own.
+    1 where none is written. Raises `UsageError` where the units measure different things or are not known.
     """
     if not written or written == unit:
         return 1.0

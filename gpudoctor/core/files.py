@@ -113,7 +113,7 @@ def foreign(place: str | Path) -> Doubt | None:
 
 
 def make_private(folder: Path) -> None:
-    """Creates the folder and missing parents, mode 0700 whatever the umask; raises `OSError`."""
+    """Creates the folder and its parents where missing, mode 0700; existing ones stay as they are; raises `OSError`."""
     for place in (*reversed(folder.parents), folder):
         if not place.exists():
             place.mkdir(mode=0o700, exist_ok=True)

@@ -80,7 +80,10 @@ class Ladder:
         }
 
     def climb(self) -> Measurements:
-        """Run all kernels; returns them, each ran, failed or not-run with a reason, whatever happens to a child."""
+        """Run all kernels; returns them, each ran, failed or not-run with a reason, whatever happens to a child.
+
+        On Ctrl-C the children are ended, and it is raised again.
+        """
         self._tell(self.so_far())
         for device in self._devices:
             if device.held:
@@ -150,7 +153,7 @@ class Ladder:
             self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
     def _run_rung(self, index: int, family: str, kernels: Sequence[KernelEntry]) -> None:
-        """Run one rung's kernels on a device and record whether it holds; if nothing is right, bar those above it."""
+        """Run one rung's kernels on a device and record whether it holds; if none is right, bar the rungs above it."""
         rung = FAMILIES[family]
         device = "cpu" if self._cpu else "node" if index == NODE else f"cuda:{index}"
         together = self._fit_devices() if index == NODE and not self._cpu else []

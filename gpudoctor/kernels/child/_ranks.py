@@ -333,7 +333,7 @@ def init_group(torch: Any, me: ThisRank, backend: str, seconds: float) -> Any:
 
 
 def exchange_values(torch: Any, me: ThisRank, name: str, value: str) -> List[str]:
-    """The values that all ranks gave under `name`, by rank; waits for all of them, and needs no process group."""
+    """The values that all ranks gave under `name`, by rank; waits up to 30 s for each, and needs no process group."""
     me.step("wait for all ranks")
     store = _store(torch, me)
     store.set("%s-%d" % (name, me.rank), value)

@@ -402,7 +402,7 @@ def report_unmeasured(leg: Leg, operation: str, why: str, cannot: bool) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """The error's last line, without Gloo's source position and hints for log readers."""
+    """Type and message of the error on one line, without Gloo's source position and hints for log readers."""
     text = re.sub(r"\[/\S+\.(?:cc|cpp|h):\d+\] ?", "", last_line(error))
     return text.split(" This is typically caused")[0]
 

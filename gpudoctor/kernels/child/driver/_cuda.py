@@ -173,7 +173,7 @@ class Machine:
         return data.raw
 
     def load(self, program: str) -> Dict[str, Any]:
-        """Kernels of PTX, by name; raises `CudaError` with the compiler's log, `CannotRun` where there is none."""
+        """PTX compiled to kernels by name; raises `CudaError` with the compiler's log, `CannotRun` without compiler."""
         module, log = ctypes.c_void_p(), ctypes.create_string_buffer(4096)
         options = (ctypes.c_int * 2)(_ERROR_LOG, _ERROR_LOG_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), len(log))
@@ -192,7 +192,7 @@ class Machine:
         }
 
     def _kernel(self, module: Any, name: str, kinds: List[str]) -> Tuple[Any, List[str]]:
-        """A loaded kernel: its function handle and the types of its parameters."""
+        """A kernel of a loaded module: its function handle, and `kinds`, the types of its parameters."""
         function = ctypes.c_void_p()
         self._driver("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
         return function, kinds

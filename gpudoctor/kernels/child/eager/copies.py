@@ -110,7 +110,10 @@ def merge_verdicts(first: Judged, second: Judged) -> Judged:
 
 @contextmanager
 def exclusive_turn() -> Iterator[bool]:
-    """A context that holds a lock which one child holds at a time; yields False if it was not had within 60 s."""
+    """A context that holds a file lock which one child holds at a time; yields whether it was had.
+
+    False after 60 s, where there are no locks, and on Windows.
+    """
     if sys.platform == "win32":
         yield False
         return

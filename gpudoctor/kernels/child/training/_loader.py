@@ -124,7 +124,7 @@ class LoaderSweep:
         return setting._replace(start=started)
 
     def _measure_rate(self, setting: LoaderResult, batches: Iterator[Any]) -> LoaderResult:
-        """The setting with batches a second and busy cores, over half a second in rounds of one batch a worker."""
+        """The setting with batches a second, and cores busy, wanted and used by others, measured over half a second."""
         together = max(1, setting.workers)
         for _ in range(together):
             next(batches)

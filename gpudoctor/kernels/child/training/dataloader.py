@@ -104,7 +104,7 @@ def summary(results: Sequence[LoaderResult], host: Host, item: float) -> str:
 
 
 def _details(results: Sequence[LoaderResult], best: LoaderResult, host: Host) -> Dict[str, Any]:
-    """The outcome's details: one list entry for each setting, and what the host allows."""
+    """The outcome's details: the best setting, lists with an entry for each tried, the host's cores and /dev/shm."""
     return {
         "best_workers": best.workers,
         "best_method": best.method or "none",
@@ -148,7 +148,7 @@ def best_result(results: Sequence[LoaderResult], host: Host) -> LoaderResult:
 
 
 def other_start_may_help(result: LoaderResult) -> bool:
-    """True if the worker died of something that another start method may avoid."""
+    """True if the worker failed for CUDA used after a fork, or hung when forked: another start method may help."""
     return _CUDA in result.error or (_HUNG in result.error and result.method == "fork")
 
 
@@ -207,7 +207,7 @@ _OF_ERRORS = {
 
 
 def other_load_advice(results: Sequence[LoaderResult], host: Host) -> str:
-    """A warning where other programs kept many cores busy; else empty."""
+    """A warning where other programs kept a quarter of the cores or more busy meanwhile; else empty."""
     others = max(result.others for result in results)
     if others < OTHERS_MATTER * host.cores:
         return ""

@@ -76,7 +76,7 @@ def _mixed_model(context: Context) -> Any:
 
 
 def _copies(context: Context) -> Iterator[Tuple[Any, Any]]:
-    """Yield tensors of random bits (NaNs among them), types and layouts mixed, each with its copy on the device."""
+    """Yield tensors of random bits, NaNs among them, in all types and layouts, each with its copy on the device."""
     for salt, name in enumerate(DTYPES):
         whole = _random_bits(context, name, salt)
         layouts = [whole, whole.t(), whole[1:, ::3], whole[:1].expand(8, -1), whole[5, 7], whole[:0]]

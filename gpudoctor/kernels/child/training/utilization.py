@@ -308,7 +308,7 @@ class Shares(NamedTuple):
 
     @property
     def largest(self) -> str:
-        """Name of the largest share: what limits the loop."""
+        """Name of the largest share, data, transfer, launch or compute: what limits the loop."""
         return max(self._fields, key=lambda name: float(getattr(self, name)))
 
 
