@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def until_reboot(self) -> Plan:
-        """The plan without the steps after the first chosen reboot (not `chosen`): these are planned anew after it."""
+        """A copy with no step after the first chosen reboot chosen: these are planned anew; itself without any."""
         reboot = next((place for place, step in enumerate(self.steps) if step.chosen and "reboot" in step.needs), None)
         if reboot is None:
             return self

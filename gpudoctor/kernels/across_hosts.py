@@ -465,7 +465,7 @@ def _failed_legs(answers: Iterable[Across]) -> list[tuple[str, str]]:
 
 
 def _failed_end(answer: Across, backend: str, leg: str) -> End | None:
-    """How this rank failed in that leg: an operation or its process; None where it did not fail there."""
+    """How this rank failed in that leg, by an operation or the end of its process; None where it did not fail there."""
     failures = [ended for ended in answer.ended if (ended.backend, ended.leg, ended.cannot) == (backend, leg, False)]
     if failures:
         return End(answer.rank, why=f"failed: {failures[0].why}", step=failures[0].step, steps=failures[0].steps)

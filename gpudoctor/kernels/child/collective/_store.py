@@ -116,8 +116,9 @@ class Store:
         return json.loads(self.torchs.get(name).decode())
 
     def barrier(self, name: str, seconds: float) -> None:
-        """Wait until every rank has reached the point `name`; raises `CannotRun` naming those that did not.
+        """Wait until every rank has reached the point `name`.
 
+        Raises `CannotRun` naming those that did not within `seconds`, or where the store does not answer.
         Once any rank reported a failure, the others are waited for no longer than `_AFTER_FAILURE_SECONDS`.
         """
         try:

@@ -290,7 +290,7 @@ def random_order(context: Any, count: int, salt: int) -> Any:
 
 @contextmanager
 def attributes_set(owner: Any, **wanted: Any) -> Iterator[None]:
-    """A context in which attributes of `owner`, part of ``torch.backends``, are set, if this torch has them."""
+    """A context in which those of the attributes that `owner`, a part of torch, has are set; it restores them."""
     before: Dict[str, Any] = {}
     for name in wanted:
         with suppress(AttributeError, AssertionError):  # the latter of torch before 2.0
