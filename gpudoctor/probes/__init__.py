@@ -61,17 +61,20 @@ class _ProbeRun:
 
     @property
     def name(self) -> str:
-        """The module's last name, such as ``nvml``."""
+        """The probe's name, the last part of its module's: ``nvml``."""
         return self.module.__name__.rpartition(".")[2]
 
     @property
     def running(self) -> bool:
-        """True from its start until it ended or was given up."""
+        """True from the probe's start until it ended or was given up."""
         return self.thread is not None and not self.ended and not self.given_up
 
 
 def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
-    """A snapshot from all probes of the target's level; facts of the other probes are unread, with that reason."""
+    """Run all probes of the target's level, wait for each until its deadline, and return the snapshot.
+
+    Facts of the other probes are unread, with the reason.
+    """
     return Collection(target, probes, progress).snapshot()
 
 
@@ -101,7 +104,7 @@ class Collection:
                 run.reason = Reason.needs(module.LEVEL)
 
     def snapshot(self) -> Snapshot:
-        """The snapshot, after waiting for each probe until its deadline."""
+        """Wait for each probe until its deadline, and return the snapshot; a probe that takes longer is given up."""
         asked = [run for run in self._runs if run.thread]
         for run in sorted(asked, key=lambda run: bool(_moot_conditions(run))):
             moot = self._moot_reason(run)
@@ -122,7 +125,7 @@ class Collection:
         )
 
     def _moot_reason(self, run: _ProbeRun) -> str:
-        """Why this probe need not be waited for (all facts in its `MOOT` have the values there); empty otherwise."""
+        """Why this probe need not be waited for: all facts in its module's `MOOT` have the values there; else empty."""
         conditions = _moot_conditions(run)
         results = dict(entry for other in self._runs for entry in tuple(other.results) if entry[0] in conditions)
         values = {name: fact.value for name, fact in results.items() if isinstance(fact, Known)}
@@ -131,15 +134,21 @@ class Collection:
 
 
 def _displayed(entry: T, target: Target) -> T:
-    """A fact, rows or text with its paths as people of the target's system write them."""
+    """The fact, rows or text, on Windows with its paths written with backslashes."""
     return system_paths.with_native_paths(entry) if target.system == "windows" else entry
 
 
 def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[_ProbeRun]) -> None:
-    """Start the probe's thread; retries while the system has no room for a thread and another probe still runs."""
+    """Start the probe's thread; retries while the system has no room for a thread and another probe still runs.
+
+    If there is none within `DEADLINE`, the run's trouble says so and its `thread` stays None.
+    """
 
     def run_contained() -> None:
-        """Run the probe and store its results; any exception is recorded as the probe's trouble."""
+        """Run the probe, store its results without secrets, and report its end.
+
+        Any exception is recorded as the probe's trouble, and what a probe that was given up still does is ignored.
+        """
         secrets = secret_values(dict(target.environ.items()))
         try:
             for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", run.module.probe(target)):
@@ -205,7 +214,11 @@ def _deadline(module: ModuleType, target: Target) -> float:
 
 
 def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]:
-    """Facts and groups of all probes; a declared one without a result is unread, with the probe's trouble as reason."""
+    """Facts by name and rows by group of all probes.
+
+    What a probe declares and did not yield is unread, with its trouble. Absent if it is of another system, pending
+    while it runs.
+    """
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     for run in runs:
@@ -238,7 +251,7 @@ def _more_certain(first: Fact | None, second: Fact) -> Fact:
 
 
 def _join_rows(first: Rows | None, second: Rows) -> Rows:
-    """The rows of both groups; if one has no rows, the one that has, and an absent group before an unread one."""
+    """Rows of two probes for one group, joined; if only one has rows, these, else an absent group before an unread."""
     if isinstance(first, tuple) and isinstance(second, tuple):
         return first + second
     return second if first is None or isinstance(second, tuple) or isinstance(first, Unread) else first

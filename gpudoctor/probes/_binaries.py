@@ -113,7 +113,11 @@ class Elf(Binary):
         return tuple(Section(_c_string(names, row[0]), row[4], row[5]) for row in table if row[1] != 8)  # 8: no bytes
 
     def dynamic(self) -> Dynamic:
-        """The dynamic section (soname, needed libraries, rpath, runpath); all fields empty for a static file."""
+        """The dynamic section (soname, needed libraries, rpath, runpath).
+
+        All fields empty if there is none (a static file). Raises `MalformedError` where an offset or a name lies
+        outside the file or its tables.
+        """
         headers = list(self._read_table(self._phoff, self._phsize, self._phnum, "<IIQQQQQQ"))
         segments = [(row[3], row[2], row[5]) for row in headers if row[0] == _PT_LOAD]
         entries: list[tuple[int, int]] = []
@@ -135,7 +139,7 @@ class Elf(Binary):
             return _c_string(self.read(at + offset, min(4096, size - offset)), 0)
 
         def folders(tag: int) -> tuple[str, ...]:
-            """The folders that the entry `tag` lists; empty if there is no such entry."""
+            """The folders in the string of dynamic entry `tag`, split at colons; empty if there is no such entry."""
             return tuple(part for part in text(by_tag[tag]).split(":") if part) if tag in by_tag else ()
 
         runpath = folders(_DT_RUNPATH)
@@ -203,7 +207,7 @@ _MOST_TABLE_BYTES = 1 << 26
 
 
 def undefined_symbols(elf: Elf, name_pattern: re.Pattern[bytes] = TORCH_SYMBOLS) -> Iterator[str]:
-    """Names matching `name_pattern` of undefined global symbols, which another library must define.
+    """Yields names of undefined global symbols, which another library must define, that `name_pattern` matches.
 
     Weak symbols are left out; empty if the library has no dynamic symbol table.
     """
@@ -261,7 +265,10 @@ class _GnuHash:
         self._chains = memoryview(raw)[16 + 8 * words + 4 * buckets :]
 
     def candidates(self, key: bytes) -> Iterator[int]:
-        """Symbol indexes whose hash equals that of `key`; none if the Bloom filter rules the name out."""
+        """Yields indexes of symbols whose hash (without its last bit) is that of `key`.
+
+        Nothing if the Bloom filter lacks it. Raises `MalformedError` if a chain leaves the table.
+        """
         value = 5381
         for byte in key:
             value = value * 33 + byte & 0xFFFFFFFF
@@ -293,9 +300,10 @@ class _SystemVHash:
             raise MalformedError("its hash table is empty")
 
     def candidates(self, key: bytes) -> Iterator[int]:
-        """Symbol indexes in the hash bucket of `key`.
+        """Yields indexes of all symbols in the hash bucket of `key`.
 
-        A circular chain ends after as many steps as the table has entries.
+        Raises `MalformedError` if a chain leaves the table. A circular chain ends after as many steps as the table has
+        entries.
         """
         value = 0
         for byte in key:
@@ -361,7 +369,7 @@ class Pe(Binary):
 
 
 def _pe_sections(table: bytes) -> Iterator[Section]:
-    """Yields the sections of a section table; one without bytes in the file is left out."""
+    """Yields the sections of a PE file's section table; one without bytes in the file is left out."""
     for name, used, _, stored, offset in struct.iter_unpack("<8sIIII16x", table):
         if stored:
             yield Section(name.rstrip(b"\0").decode("latin-1"), offset, min(used, stored) or stored)
@@ -386,26 +394,30 @@ class Architectures:
 
     @property
     def main(self) -> tuple[str, ...]:
-        """Architectures in at least half of the containers, in order; a few special kernels are no general support."""
+        """Architectures in at least half of the containers, sorted; a few special kernels are no general support."""
         return in_order(name for name, n in self.counts.items() if 2 * n >= self.containers)
 
     @property
     def few(self) -> tuple[str, ...]:
-        """Architectures in fewer than half of the containers, in order."""
+        """Architectures in fewer than half of the containers, sorted."""
         return in_order(name for name, n in self.counts.items() if 2 * n < self.containers)
 
 
 def architectures(path: Path, seconds: float = 5.0) -> Architectures:
-    """GPU architectures in the library's fat binaries, payloads skipped; no containers if it has none.
+    """GPU architectures in the fat binaries of the ELF library at `path`, payloads skipped.
 
-    Raises `OSError`, `MalformedError`, or `TimeoutError` after `seconds` (a cold network file system).
+    No containers if it has none. Raises `OSError`, `MalformedError`, or `TimeoutError` after `seconds` (a cold network
+    file system).
     """
     with opened(path) as elf:
         return architectures_in(elf, elf.sections(), seconds)
 
 
 def architectures_in(file: Binary, sections: Iterable[Section], seconds: float = 5.0) -> Architectures:
-    """As `architectures`, of an open file and its sections."""
+    """GPU architectures in the fat binaries of an open file, found in those of its `sections` that hold such.
+
+    Raises `OSError`, `MalformedError`, or `TimeoutError` after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     containers = 0
@@ -419,7 +431,10 @@ def architectures_in(file: Binary, sections: Iterable[Section], seconds: float =
 
 
 def _container_architectures(elf: Binary, at: int, end: int, deadline: float) -> Iterator[frozenset[str]]:
-    """Yields the architecture names of each fat-binary container between file offsets `at` and `end`."""
+    """Yields the architecture names of each fat-binary container between file offsets `at` and `end`.
+
+    Raises `MalformedError` if one reaches beyond `end`, `TimeoutError` after `deadline` (`time.monotonic`).
+    """
     if end > elf.size:
         raise MalformedError("a section of fat binaries reaches beyond the end of the file")
     while 0 <= at <= end - 16:
@@ -435,7 +450,10 @@ def _container_architectures(elf: Binary, at: int, end: int, deadline: float) ->
 
 
 def _entry_architectures(elf: Binary, at: int, end: int, deadline: float) -> Iterator[str]:
-    """Yields the architecture of each entry in a container; `TimeoutError` after `deadline` (`time.monotonic`)."""
+    """Yields the architecture (``sm_90a``, ``compute_90``) of each entry of a container between `at` and `end`.
+
+    Raises `TimeoutError` after `deadline` (`time.monotonic`), `MalformedError` if an entry reaches beyond `end`.
+    """
     while at <= end - _ENTRY_HEADER_BYTES:
         if time.monotonic() > deadline:
             raise TimeoutError("reading the fat binaries took too long")
@@ -463,7 +481,10 @@ def _concatenated_architectures(elf: Binary, at: int, header: int) -> Iterator[s
 
 
 def _architecture_name(raw: bytes) -> Iterator[str]:
-    """Yields the entry's architecture, such as ``sm_90a`` or ``compute_90``; nothing for another kind of entry."""
+    """Yields the architecture in the header of a fat binary's entry, such as ``sm_90a`` or ``compute_90`` (PTX).
+
+    Nothing for an entry of another kind, or an implausible number.
+    """
     (kind,) = struct.unpack_from("<H", raw)
     arch, flags = struct.unpack_from("<I8xQ", raw, 28)
     if kind in (_PTX, _CUBIN) and 10 <= arch < 1000:
@@ -472,11 +493,11 @@ def _architecture_name(raw: bytes) -> Iterator[str]:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sorted by architecture number, machine code before PTX: ``sm_80 sm_90 sm_90a sm_100 compute_90``."""
+    """The names sorted by architecture number, machine code before PTX: ``sm_80 sm_90 sm_90a sm_100 compute_90``."""
     return tuple(sorted(names, key=_architecture_order))
 
 
 def _architecture_order(name: str) -> tuple[bool, int, str]:
-    """Sort key: whether it is PTX, the number, then the number with its suffix."""
+    """Sort key of an architecture's name: whether it is PTX, the number, then the number with its suffix."""
     kind, _, number = name.partition("_")
     return kind == "compute", int(number.rstrip("af")), number

@@ -70,22 +70,28 @@ class Environment:
         return any((dist.name, dist.version) == (other.name, other.version) for other in self.conda)
 
     def all(self, name: str) -> list[Dist]:
-        """Every copy of the distribution, in ``sys.path`` order."""
+        """Every installed copy of the distribution of that (normalised) name, in ``sys.path`` order."""
         return [dist for dist in self.dists if dist.name == name]
 
 
 def environment(target: Target) -> Environment | Absent | Unread:
-    """The distributions in the target interpreter's environment, listed once per target."""
+    """The distributions in the target interpreter's environment, listed once per target.
+
+    Absent without an interpreter, unread if a package folder cannot be listed.
+    """
     return once_per_target(target, "environment", lambda: _list_environment(target))
 
 
 def headers_of(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:
-    """METADATA's headers, values by lower-case name; empty if there is no METADATA. Raises `OSError` if refused."""
+    """The headers of a distribution's METADATA, else PKG-INFO, values by lower-case name; empty if it has neither.
+
+    Read once per target. Raises `OSError` if refused.
+    """
     return once_per_target(target, f"headers {dist.path}", lambda: _read_headers(target, dist))
 
 
 def installer(target: Target, dist: Dist) -> str | None:
-    """The installer that its INSTALLER file names, such as pip, uv or conda; None if it has none."""
+    """The installer that the distribution's INSTALLER names, such as pip, uv or conda; None if it cannot be read."""
     try:
         return target.read(f"{dist.path}/INSTALLER", 256).strip().split()[0].lower()
     except (OSError, IndexError):
@@ -93,12 +99,12 @@ def installer(target: Target, dist: Dist) -> str | None:
 
 
 def libraries_of(target: Target, dist: Dist) -> tuple[Library, ...] | None:
-    """The shared libraries in its RECORD; None if RECORD cannot be read."""
+    """The shared libraries that a distribution's RECORD lists, read once per target; None if RECORD cannot be read."""
     return once_per_target(target, f"libraries {dist.path}", lambda: _read_libraries(target, dist))
 
 
 def _list_environment(target: Target) -> Environment | Absent | Unread:
-    """The environment, by listing each package folder; unread if one cannot be listed."""
+    """The environment, by listing each package folder; absent without an interpreter, unread if one is not listable."""
     site = site_of(target)
     if not isinstance(site, Site):
         return site
@@ -122,7 +128,7 @@ def _list_environment(target: Target) -> Environment | Absent | Unread:
 
 
 def _conda_packages(target: Target, prefix: str) -> tuple[Dist, ...]:
-    """The packages that conda installed, by file names in conda-meta; `info` is the build string.
+    """The packages that conda installed, by file names in conda-meta; `info` is the build string. Empty without conda.
 
     ``conda-meta/pytorch-2.4.0-py3.11_cuda12.1_cudnn9.1.0_0.json``
     """
@@ -136,7 +142,7 @@ def _conda_packages(target: Target, prefix: str) -> tuple[Dist, ...]:
 
 
 def _read_headers(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:
-    """METADATA's headers, else PKG-INFO's; empty if there is neither."""
+    """Values by lower-case name of METADATA's headers, else PKG-INFO's; empty if there is neither. Raises `OSError`."""
     try:
         text = target.read(f"{dist.path}/METADATA", _MOST_TEXT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -155,7 +161,7 @@ def _read_headers(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:
 
 
 def _read_libraries(target: Target, dist: Dist) -> tuple[Library, ...] | None:
-    """The shared libraries that RECORD lists; None if it cannot be read."""
+    """The shared libraries that a distribution's RECORD lists, with their sizes; None if it cannot be read."""
     try:
         raw = target.read_bytes(f"{dist.path}/RECORD", _MOST_RECORD_BYTES)
     except OSError:
@@ -177,9 +183,9 @@ _TAG = pattern(r"(linux|win|macosx).*?_(x86_64|aarch64|ppc64le|s390x|amd64|arm64
 def requirements(
     target: Target, site: Site, dist: Dist, wanted: Callable[[str], bool], extras: Sequence[str] = ("",)
 ) -> Iterator[Requirement]:
-    """Requirements on names accepted by `wanted` whose markers hold here with one of `extras`.
+    """Yields requirements on names that `wanted` accepts, whose markers hold for this interpreter with one of `extras`.
 
-    Unreadable ones are left out. Raises `OSError` if METADATA is refused.
+    Malformed ones are left out. Raises `OSError` if METADATA is refused.
     """
     requirement_lines = headers_of(target, dist).get("requires-dist", ())
     lines = [line for line in requirement_lines if _names_wanted(line, wanted) and _may_apply(line, extras)]
@@ -215,7 +221,7 @@ def exact_pins(requirement: Requirement) -> list[str]:
 
 
 def wanted_text(requirement: Requirement) -> str:
-    """The specifier as text: ``9.1.0.70`` for an exact pin, ``<14,>=13.0.3`` for anything else."""
+    """The requirement's versions as text: ``9.1.0.70`` for an exact pin, ``<14,>=13.0.3`` for anything else."""
     specifiers = list(requirement.specifier)
     if len(specifiers) == 1 and specifiers[0].operator == "==":
         return specifiers[0].version
@@ -223,25 +229,25 @@ def wanted_text(requirement: Requirement) -> str:
 
 
 def lowest_version(requirement: Requirement) -> str:
-    """The exact or lowest version that it names, ``13.0.96`` for ``==13.0.96.*``; empty if it names none."""
+    """The exact or lowest version that the requirement names, ``13.0.96`` for ``==13.0.96.*``; empty if none."""
     found = [item.version for item in requirement.specifier if item.operator in ("==", ">=", "~=")]
     return found[0].removesuffix(".*") if found else ""
 
 
 def _names_wanted(line: str, wanted: Callable[[str], bool]) -> bool:
-    """True if the requirement line starts with a name that `wanted` accepts."""
+    """True if the requirement line starts with a name that `wanted` accepts, once normalised (PEP 503)."""
     match = _NAME.match(line)
     return bool(match) and wanted(normal(match[0])) if match else False
 
 
 def _may_apply(line: str, extras: Sequence[str]) -> bool:
-    """True if the line's marker names no extra, or one of ours; a quick check of its text."""
+    """True if the requirement line's marker names no extra, or one of `extras`; by its text alone."""
     found = re.findall(r"""\bextra\s*==\s*["']([^"']+)["']""", line)
     return not found or any(normal(extra) in extras for extra in found)
 
 
 def _wheel_platform(target: Target, dist: Dist) -> tuple[str, str]:
-    """System and machine that the wheel was made for; without a wheel linux and this machine's."""
+    """System (linux, win or macosx) and machine that the wheel was made for; without WHEEL linux and this machine's."""
     try:
         match = _TAG.search(target.read(f"{dist.path}/WHEEL", 1 << 14))
     except OSError:
@@ -250,7 +256,7 @@ def _wheel_platform(target: Target, dist: Dist) -> tuple[str, str]:
 
 
 def _marker_environment(target: Target, site: Site, dist: Dist, extra: str) -> dict[str, str]:
-    """The target interpreter's values of PEP 508 marker variables, with this extra."""
+    """Values of the PEP 508 marker variables for the target interpreter and `extra`; platform by the wheel's tag."""
     system, machine = _wheel_platform(target, dist)
     name = {"linux": "Linux", "win": "Windows", "macosx": "Darwin"}[system]
     return {

@@ -52,7 +52,7 @@ _LIBRARY = pattern(r"(?:libcuda|libnvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
 
 
 def module_of(target: Target, kernel: str) -> Fact:
-    """Path of the nvidia module for that kernel; absent if its folder has none or does not exist."""
+    """Path of the nvidia module's file for that kernel release; absent if there is none, unread if unreadable."""
     why: Absent | Unread = Absent(f"no {_ROOTS[0]}/{kernel}")
     for root in _ROOTS:
         folder = f"{root}/{kernel}"
@@ -78,7 +78,10 @@ def module_of(target: Target, kernel: str) -> Fact:
 
 
 def _search_module(target: Target, folder: str) -> Known | Unread | None:
-    """The module in the usual folders, where modules.dep does not list it; None if there is none."""
+    """The module's path in the usual folders of `folder`, for where modules.dep does not list it.
+
+    None if there is none; unread if there is none and one of the folders could not be listed.
+    """
     kernel = names(target, f"{folder}/kernel")
     more = [f"kernel/{name}" for name in kernel if name.startswith("nvidia-")] if isinstance(kernel, list) else []
     trouble = kernel if isinstance(kernel, Unread) else None
@@ -93,7 +96,10 @@ def _search_module(target: Target, folder: str) -> Known | Unread | None:
 
 
 def other_kernels(target: Target, running: str) -> Fact:
-    """Releases of at most 8 other kernels that have the nvidia module."""
+    """Releases among at most 8 other kernels, the last by name first, that have the nvidia module.
+
+    Unread if /lib/modules is missing or cannot be listed.
+    """
     kernels = names(target, _ROOTS[0])
     if not isinstance(kernels, list):
         return as_unread(kernels)
@@ -102,7 +108,10 @@ def other_kernels(target: Target, running: str) -> Fact:
 
 
 def module_version(target: Target, module: str, kernel: str) -> Fact:
-    """The module's version by its section .modinfo; a compressed one's by the DKMS folder it was built in."""
+    """Version of the module's file by its section .modinfo, else by the DKMS folder that it was built in.
+
+    Unread if neither gives it; .modinfo of a compressed file is not read.
+    """
     why = f"{module} is compressed; `modinfo -F version nvidia` prints its version"
     if module.endswith(".ko"):
         version = _modinfo(target, module, "version")
@@ -159,7 +168,10 @@ def driver_libraries(target: Target) -> tuple[dict[str, str], list[str], Unread 
 
 
 def kernel_headers(target: Target, kernel: str, hidden: str) -> Fact:
-    """Whether headers of that kernel are installed, by the link ``build``, which dangles without them."""
+    """Whether headers of that kernel are installed, by the link ``build``, which dangles without them.
+
+    `hidden`: why the host's files cannot be seen, if so; then unread where the link is not found.
+    """
     tried = [f"{root}/{kernel}/build" for root in _ROOTS[:2]]
     for path in tried:
         here = path_exists(target, path)
@@ -181,7 +193,7 @@ _BUILD_ERROR = pattern(r"^.*(?:\berror:|\bError [1-9]|\*\*\* |No such file or di
 
 
 def _dkms_sources(target: Target) -> list[str] | Unread:
-    """Folders ``<package>/<version>`` of each driver whose source DKMS keeps, by name, the newest last."""
+    """Folders ``<package>/<version>`` of each driver whose source DKMS keeps, by name; empty without DKMS."""
     packages = names(target, _DKMS)
     out: list[str] = []
     for package in packages if isinstance(packages, list) else ():
@@ -204,7 +216,10 @@ def _dkms_version(target: Target, kernel: str) -> Known | None:
 
 
 def dkms_builds(target: Target, kernel: str, hidden: str) -> Iterator[tuple[str, Fact]]:
-    """The DKMS state (installed, built or added) and the first error of a failed build for that kernel."""
+    """Yields driver.dkms (installed, built or added) and driver.dkms_error, the first error of a failed build.
+
+    Both for that kernel. `hidden`: why the host's files cannot be seen, if so; both are unread then without a source.
+    """
     sources = _dkms_sources(target)
     state: Fact
     error: Fact
@@ -241,9 +256,10 @@ def _akmods_log(target: Target, kernel: str) -> str:
 
 
 def _first_error(target: Target, path: str, kernel: str) -> Fact:
-    """The first error line in a build log; absent if it has none or is of another kernel.
+    """The first error line of a build's log, at most 300 characters; absent if it has none or is another kernel's.
 
-    The first line of DKMS's log names the kernel; of akmods' log the file name does.
+    Absent or unread also as the file is. The first line of DKMS's log names the kernel; of akmods' log the file name
+    does.
     """
     log = text(target, path, 8 << 20)
     if not isinstance(log, str):
@@ -291,7 +307,10 @@ class Daemon:
         return ""
 
     def state(self, target: Target) -> Fact:
-        """running, stopped, failed or not installed; systemd is asked only if it is installed and does not run."""
+        """running, stopped, failed or not installed; systemd is asked only if it is installed and does not run.
+
+        Unread if it is not known whether it runs.
+        """
         if not self.binary(target):
             return Known("not installed", f"no {self.folder or '/usr/bin'}/{self.program}")
         alive = self.running(target)
@@ -331,7 +350,7 @@ class Daemon:
         return text(target, f"/proc/{pid}/comm", 64) == self.program[:15]
 
     def _stopped_state(self, target: Target) -> Fact:
-        """failed if systemd says so, else stopped."""
+        """failed if systemd says so of the unit, else stopped (also where systemctl cannot be run)."""
         argv = ("systemctl", "show", "--property=ActiveState", f"{self.unit}.service")
         if self.unit and target.which(argv[0]):
             try:
@@ -343,7 +362,7 @@ class Daemon:
         return Known("stopped", f"/proc: no process {self.program}")
 
     def enabled(self, target: Target) -> Fact:
-        """Whether systemd starts it at boot, by the link that enabling makes; unread without systemd."""
+        """Whether systemd starts its unit at boot, by the link that enabling makes; unread without systemd."""
         if path_exists(target, "/run/systemd/system") is not True:
             return Unread("systemd does not run here")
         for folder in _UNITS:
@@ -353,7 +372,7 @@ class Daemon:
         return Known(False, f"no {_UNITS[0]}/{self.unit}.service")
 
     def packaged(self, target: Target) -> Fact:
-        """The driver version in its package's version, by dpkg: ``570.124.06-1`` is 570.124.06; unread without one."""
+        """The driver version by the daemon's dpkg package: ``570.124.06-1`` is 570.124.06; unread without one."""
         installed = installed_packages(target, rf"{self.package}(?:-\d+)?")
         if not isinstance(installed, dict):
             return Unread(f"{installed.why}; `{self.program} --version` prints it")
@@ -367,7 +386,10 @@ PERSISTENCED = Daemon("nvidia-persistenced", "/run/nvidia-persistenced/nvidia-pe
 
 
 def persistenced(target: Target, hidden: str) -> Fact:
-    """Whether nvidia-persistenced runs; in a container (`hidden`) by its socket, which may be handed in."""
+    """Whether nvidia-persistenced runs; in a container by its socket, which may be handed in, else unread.
+
+    `hidden`: why the host cannot be seen from this container; empty outside one.
+    """
     if hidden:
         socket = "/run/nvidia-persistenced/socket"
         return Known(True, socket) if path_exists(target, socket) is True else Unread(hidden)
@@ -377,10 +399,10 @@ def persistenced(target: Target, hidden: str) -> Fact:
 
 
 def last_run(target: Target, path: str) -> str | Absent | Unread:
-    """The text that a daemon logged since its last start, as far as the end of its log reaches; absent without a log.
+    """The text that a daemon logged since its last start, as far as the last 256 KiB of its log reach.
 
-    Both the fabric manager and IMEX begin with ``[Jul 23 2024 07:53:55] [INFO] [tid 841] Fabric Manager version
-    535.54.03 is running with the following configuration options``.
+    Absent without a log, unread if it cannot be read. Fabric manager and IMEX begin with ``[Jul 23 2024 07:53:55]
+    [INFO] [tid 841] Fabric Manager version 535.54.03 is running with the following configuration options``.
     """
     try:
         with target.path(path).open("rb") as file:
@@ -394,7 +416,7 @@ def last_run(target: Target, path: str) -> str | Absent | Unread:
 
 
 def logged_errors(log: str | Absent | Unread, path: str) -> Fact:
-    """The last 20 lines marked as errors, each once; absent or unread as the log is."""
+    """The last 20 different lines marked ERROR, FATAL or CRITICAL, cut to 300 characters; absent or unread as `log`."""
     if not isinstance(log, str):
         return log
     found = [line.strip()[:300] for line in log.split("\n") if re.search(r"\[(?:ERROR|FATAL|CRITICAL)\]", line)]
@@ -402,7 +424,7 @@ def logged_errors(log: str | Absent | Unread, path: str) -> Fact:
 
 
 def logged_version(log: str | Absent | Unread, path: str) -> Fact:
-    """The version that the daemon logged at its last start; unread if the log does not reach back to it."""
+    """The daemon's version as logged at its last start; unread if the log lacks it, absent or unread as `log` is."""
     if not isinstance(log, str):
         return log
     # a build of no release calls itself 570.00

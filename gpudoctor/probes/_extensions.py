@@ -38,7 +38,10 @@ _BITSANDBYTES = pattern(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
 
 
 def extensions(target: Target, site: Site, environment: Environment, torch: Torch | Absent | Unread) -> Iterator[Row]:
-    """One row per installed extension of torch: what it was built for and what its libraries need."""
+    """Yields a row per installed extension of torch: name, version; torch, cuda, abi (built for).
+
+    Missing_symbols, missing_libraries and archs (of its libraries).
+    """
     seen: set[str] = set()
     for dist in environment.dists:
         if dist.name in _NAMES and dist.name not in seen:
@@ -47,7 +50,10 @@ def extensions(target: Target, site: Site, environment: Environment, torch: Torc
 
 
 def bitsandbytes_builds(target: Target, environment: Environment) -> Fact:
-    """CUDA releases of bitsandbytes' libraries: ``12.4`` for ``libbitsandbytes_cuda124.so``; absent without it."""
+    """CUDA releases of bitsandbytes' libraries: ``12.4`` for ``libbitsandbytes_cuda124.so``.
+
+    Absent if it is not installed, unread if its folder cannot be listed.
+    """
     dist = environment.first("bitsandbytes")
     if dist is None:
         return Absent("bitsandbytes is not installed")
@@ -61,7 +67,10 @@ def bitsandbytes_builds(target: Target, environment: Environment) -> Fact:
 
 
 def _tag_columns(target: Target, site: Site, dist: Dist) -> Row:
-    """Columns from its metadata and build tag: name, version, and the torch, CUDA and C++ ABI it was built for."""
+    """The columns name and version, and torch, cuda and abi that it was built for, by its build tag.
+
+    torch is else the version that its metadata pins; absent where nothing says it.
+    """
     tag, source = _build_tag(target, dist)
     return {
         "name": Known(dist.name, dist.path),
@@ -73,7 +82,7 @@ def _tag_columns(target: Target, site: Site, dist: Dist) -> Row:
 
 
 def _library_columns(target: Target, torch: Torch | Absent | Unread, dist: Dist) -> Row:
-    """The columns missing symbols, missing libraries and GPU architectures; absent or unread as torch is."""
+    """The columns missing_symbols, missing_libraries and archs of its libraries; absent or unread as torch is."""
     if isinstance(torch, Torch) and torch.path:
         return dict(NativeLibraries(target, torch, dist).facts())
     why = torch if not isinstance(torch, Torch) else Unread("torch has no package folder")
@@ -81,7 +90,7 @@ def _library_columns(target: Target, torch: Torch | Absent | Unread, dist: Dist)
 
 
 def _build_tag(target: Target, dist: Dist) -> tuple[BuildTag, str]:
-    """The build tag in its version, else in the name of the wheel it was installed from, and where it was read."""
+    """(build tag in the version, else in the name of the wheel that was installed; the file it was read from)."""
     tag = parse_build_tag(dist.version)
     if tag != BuildTag():
         return tag, dist.path
@@ -94,7 +103,7 @@ def _build_tag(target: Target, dist: Dist) -> tuple[BuildTag, str]:
 
 
 def _pinned_torch(target: Target, site: Site, dist: Dist) -> Fact:
-    """The exact torch version that its METADATA requires; absent if it pins none."""
+    """The exact torch version that the METADATA requires; absent if it pins none, unread if it cannot be read."""
     try:
         found = list(requirements(target, site, dist, lambda name: name == "torch"))
     except OSError as error:
@@ -162,7 +171,10 @@ class NativeLibraries:
         self.paths = [path for path in paths if not _ONE_OF_MANY.search(path)][:_MOST_LIBRARIES]
 
     def facts(self) -> Iterator[tuple[str, Fact]]:
-        """Yields ``missing_symbols``, ``missing_libraries`` and ``archs``."""
+        """Yields missing_symbols, missing_libraries and archs (absent if its libraries hold no GPU code).
+
+        Absent without a library that is always loaded, unread if one cannot be read.
+        """
         for name, collect in (
             ("missing_symbols", self._missing_symbols),
             ("missing_libraries", self._missing_libraries),
@@ -173,11 +185,17 @@ class NativeLibraries:
             yield name, Absent("its libraries hold no GPU code") if no_gpu_code else fact
 
     def missing_symbols(self) -> Fact:
-        """torch functions that its libraries need and the installed torch does not define."""
+        """Up to 8 functions of torch that the libraries need and the installed torch does not define, mangled.
+
+        Absent without a library that is always loaded, unread if one cannot be read.
+        """
         return self._collected(self._missing_symbols())
 
     def _collected(self, texts: Iterator[str]) -> Fact:
-        """The texts as a fact; absent if it has no library, unread if one cannot be read or is malformed."""
+        """The texts, each once, as a known list; absent if the distribution has no library that is always loaded.
+
+        Unread if its RECORD, or a library while `texts` are generated, cannot be read or is malformed.
+        """
         if self.trouble:
             return self.trouble
         if not self.paths:
@@ -188,7 +206,10 @@ class NativeLibraries:
             return Unread(f"its libraries could not be read: {error}")
 
     def _missing_symbols(self) -> Iterator[str]:
-        """Some torch functions that nobody defines, one of which fails an import; `OSError`, `MalformedError`."""
+        """Yields up to 8 torch functions that neither torch nor the libraries beside define: an import fails for one.
+
+        Raises `OSError` or `MalformedError`.
+        """
         with ExitStack() as open_files:
 
             def open_(path: str) -> Elf:
@@ -218,7 +239,10 @@ class NativeLibraries:
             yield from [name for name in missing if not any(name in names for names in siblings)][:_MOST_SHOWN]
 
     def _missing_libraries(self) -> Iterator[str]:
-        """CUDA libraries that it needs and the loader would not find after torch is imported, as sentences."""
+        """Yields ``NAME, which FILE needs`` for CUDA libraries that the loader would not find after torch's import.
+
+        The driver's are left out. Raises `OSError` or `MalformedError`.
+        """
         loader = loaded_torch(self._target)
         here = {path.rpartition("/")[2] for path in self.paths}
         for path in self.paths:
@@ -231,7 +255,7 @@ class NativeLibraries:
                     yield f"{name}, which {caller.file} needs"
 
     def _archs(self) -> Iterator[str]:
-        """Every GPU architecture that any of its libraries holds code for, in order."""
+        """Yields each GPU architecture its libraries hold code for, sorted; raises `OSError`, `MalformedError`."""
         found: set[str] = set()
         for path in self.paths:
             found.update(architectures(self._target.path(path), 1.0).counts)

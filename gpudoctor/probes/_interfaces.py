@@ -46,7 +46,7 @@ class Interface:
 
 
 def interfaces(target: Target) -> list[Interface] | Absent | Unread:
-    """At most 256 interfaces, in the kernel's order (by index)."""
+    """At most 256 network interfaces, in the kernel's order (by index); absent or unread as /sys/class/net is."""
     found = names(target, INTERFACES)
     if not isinstance(found, list):
         return found
@@ -64,7 +64,7 @@ def _interface(target: Target, name: str) -> Interface:
 
 
 def _is_admin_up(target: Target, name: str) -> bool:
-    """True if the flag IFF_UP is set, or the flags cannot be read."""
+    """True if the interface's flag IFF_UP is set, or its flags cannot be read."""
     flags = known(line(target, f"{INTERFACES}/{name}/flags"))
     try:
         return not flags or bool(int(str(flags.value), 16) & 1)
@@ -73,7 +73,7 @@ def _is_admin_up(target: Target, name: str) -> bool:
 
 
 def _kind(target: Target, name: str) -> str:
-    """The interface's kind: ``physical``, ``bond``, ``vlan`` or another of `Interface.kind`; empty if unknown."""
+    """The interface's `Interface.kind`: loopback, physical, bond, vlan or another; empty if unknown."""
     folder = f"{INTERFACES}/{name}"
     for mark, kind in (("bridge", "bridge"), ("bonding", "bond"), ("wireless", "wireless"), ("tun_flags", "tunnel")):
         if path_exists(target, f"{folder}/{mark}") is True:
@@ -88,7 +88,10 @@ def _kind(target: Target, name: str) -> str:
 
 
 def _leads_inside(target: Target, name: str, kind: str) -> bool:
-    """True if it leads only to this machine's containers and guests; a bridge with a card as a port does not."""
+    """True if the interface leads only to this machine's containers and guests, by its name and kind.
+
+    A bridge does unless a network card is among its ports.
+    """
     if kind == "bridge":
         ports = target.listing(f"{INTERFACES}/{name}/brif")
         return not any(path_exists(target, f"{INTERFACES}/{port}/device") is True for port in ports)
@@ -96,7 +99,10 @@ def _leads_inside(target: Target, name: str, kind: str) -> bool:
 
 
 def interface_rows(target: Target, listed: list[Interface], addresses: Addresses | Unread) -> Iterator[Row]:
-    """One row per interface of the group ``interface``."""
+    """Yields the row of the group ``interface`` of each of `listed`.
+
+    Columns: name, index, kind, virtual, up, mtu, speed_mbps, addresses, default_route, part_of and numa_node.
+    """
     for interface in listed:
         folder = f"{INTERFACES}/{interface.name}"
         yield {
@@ -119,7 +125,7 @@ def interface_rows(target: Target, listed: list[Interface], addresses: Addresses
 
 
 def _speed(target: Target, interface: Interface) -> Fact:
-    """The speed file's number in Mbit/s; absent if not positive or not read, and always for software interfaces."""
+    """The interface's speed in Mbit/s; absent if not positive or not readable, and always for software interfaces."""
     if interface.kind in ("loopback", "bridge", "tunnel", "virtual"):
         return Absent(f"a {interface.kind} interface has no speed of its own")
     speed = number(target, f"{INTERFACES}/{interface.name}/speed")
@@ -129,7 +135,7 @@ def _speed(target: Target, interface: Interface) -> Fact:
 
 
 def _own_addresses(name: str, addresses: Addresses | Unread) -> Fact:
-    """The interface's addresses; unread if it has none but some address belongs to no known interface."""
+    """The interface's addresses, maybe none; unread if it has none but some address belongs to no known interface."""
     if isinstance(addresses, Unread):
         return addresses
     own = tuple(one.text for one in addresses.by_interface.get(name, ()))
@@ -139,14 +145,14 @@ def _own_addresses(name: str, addresses: Addresses | Unread) -> Fact:
 
 
 def _part_of(target: Target, name: str) -> Fact:
-    """The bond or bridge that it is a port of; absent if none."""
+    """Name of the bond or bridge that the interface is a port of; absent if none."""
     path = f"{INTERFACES}/{name}/master"
     above = resolve_path(target, path).rpartition("/")[2] if path_exists(target, path) is True else ""
     return Known(above, path) if above else Absent(f"no {path}")
 
 
 def _numa_node(target: Target, name: str) -> Fact:
-    """The NUMA node of its card; absent if there is none."""
+    """The NUMA node of the interface's card; absent if it has none, or the machine has no NUMA nodes."""
     node = number(target, f"{INTERFACES}/{name}/device/numa_node")
     if (number_of(node) or 0) < 0:
         return Absent("the machine has no NUMA nodes, or does not say which")
@@ -196,7 +202,10 @@ def is_loopback(address: str) -> bool:
 
 
 def addresses_of(target: Target, listed: Sequence[Interface]) -> Addresses | Unread:
-    """The addresses of all interfaces; `listed`: the interfaces in the kernel's order."""
+    """The addresses of all interfaces, from /proc/net; unread if IPv4's cannot be read.
+
+    `listed`: the interfaces in the kernel's order.
+    """
     trie, routes = (text(target, path) for path in (_TRIE, _ROUTES))
     if not isinstance(trie, str) or not isinstance(routes, str):
         why = next(one.why for one in (trie, routes) if isinstance(one, (Absent, Unread)))
@@ -218,7 +227,10 @@ def addresses_of(target: Target, listed: Sequence[Interface]) -> Addresses | Unr
 
 
 def _interface_towards(address: IPv4Address, routes: Sequence[Route]) -> tuple[str, int]:
-    """Name of the interface whose network holds the address (empty if none), and its prefix length."""
+    """Interface on whose connected network the address is, and the network's prefix length; ``("", 32)`` if none.
+
+    `routes`: the narrowest network first.
+    """
     if address.is_loopback:
         return "lo", 8
     connected = (route for route in routes if route.connected and 0 < route.network.prefixlen < 32)
@@ -228,10 +240,10 @@ def _interface_towards(address: IPv4Address, routes: Sequence[Route]) -> tuple[s
 
 
 def _routes(listed: str) -> Iterator[Route]:
-    """IPv4 routes from the text of /proc/net/route; lines that cannot be parsed are skipped.
+    """Yields the IPv4 routes in the text of /proc/net/route; lines that cannot be parsed are skipped.
 
-    Lines hold interface, destination, gateway, flags, ..., metric, mask; numbers as the CPU has them:
-    every machine that runs CUDA is little-endian, so that ``000200C0`` is 192.0.2.0.
+    Lines hold interface, destination, gateway, flags, ..., metric, mask; numbers as the CPU has them: every machine
+    that runs CUDA is little-endian, so that ``000200C0`` is 192.0.2.0.
     """
     for fields in map(str.split, listed.splitlines()[1:]):
         try:
@@ -243,7 +255,7 @@ def _routes(listed: str) -> Iterator[Route]:
 
 
 def _ipv6_addresses(target: Target) -> Iterator[tuple[str, Address]]:
-    """Yields (interface, address), global ones before link-local ones.
+    """Yields (interface, address) from /proc/net/if_inet6, global ones before link-local; nothing if it is unreadable.
 
     Lines read ``fd000000000000000000000000000002 03 40 00 80 eth0``.
     """

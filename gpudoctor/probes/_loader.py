@@ -65,7 +65,10 @@ class Loader:
                 self._register(found)
 
     def load(self, path: str, why: str) -> None:
-        """Load the library at `path`, if it can be read, and all it needs, breadth first, as dlopen does."""
+        """Record what loading the library at `path` would load: it and all that it needs, in dlopen's order.
+
+        Fills `loaded` and `missing`; nothing if it cannot be read. Only torch's and NVIDIA's libraries are followed.
+        """
         first = self._read_object(path, why, None)
         if first is None:
             return
@@ -84,14 +87,14 @@ class Loader:
                     queue.append(found)
 
     def resolve(self, name: str, needed_by: LibraryObject | None) -> LibraryObject | None:
-        """The library that `name`, needed by `needed_by`, would resolve to; None if no folder has it."""
+        """The library that the loader would take for `name`, needed by `needed_by`; None if no folder has it."""
         for path, why, by_variable in self._candidate_paths(name, needed_by):
             if self.target.exists(path) and (found := self._read_object(path, why, needed_by, by_variable=by_variable)):
                 return found
         return None
 
     def _candidate_paths(self, name: str, needed_by: LibraryObject | None) -> Iterator[tuple[str, str, bool]]:
-        """Yields (path, reason, whether by an environment variable) in the loader's order."""
+        """Yields (path, why there, whether by an environment variable) of possible files, in the loader's order."""
         for folder, why, by_variable in self._folders(needed_by):
             yield f"{folder}/{name}", why, by_variable
         if name in self.cache.paths:
@@ -100,7 +103,10 @@ class Loader:
             yield f"{folder}/{name}", f"built-in folder {folder}", False
 
     def _folders(self, needed_by: LibraryObject | None) -> Iterator[tuple[str, str, bool]]:
-        """Yields (folder, reason, whether by an environment variable): RPATH, LD_LIBRARY_PATH, RUNPATH, in order."""
+        """Yields (folder, why there, whether by an environment variable): RPATH, LD_LIBRARY_PATH, RUNPATH, in order.
+
+        RPATHs of the object, its loaders and the program count only if the object has no RUNPATH.
+        """
         runpath = needed_by.dynamic.runpath if needed_by else ()
         if not runpath:
             link = needed_by
@@ -116,7 +122,7 @@ class Loader:
 
     @staticmethod
     def _expand_origin(owner: LibraryObject, folders: tuple[str, ...], tag: str) -> Iterator[tuple[str, str, bool]]:
-        """The absolute folders of an RPATH or RUNPATH with $ORIGIN replaced, each with its reason and False."""
+        """Yields (folder, why, False) for the absolute folders of an RPATH or RUNPATH, with $ORIGIN replaced."""
         origin = owner.path.rpartition("/")[0]
         for folder in folders:
             path = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
@@ -126,7 +132,7 @@ class Loader:
     def _read_object(
         self, path: str, why: str, needed_by: LibraryObject | None, *, by_variable: bool = False
     ) -> LibraryObject | None:
-        """The library at `path`; None if it cannot be read or has another word size: the loader passes over it."""
+        """The library at `path`; None if it cannot be read or is no 64-bit ELF file: the loader passes over it."""
         try:
             with opened(self.target.path(path)) as elf:
                 return LibraryObject(path, why, elf.dynamic(), needed_by, by_variable)
@@ -182,7 +188,10 @@ def read_cache(target: Target) -> Cache:
 
 
 def parse_cache(raw: bytes) -> dict[str, str]:
-    """Library names to paths, of 64-bit entries for any hardware; `ValueError` or `struct.error` if malformed."""
+    """Library name to path in the bytes of an ld.so.cache: 64-bit entries for any hardware, the first of each name.
+
+    `ValueError` or `struct.error` if malformed.
+    """
     start = 0
     if raw.startswith(_OLD):
         (number,) = struct.unpack_from("<I", raw, len(_OLD))
@@ -237,7 +246,10 @@ class LibraryCopy:
 
 
 def library_copies(target: Target, loader: Loader, site: Site | None) -> list[LibraryCopy]:
-    """Every copy of the CUDA libraries, those of the environment first; a file with several paths is listed once."""
+    """Every copy of the CUDA libraries on the machine, those of the Python environment first.
+
+    A file with several paths is listed once.
+    """
     found: dict[str, LibraryCopy] = {}
     for folder, origin in _folders(target, loader, site):
         for copy in _in_folder(target, folder, origin):
@@ -251,7 +263,7 @@ def library_copies(target: Target, loader: Loader, site: Site | None) -> list[Li
 
 
 def wheel_owners(target: Target, environment: Environment | None) -> dict[str, Dist]:
-    """Path of each library to the NVIDIA wheel that installed it, by the wheels' RECORD files."""
+    """Path of each installed library to the NVIDIA wheel that installed it, by the wheels' RECORD files."""
     if environment is None:
         return {}
     wheels = [dist for dist in environment.dists if dist.name.startswith("nvidia-")]
@@ -259,7 +271,10 @@ def wheel_owners(target: Target, environment: Environment | None) -> dict[str, D
 
 
 def version_of(copy: LibraryCopy, owners: dict[str, Dist]) -> Fact:
-    """The copy's version, by its wheel or the real file's name; unread if they give only the ABI number."""
+    """The version of a CUDA library's file by its wheel (`owners`: path to wheel), else by the real file's name.
+
+    Unread if these give only the ABI number.
+    """
     for path in (copy.path, copy.real):
         if path in owners:
             return Known(owners[path].version, owners[path].path)
@@ -282,7 +297,10 @@ def libcuda_kind(path: str, real: str) -> str:
 
 
 def _folders(target: Target, loader: Loader, site: Site | None) -> Iterator[tuple[str, str]]:
-    """Yields (folder, origin) for all places of CUDA libraries; origin empty where it follows from the path."""
+    """Yields (folder, origin) of all places of CUDA libraries: the environment's, toolkits', WSL's, the system's.
+
+    The origin is empty where it follows from a library's path.
+    """
     for folder in site.folders if site else ():
         yield f"{folder}/torch/lib", "torch"
         yield from ((f"{folder}/nvidia/{part}/lib", "wheel") for part in target.listing(f"{folder}/nvidia"))
@@ -322,7 +340,7 @@ def _in_folder(target: Target, folder: str, origin: str) -> Iterator[LibraryCopy
 
 
 def _alias_rank(name: str) -> tuple[bool, int]:
-    """Sort key: ``libX.so.9`` before ``libX.so.9.1.0`` before ``libX.so``, as programs ask for the first."""
+    """Sort key of file names: ``libX.so.9``, ``libX.so.9.1.0``, ``libX.so``, as programs ask for the first."""
     parts = name.partition(".so")[2].count(".")
     return parts == 0, parts
 
@@ -339,7 +357,7 @@ def _origin_by_path(path: str, library: str) -> str:
 
 
 def no_libcuda_reason(loader: Loader) -> Absent | Unread:
-    """Why no libcuda was found: absent, or unread if ld.so.cache could not be read."""
+    """Why libcuda.so.1 was not found: absent, or unread if ld.so.cache could not be read."""
     if loader.cache.trouble:
         return Unread(loader.cache.trouble)
     return Absent("no libcuda.so.1 in LD_LIBRARY_PATH, ld.so.cache or the loader's built-in folders")

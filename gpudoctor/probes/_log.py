@@ -58,7 +58,7 @@ class Log:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The text's lines."""
+        """The log's text split at newlines."""
         return self.text.split("\n")
 
     def lines_with(self, *needles: str) -> list[str]:
@@ -68,7 +68,7 @@ class Log:
 
     @cached_property
     def without_xids(self) -> Log:
-        """The log without Xid lines, which there may be a great many of."""
+        """A copy of the log without its Xid lines, of which there may be a great many."""
         return replace(self, text="\n".join([line for line in self.lines if " Xid (" not in line]))
 
     def time_at(self, position: int) -> float:
@@ -89,7 +89,7 @@ class Log:
         return line[match.end() if match else 0 :].strip()[:500]
 
     def since(self, seconds: float) -> Log:
-        """The messages logged at `seconds` since boot or later."""
+        """A copy of the log with only the messages logged at `seconds` since boot or later, found by binary search."""
         low, high = 0, len(self.text)
         while low < high:
             start = self.text.rfind("\n", 0, (low + high) // 2) + 1
@@ -100,13 +100,14 @@ class Log:
         return replace(self, text=self.text[low:])
 
     def before(self, seconds: float) -> Log:
-        """The messages logged earlier than `seconds` since boot."""
+        """A copy with only the messages logged earlier than `seconds` since boot, and `seconds` as its time `now`."""
         return replace(self, text=self.text[: len(self.text) - len(self.since(seconds).text)], now=seconds)
 
     def after_last(self, needle: str, since: str = "") -> Log:
-        """The messages from the last line that contains `needle` on; all of them if none does.
+        """A copy of the log from the last line that contains `needle` on, that line included.
 
-        `since`: a string that precedes it; if found after the last but one `needle`, the log starts there.
+        The whole log if none does. If `since` stands between the last two `needle`, the copy starts at the line with
+        `since` instead.
         """
         found = self.text.rfind(needle)
         if since and found >= 0:
@@ -116,14 +117,17 @@ class Log:
         return replace(self, text=self.text[self.text.rfind("\n", 0, found) + 1 :]) if found >= 0 else self
 
     def clock_time(self, seconds: float) -> Fact:
-        """A time in seconds since boot, as clock time in UTC: ``2026-11-21T13:05:11Z``; unread if the boot time is."""
+        """Seconds since boot as clock time in UTC, ``2026-11-21T13:05:11Z``; unread if the boot time is unknown."""
         if self.booted is None:
             return Unread("/proc/stat does not say when the machine was booted")
         return Known(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.booted + seconds)), self.source)
 
 
 def read_log(target: Target) -> Log | Unread:
-    """The kernel's log from /dev/kmsg, else from syslog's file, else, from level standard on, from the journal."""
+    """The kernel's log from /dev/kmsg, else from syslog's file, else, from level standard on, from the journal.
+
+    Unread if none of them can be read, with why and a hint how to read it.
+    """
     try:
         return _make_log(target, _read_kmsg(target), _KMSG)
     except OSError as error:
@@ -152,7 +156,7 @@ def boot_time(target: Target) -> int | None:
 
 
 def _access_hint(target: Target) -> str:
-    """How to read the kernel's log on this machine, as text."""
+    """Advice on how to read the kernel's log: on the host if this is a container, else as root or as a member."""
     if known(container(target)):
         return "the kernel's log is the host's: read it there with sudo dmesg"
     restricted = known(line(target, "/proc/sys/kernel/dmesg_restrict"))
@@ -192,7 +196,7 @@ def _read_kmsg(target: Target) -> str:
 
 
 def _join_continuations(content: str) -> str:
-    """The text with each message on one line."""
+    """The text with line breaks within a message, as the ring buffer or syslog escapes them, replaced by spaces."""
     return _MORE.sub(" ", content) if "\\x0a" in content or "#012" in content else content
 
 
@@ -209,9 +213,10 @@ def _read_log_file(target: Target) -> str:
 
 
 def _read_journal(target: Target) -> Log | None:
-    """The journal's kernel messages, of a very long one the newest; None where it cannot be read.
+    """This boot's kernel messages by journalctl, of a very long journal the newest; else None.
 
-    So at level quick, without journalctl, and where that takes too long. Without the right to it, it looks empty: None.
+    None at level quick, without journalctl, if it takes too long, or if it shows no message (this user has no right
+    to).
     """
     if target.level == "quick" or not target.which("journalctl"):
         return None
@@ -263,7 +268,7 @@ class LogEvent:
     last: int
 
     def times(self, log: Log) -> dict[str, Fact]:
-        """The columns line, count, and first and last time, which every group of events has."""
+        """The event's columns line, count, time and last_time (UTC), age_s and last_age_s (before the log's `now`)."""
         first, last = log.time_at(self.first), log.time_at(self.last)
         return {
             "line": Known(log.message_at(self.first), log.source),
@@ -278,7 +283,7 @@ class LogEvent:
 def find_events(log: Log, pattern: re.Pattern[str], text: str, key: Callable[[str], object] = str) -> list[LogEvent]:
     """Events that match `pattern` in `text`, a part of the log's lines, oldest first; at most `_MOST_ROWS`.
 
-    Matches for which `key` returns equal keys are one event.
+    Matches for which `key` returns equal keys (by default equal texts) are one event with the sum of their counts.
     """
     found: dict[object, LogEvent] = {}
     for raw, count in Counter(pattern.findall(text)).items():
@@ -293,7 +298,7 @@ def find_events(log: Log, pattern: re.Pattern[str], text: str, key: Callable[[st
 
 
 def _first_offset(text: str, raw: str) -> int:
-    """Offset of the first `raw` that no digit follows: ``): 4`` is not in ``): 45``."""
+    """Offset of the first `raw` that no digit follows: ``): 4`` is not in ``): 45``; else of the first, -1 if none."""
     at = text.find(raw)
     while text[at + len(raw) : at + len(raw) + 1].isdigit():
         at = text.find(raw, at + 1)
@@ -301,7 +306,7 @@ def _first_offset(text: str, raw: str) -> int:
 
 
 def _last_offset(text: str, raw: str) -> int:
-    """Offset of the last `raw` that no digit follows."""
+    """Offset of the last `raw` that no digit follows, else of the last; -1 if there is none."""
     at = text.rfind(raw)
     while text[at + len(raw) : at + len(raw) + 1].isdigit():
         at = text.rfind(raw, 0, at)
@@ -309,9 +314,10 @@ def _last_offset(text: str, raw: str) -> int:
 
 
 def xids(log: Log, own_gpus: set[str] | None) -> tuple[Row, ...]:
-    """One row per GPU, MIG instance and Xid code, NVLink 5's events also by unit and severity.
+    """Rows of the group ``xid``: one per GPU, MIG instance and Xid code, NVLink 5's events also by unit and severity.
 
-    `own_gpus`: PCI addresses of the GPUs to report; None means all.
+    `own_gpus`: PCI addresses of the GPUs to report; None means all. Columns are those of `Xid.row` and
+    `LogEvent.times`.
     """
     rows: list[Row] = []
     for logged in find_events(log, LINE, log.text, parse_xid):
@@ -332,19 +338,22 @@ def _event_rows(
     parts: re.Pattern[str],
     columns: Callable[[re.Match[str], LogEvent], Row],
 ) -> tuple[Row, ...]:
-    """A row for each event of the text: the `columns` that its `parts` make, and its times; none for other lines."""
+    """One row per event that `sought` matches in `text`: what `columns` makes of its match by `parts`, and its times.
+
+    Events whose text `parts` does not match get no row.
+    """
     matched = ((event, parts.search(event.raw)) for event in find_events(log, sought, text))
     return tuple({**columns(match, event), **event.times(log)} for event, match in matched if match)
 
 
 def sxids(log: Log) -> tuple[Row, ...]:
-    """NVSwitch errors by code, PCI address, whether fatal, and link; equal lines are one row.
+    """Rows of NVSwitch errors (SXid): code, address, fatal, link and times; equal lines are one row.
 
     ``nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout error (First)``
     """
 
     def columns(match: re.Match[str], _: LogEvent) -> Row:
-        """Code, address, whether fatal, and link."""
+        """The SXid's columns code, PCI address, fatal, and link (absent if the line names none)."""
         link = Known(int(match[4]), log.source) if match[4] else Absent(f"the line names no link ({log.source})")
         fatal = match[3].lower() == "fatal"
         return {
@@ -356,9 +365,10 @@ def sxids(log: Log) -> tuple[Row, ...]:
 
 
 def bus_errors(log: Log, gpu_links: Callable[[], Mapping[str, str]]) -> tuple[Row, ...]:
-    """PCIe errors (AER), one row per device, severity and layer.
+    """Rows of PCIe errors (AER), one per device, severity and layer: address, driver, severity, kind, gpu and times.
 
-    `gpu_links`: the NVIDIA GPU by the address of itself, or of the port right above it; asked where there is an error.
+    `gpu_links` is called if there is an error; it gives the NVIDIA GPU by its own address and by that of the port right
+    above it. The column gpu is absent for other devices.
     """
     events = find_events(log, BUS_ERROR, "\n".join(log.lines_with("PCIe Bus Error")))
     gpus = gpu_links() if events else {}
@@ -373,14 +383,14 @@ def bus_errors(log: Log, gpu_links: Callable[[], Mapping[str, str]]) -> tuple[Ro
 
 
 def oom_kills(log: Log) -> tuple[Row, ...]:
-    """Processes killed because memory ran out, one row each.
+    """Rows of processes killed because memory ran out: process (its name), pid, scope, memory_mib, cgroup and times.
 
     ``Memory cgroup out of memory: Killed process 4711 (python3) total-vm:..., anon-rss:31457280kB, ...``.
     """
     cgroups = {int(pid): path for path, pid in _OOM_CGROUP.findall("\n".join(log.lines_with("oom-kill:constraint=")))}
 
     def columns(match: re.Match[str], event: LogEvent) -> Row:
-        """Process, scope, memory and control group."""
+        """process (name), pid, scope (machine or cgroup), memory_mib and cgroup; these two absent if not logged."""
         size = re.search(r"anon-rss:(\d{1,15})kB", log.message_at(event.first))
         scope, cgroup = "machine" if match[1] == "Out" else "cgroup", cgroups.get(int(match[2]), "")
         return {
@@ -403,14 +413,14 @@ _CRASH_PARTS = pattern(
 
 
 def crashes(log: Log) -> tuple[Row, ...]:
-    """Processes that the kernel ended for a fault of their code, one row each.
+    """Rows of processes that the kernel ended for a fault of their code: process (name), pid, kind, library, times.
 
-    ``python3[4711]: segfault at 10 ip 00007f... sp 00007f... error 4 in libfoo.so[7f...+1000]`` and
-    ``traps: python3[4711] trap invalid opcode ip:... sp:... error:0 in libbar.so[...]``.
+    ``python3[4711]: segfault at 10 ip 00007f... sp 00007f... error 4 in libfoo.so[7f...+1000]`` and ``traps:
+    python3[4711] trap invalid opcode ip:... sp:... error:0 in libbar.so[...]``.
     """
 
     def columns(match: re.Match[str], _: LogEvent) -> Row:
-        """Process, kind of fault, and the library that it was in."""
+        """process (name), pid, kind of fault, and the library that it was in; absent if the line names none."""
         library = match["library"]
         return {
             **known_facts(log.source, process=match["name"].strip(), pid=int(match["pid"]), kind=match["kind"].strip()),
@@ -422,22 +432,22 @@ def crashes(log: Log) -> tuple[Row, ...]:
 
 
 def machine_checks(log: Log) -> tuple[Row, ...]:
-    """Memory errors (EDAC) and machine checks, one row per DIMM or CPU bank.
+    """Rows of memory errors (EDAC) and machine checks, one per DIMM or CPU bank: kind, where, corrected and times.
 
-    ``EDAC MC0: 1 CE memory read error on DIMM_A1`` and ``mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7:``.
-    Bit 61 of a machine check's status says uncorrected.
+    ``EDAC MC0: 1 CE memory read error on DIMM_A1`` and ``mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7:``. Bit
+    61 of a machine check's status says uncorrected.
     """
     text = "\n".join(log.lines_with("EDAC MC", "[Hardware Error]: CPU"))
     return tuple(row for event in find_events(log, _MCE, text, _check_key) for row in _check_rows(log, event))
 
 
 def _check_key(raw: str) -> str:
-    """The text that is equal for corrected errors of one DIMM, or checks of one CPU bank."""
+    """Text that is equal for corrected (or uncorrected) errors of one DIMM, or machine checks of one CPU bank."""
     return re.sub(r": \d+ (?=[CU]E)", ": ", raw) if raw.startswith("EDAC") else raw.rpartition(": ")[0]
 
 
 def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
-    """The row of one memory error or machine check; none if its line is not understood."""
+    """Yields the event's row: kind (memory or machine check), where, corrected, times; nothing for other lines."""
     if match := _EDAC_PARTS.search(event.raw):
         yield {
             **known_facts(log.source, kind="memory", where=f"{match[1]} {match[3]}", corrected=match[2] == "C"),
@@ -453,10 +463,10 @@ def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
 
 
 def link_losses(log: Log) -> tuple[Row, ...]:
-    """Network interfaces whose link went down, one row each.
+    """Rows of network interfaces whose link went down, one each: interface and the columns of `LogEvent.times`.
 
-    ``mlx5_core 0000:1a:00.0 ens1np0: Link down``, ``ice 0000:17:00.0 eth0: NIC Link is Down``,
-    ``tg3 0000:02:00.0 eno1: Link is down``, ``igb: eth0 NIC Link is Down``.
+    ``mlx5_core 0000:1a:00.0 ens1np0: Link down``, ``ice 0000:17:00.0 eth0: NIC Link is Down``, ``tg3 0000:02:00.0 eno1:
+    Link is down``, ``igb: eth0 NIC Link is Down``.
     """
     text = "\n".join(log.lines_with("ink down", "ink is down", "ink is Down", "ink Down"))
     return tuple(
@@ -466,9 +476,10 @@ def link_losses(log: Log) -> tuple[Row, ...]:
 
 
 def fallen_off(log: Log) -> Iterator[str]:
-    """PCI addresses of GPUs that the driver reports as fallen off the bus, by an Xid 79 or another message.
+    """Yields PCI addresses of GPUs that the driver reports as fallen off the bus, by an Xid 79 or another message.
 
-    The long form spans lines: ``NVRM: The NVIDIA GPU 0000:1a:00.0`` ... ``fallen off the bus and is not responding``.
+    An address may come more than once. The long form spans lines: ``NVRM: The NVIDIA GPU 0000:1a:00.0`` ... ``fallen
+    off the bus and is not responding``.
     """
     lines = log.lines_with(
         "fallen off the bus", "NVRM: The NVIDIA GPU ", "NVRM: (PCI ID", "installed in this system has"

@@ -26,13 +26,13 @@ APPTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "
 
 
 def kernel(target: Target) -> Fact:
-    """Release of the running kernel, as ``uname -r`` prints it."""
+    """Release of the running kernel, as ``uname -r`` prints it; unread if /proc does not show it."""
     release = line(target, _RELEASE)
     return as_unread(release) if isinstance(release, Absent) else release
 
 
 def wsl(target: Target) -> Fact:
-    """1 or 2 inside the Windows Subsystem for Linux; absent outside of it.
+    """1 or 2 inside the Windows Subsystem for Linux; absent outside of it, unread if the kernel's release is.
 
     Its kernels have Microsoft in their release; with a kernel of one's own WSL's files show it.
     """
@@ -50,7 +50,10 @@ def wsl(target: Target) -> Fact:
 
 
 def jetson_model(target: Target) -> Fact:
-    """The model of a Jetson or other Tegra board, whose GPU is not on the PCI bus; absent on other machines."""
+    """The model of a Jetson or other Tegra board, whose GPU is not on the PCI bus.
+
+    Absent on other machines, unread if /proc cannot be read.
+    """
     model = line(target, "/proc/device-tree/model")
     if re.search(r"jetson|tegra|nvidia (orin|xavier|thor)", text_of(model), re.I):
         return model
@@ -62,7 +65,10 @@ def jetson_model(target: Target) -> Fact:
 
 
 def container(target: Target) -> Fact:
-    """The engine of this container (docker, podman, kubernetes, lxc, apptainer, container); absent outside of one."""
+    """The engine of this container: docker, podman, kubernetes, lxc, apptainer, or container for any other.
+
+    Absent outside of one; unread if only the root file system looks like a container's.
+    """
     environ = target.environ
     for variable in APPTAINER:
         if environ.get(variable):
@@ -84,7 +90,7 @@ def container(target: Target) -> Fact:
 
 
 def _declared_engine(target: Target) -> Fact | None:
-    """The engine by ``container=`` in the first process's environment, systemd's record or ours; None without one."""
+    """The engine by ``container=`` in process 1's or our environment, or by systemd's record; None without one."""
     first = text(target, "/proc/1/environ")
     if isinstance(first, str):
         match = re.search(r"(?:^|\0)container=([^\0]+)", first)
@@ -130,7 +136,7 @@ def _absent_or_unclear(target: Target) -> Fact:
 
 
 def host_hidden(target: Target) -> str:
-    """Why the host's files and processes may not be visible here; empty outside of containers."""
+    """Why the host's files and processes may not be visible here; empty if this is known to be no container."""
     found = container(target)
     if engine := known(found):
         return f"inside a container ({engine.value}) the host's cannot be seen"
@@ -138,7 +144,7 @@ def host_hidden(target: Target) -> str:
 
 
 def pci_hidden(target: Target) -> str:
-    """Why GPUs may exist that the PCI bus does not show (WSL, Jetson); empty on other machines."""
+    """Why GPUs may exist that the PCI bus does not show (WSL, Jetson), as text; empty on other machines."""
     if found := known(wsl(target)):
         return f"WSL {found.value} hands the GPU over without showing it on the PCI bus"
     if found := known(jetson_model(target)):
@@ -147,7 +153,7 @@ def pci_hidden(target: Target) -> str:
 
 
 def no_bus_hint(target: Target) -> str:
-    """A clause to append to the reason if /sys shows no PCI bus; empty if there is nothing to add."""
+    """A clause such as ``; /sys may not be mounted`` to append to why no PCI bus is seen; may be empty."""
     if found := known(container(target)):
         return f"; the container ({found.value}) may hide it"
     return "; /sys may not be mounted" if isinstance(names(target, "/sys"), Absent) else ""

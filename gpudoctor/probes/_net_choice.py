@@ -50,7 +50,11 @@ def choice_of_nccl(target: Target, interfaces: Sequence[Interface], addresses: A
 def choice_of_gloo(
     target: Target, interfaces: Sequence[Interface], addresses: Addresses, host: str, addresses_fact: Fact
 ) -> Choice | Absent | Unread:
-    """What torch's Gloo would bind to. `addresses_fact`: what this machine's name resolves to."""
+    """The interface and address that torch's Gloo would bind to, by the variables of the session.
+
+    `addresses_fact`: what this machine's name `host` resolves to. Absent if it would find none, unread if that is
+    unread.
+    """
     return _choose(
         lambda: network.gloo_choice(
             tuple(_as_candidates(interfaces, addresses)), target.environ, lambda: _as_resolved(host, addresses_fact)
@@ -61,7 +65,10 @@ def choice_of_gloo(
 def choice_facts(
     user: str, chosen: Choice | Absent | Unread, interfaces: Sequence[Interface], source: str
 ) -> Iterator[tuple[str, Fact]]:
-    """Facts ``net.<user>_interface``, ``_address``, ``_why`` and ``_inner``; `user` is ``nccl`` or ``gloo``."""
+    """Yields net.<user>_interface, _address, _why and _inner (no other machine can reach it).
+
+    `user`: ``nccl`` or ``gloo``. All are absent or unread as the choice is.
+    """
     if isinstance(chosen, (Absent, Unread)):
         yield from ((f"net.{user}_{part}", chosen) for part in ("interface", "address", "why", "inner"))
         return
@@ -75,7 +82,7 @@ def choice_facts(
 
 
 def _choose(choose: Callable[[], Choice]) -> Choice | Absent | Unread:
-    """The choice; absent if it is empty, unread if a host name could not be resolved."""
+    """The result of `choose`; absent, with its reason, if it is empty, unread if a host name could not be resolved."""
     try:
         chosen = choose()
     except _UnresolvedError as unknown:
@@ -84,13 +91,13 @@ def _choose(choose: Callable[[], Choice]) -> Choice | Absent | Unread:
 
 
 def _as_candidates(interfaces: Sequence[Interface], addresses: Addresses) -> Iterator[Candidate]:
-    """The interfaces as the selection rules take them; one whose state cannot be read counts as up."""
+    """Yields the interfaces as NCCL's and Gloo's rules take them; one whose state cannot be read counts as up."""
     for interface in interfaces:
         yield Candidate(interface.name, interface.up is not False, addresses.by_interface.get(interface.name, ()))
 
 
 def _as_resolved(name: str, addresses_fact: Fact) -> Resolved:
-    """The fact as a `Resolved`; an unread fact raises `_UnresolvedError`."""
+    """The fact's addresses as a `Resolved`, none if it is absent; if it is unread, raises `_UnresolvedError`."""
     if isinstance(addresses_fact, Unread):
         raise _UnresolvedError(addresses_fact.why)
     if isinstance(addresses_fact, Absent):
@@ -114,7 +121,11 @@ _HOSTS = "/etc/hosts"
 
 
 def resolve_names(target: Target, names: Sequence[str], seconds: float) -> Mapping[str, Fact]:
-    """Addresses of each name, as facts that are lists; absent if it has none, unread after `seconds`."""
+    """Addresses of each name, as facts that are lists; a name that is an address is its own.
+
+    At level quick by /etc/hosts, else by the resolver. Absent if the name has none; unread if not in /etc/hosts, or if
+    the resolver does not answer within `seconds`.
+    """
     literal: dict[str, Fact] = {name: Known((name,), "an address") for name in names if network.is_address(name)}
     unresolved = [name for name in dict.fromkeys(names) if name not in literal]
     if target.level == "quick":
@@ -142,7 +153,7 @@ def _hosts_addresses(content: str, name: str) -> Iterator[str]:
 
 
 def _resolve_by_child(target: Target, names: Sequence[str], seconds: float) -> dict[str, Fact]:
-    """Addresses of each name by the machine's resolver, asked in a child process for at most `seconds`."""
+    """Addresses of each name by the machine's resolver, in a child; absent if none, unread after `seconds`."""
     argv = [target.python or sys.executable, "-I", "-S", *script("ask_names.py"), *names]
     try:
         answer = target.run(argv, timeout=seconds)
@@ -154,7 +165,7 @@ def _resolve_by_child(target: Target, names: Sequence[str], seconds: float) -> d
 
 
 def _resolution(entry: Mapping[str, object]) -> Fact:
-    """One answer of the child: the addresses, or absent if the name does not resolve."""
+    """One answer of the child that resolves names: the addresses, or absent if the name does not resolve."""
     found = entry.get("is")
     if isinstance(found, list) and found:
         return Known(tuple(map(str, found)), "getaddrinfo")
@@ -194,7 +205,7 @@ class Settings:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Name to value."""
+        """Value by name of the settings in force."""
         return {name: setting.value for name, setting in self.by_name.items()}
 
 
@@ -204,7 +215,10 @@ def settings_of(target: Target) -> Settings:
 
 
 def _read_settings(target: Target) -> Settings:
-    """The variables from the environment, then from NCCL's configuration files; the first setting of a name counts."""
+    """The variables of NCCL, Gloo, UCX and libfabric from the environment, then from NCCL's configuration files.
+
+    The first setting of a name counts.
+    """
     environ = target.environ
     found = {name: Setting(name, value, "environment") for name, value in environ.items() if _FAMILIES.fullmatch(name)}
     unreadable: list[str] = []
@@ -219,7 +233,7 @@ def _read_settings(target: Target) -> Settings:
 
 
 def _setting_files(environ: Mapping[str, str]) -> Iterator[str]:
-    """Paths of the configuration files that NCCL would read, in order."""
+    """Yields the paths of the configuration files that NCCL would read, in order."""
     named, home = environ.get("NCCL_CONF_FILE"), environ.get("HOME")
     if named:
         yield named

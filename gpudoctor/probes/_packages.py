@@ -32,7 +32,10 @@ _MOST_STATUS_BYTES = 32 << 20
 
 
 def installed_packages(target: Target, pattern: str) -> dict[str, str] | Absent | Unread:
-    """Package name to version, without epoch, of installed packages whose whole name matches; absent without dpkg."""
+    """Name to version, without epoch, of the packages of dpkg that are installed and whose whole name matches.
+
+    Absent without dpkg, unread if its list cannot be read.
+    """
     status = text(target, DPKG_STATUS, _MOST_STATUS_BYTES)
     if not isinstance(status, str):
         return status
@@ -100,7 +103,7 @@ def short_command(line: str) -> str:
 
 
 def newest_changes(entries: Iterable[PackageChange], most: int) -> list[PackageChange]:
-    """At most `most` changes, the newest first; of one change in two logs, the entry that says by whom."""
+    """At most `most` changes, the newest first; of one change in two logs within an hour, the one that says by whom."""
     found: dict[tuple[str, str, str, int], PackageChange] = {}
     for entry in sorted(entries, key=lambda entry: (-entry.stamp, not entry.by, entry.name)):
         hour = int(entry.stamp // 3600)
@@ -164,7 +167,7 @@ def _read_end(target: Target, path: str, most: int) -> bytes:
 
 
 def _read_gzip_end(target: Target, path: str, most: int) -> bytes:
-    """The last `most` bytes of a gzip file's content; empty if it is damaged. Raises `OSError`."""
+    """The last `most` bytes of what the file's first 256 KiB unpack to; empty if it is no gzip. Raises `OSError`."""
     packed = target.read_bytes(path, _MOST_LOG_BYTES)
     stream = zlib.decompressobj(wbits=31)
     try:
@@ -174,15 +177,19 @@ def _read_gzip_end(target: Target, path: str, most: int) -> bytes:
 
 
 def screened_log(text: str) -> str:
-    """The log without lines about packages that do not matter here, which may name people; lines that begin or end a
-    transaction, its command line too, are kept.
+    """The log without lines about packages that GPU work does not depend on, which may name people.
+
+    Lines that begin or end a transaction, its command line too, are kept.
     """
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if _FRAME.search(line) or any(map(is_relevant, _WORD.findall(line))))
 
 
 def machine_clock(target: Target) -> ClockReader:
-    """A parser of log times: to ISO text with the machine's zone (/etc/localtime, else UTC) and seconds since 1970."""
+    """A parser of log times: to ISO text with the machine's zone (/etc/localtime, else UTC) and seconds since 1970.
+
+    The parser returns None for text that is no time.
+    """
     default_zone = cache(partial(_machine_zone, target))  # most logs name their zone
 
     def parse_time(time: str) -> tuple[str, float] | None:
@@ -198,7 +205,7 @@ def machine_clock(target: Target) -> ClockReader:
 
 
 def utc_text(stamp: float) -> str:
-    """Seconds since 1970 as ``2025-11-03T06:25:14+00:00``."""
+    """Seconds since 1970 as ISO text in UTC: ``2025-11-03T06:25:14+00:00``."""
     return strftime("%Y-%m-%dT%H:%M:%S+00:00", gmtime(stamp))
 
 
@@ -231,7 +238,10 @@ _MOST_DPKG_LOG_BYTES = 96 << 10
 
 
 def _apt_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """Changes in apt's log: stanzas of fields such as ``Upgrade: name:arch (before, after), ...``."""
+    """Yields changes of relevant packages in apt's log: fields such as ``Upgrade: name:arch (before, after), ...``.
+
+    Raises `OSError` if the log may not be read; nothing if there is none.
+    """
     for path, log in _log_texts(target, _APT_LOG):
         for stanza in log.split("\n\n"):
             fields = dict(_APT_FIELD.findall(stanza))
@@ -243,7 +253,10 @@ def _apt_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageCha
 
 
 def _stanza_changes(fields: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yields (name, version before, version after) of the relevant packages in a stanza."""
+    """Yields (name, version before, version after) of the relevant packages in a stanza of apt's log.
+
+    `fields`: field name to text; the version before is empty if newly installed, the one after if removed.
+    """
     for kind in ("Install", "Upgrade", "Downgrade", "Remove", "Purge"):
         for item in fields.get(kind, "").split("), "):
             name, _, versions = item.partition(" (")
@@ -256,7 +269,7 @@ def _stanza_changes(fields: dict[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _dpkg_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """Changes in dpkg's log, without a command.
+    """Yields changes of relevant packages in dpkg's log, which names no command and no user.
 
     ``2025-11-03 06:25:14 upgrade libnvidia-compute-580:amd64 580.82.07-0ubuntu1 580.95.05-0ubuntu1``
     """
@@ -280,7 +293,7 @@ _NO_LOGIN_UID = 4294967295
 
 
 def _dnf_changes(target: Target, parse_time: ClockReader, path: str) -> Iterator[PackageChange]:
-    """Changes in dnf's database, read by a child. Raises `OSError` if it cannot be read or no Python could."""
+    """Yields changes in dnf's database at `path`, read by a child; raises `OSError` if that fails."""
     argv = [target.python or "python3", "-I", "-S", *script("ask_dnf.py")]
     answer = target.run([*argv, str(target.path(path)), _RELEVANT.pattern], _DNF_SECONDS)
     entries = list(answers(answer.out))
@@ -292,7 +305,7 @@ def _dnf_changes(target: Target, parse_time: ClockReader, path: str) -> Iterator
 
 
 def _dnf_change(raw: dict[str, object], parse_time: ClockReader, path: str) -> PackageChange | None:
-    """One entry of the child as a change; None if it is malformed."""
+    """One entry of the child that reads dnf's database as a change; None if its time is malformed."""
     at, user = raw.get("at"), raw.get("user")
     if not isinstance(at, int) or not 0 < at < 1 << 33:
         return None
@@ -323,7 +336,7 @@ _CONDA_LINE = (
 
 
 def _pacman_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """Changes in pacman's log.
+    """Yields changes of relevant packages in pacman's log; raises `OSError` if it may not be read.
 
     ``[2025-11-03T06:25:13+0100] [ALPM] upgraded nvidia-open (580.82.09-3 -> 580.95.05-1)``
     """
@@ -339,9 +352,10 @@ def _pacman_changes(target: Target, parse_time: ClockReader) -> Iterator[Package
 
 
 def _zypp_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """Changes in zypper's history; the version before is known if the log has an earlier installation.
+    """Yields changes of relevant packages in zypper's history; raises `OSError` if it may not be read.
 
-    ``2025-11-03 06:25:13|install|nvidia-open-driver-G06|580.95.05-1.1|x86_64|...``
+    The version before is known if the log has an earlier installation. ``2025-11-03
+    06:25:13|install|nvidia-open-driver-G06|580.95.05-1.1|x86_64|...``
     """
     for path, log in _log_texts(target, _ZYPP_LOG):
         by, versions = "", dict[str, str]()
@@ -357,7 +371,11 @@ def _zypp_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageCh
 
 
 def conda_changes(target: Target, parse_time: ClockReader, prefix: str) -> Iterator[PackageChange]:
-    """Changes in conda-meta/history: a transaction's time and command, then removed (``-``) and added (``+``) ones."""
+    """Yields changes of relevant packages in the history (conda-meta/history) of the conda environment at `prefix`.
+
+    A transaction there is its time and command, then removed (``-``) and added (``+``) packages. Raises `OSError` if it
+    may not be read.
+    """
     for path, log in _log_texts(target, f"{prefix}/conda-meta/history"):
         at: tuple[str, float] | None = None
         by = ""

@@ -47,23 +47,29 @@ def unread_if_asleep(target: Target, folder: str) -> Unread | None:
 
 
 def acs_redirects(target: Target, address: str) -> Fact:
-    """Whether ACS at this bridge redirects peer-to-peer traffic to the root; absent if it has no ACS."""
+    """Whether ACS at this bridge redirects peer-to-peer traffic to the root; absent without ACS, unread if not root."""
     return _control_bits(target, address, _ACS, _REDIRECT, "ACS")
 
 
 def ats_enabled(target: Target, address: str) -> Fact:
-    """Whether the device translates addresses with the IOMMU itself (ATS); absent if it cannot."""
+    """Whether the device translates addresses itself (ATS); absent if it cannot, unread if not root."""
     return _control_bits(target, address, _ATS, 0x8000, "ATS")
 
 
 def _control_bits(target: Target, address: str, capability: int, bits: int, name: str) -> Fact:
-    """Whether one of these bits is set in the control register of that capability; absent if the device lacks it."""
+    """Whether any of `bits` is set in the control register of the device's extended capability; `name` for the source.
+
+    Absent if the device lacks it, unread if it cannot be read.
+    """
     found = _extended_control(target, address, capability)
     return Known(bool(found & bits), f"{BUS}/{address}/config: {name} control") if isinstance(found, int) else found
 
 
 def _extended_control(target: Target, address: str, wanted: int) -> int | Absent | Unread:
-    """The control register (16 bits, at offset 6) of an extended capability; absent if the device lacks it."""
+    """The control register (16 bits, at offset 6) of the device's extended capability `wanted`.
+
+    Absent if it lacks it; unread if it may not be read, or is asleep at level quick.
+    """
     folder = f"{BUS}/{address}"
     if sleeping := unread_if_asleep(target, folder):
         return sleeping
@@ -80,8 +86,9 @@ def _extended_control(target: Target, address: str, wanted: int) -> int | Absent
 
 
 def _find_capability(handle: int, path: str, wanted: int) -> int | Absent | Unread:
-    """The same from an open ``config`` file; raises `OSError`.
+    """The control register of extended capability `wanted`, from an open ``config`` file.
 
+    Absent if it is not in the chain. Unread if the file is cut short or the chain damaged; raises `OSError`.
     Capabilities are a chain of words from 0x100 on: id 16 bits, version 4, offset of the next 12.
     """
     offset = 0x100
@@ -101,7 +108,7 @@ def _find_capability(handle: int, path: str, wanted: int) -> int | Absent | Unre
 
 
 def _cut_short(handle: int, path: str) -> Unread:
-    """Why ``config`` ends early: only root may read all of it, or the machine gives no access."""
+    """An `Unread` why ``config`` ends early: only root may read all of it, or the machine gives no access."""
     if len(system.read_at(handle, 256, 0)) <= 64:
         return Unread(
             f"{path}: only root may read more than its first 64 bytes; run gpudoctor with sudo", reason=Reason.DENIED
@@ -136,7 +143,10 @@ class PciPlace:
 
 
 def place_of(target: Target, path: str, single_node: bool = False) -> PciPlace | None:
-    """Where the device that `path` links to is; None off the PCI bus. `single_node`: the machine has one NUMA node."""
+    """Where in the PCI tree the device is that the sysfs link `path` leads to; None off the PCI bus.
+
+    `single_node`: the machine has one NUMA node, which is then the node of a device that names none.
+    """
     found = list(_PLACE.finditer(resolve_path(target, path)))
     if not found:
         return None
@@ -148,7 +158,10 @@ def place_of(target: Target, path: str, single_node: bool = False) -> PciPlace |
 
 
 def path_between(first: PciPlace, second: PciPlace) -> tuple[str | None, tuple[str, ...]]:
-    """The path kind, and the bridges on it below the shared one; the kind is None if NUMA nodes are not known."""
+    """The path kind (PIX, PXB, PHB, NODE, SYS), and the bridges of both below the shared one.
+
+    The kind is None if the NUMA nodes of different host bridges are not known.
+    """
     shared = 0
     if first.root == second.root:
         while shared < min(len(first.above), len(second.above)) and first.above[shared] == second.above[shared]:
@@ -168,7 +181,7 @@ _UPLINK = ("uplink", "uplink_width", "uplink_width_max", "uplink_speed", "uplink
 
 
 def link_speed(target: Target, path: str) -> Fact:
-    """The link speed in GT/s, from ``16.0 GT/s PCIe`` or, in older kernels, ``8 GT/s``; unread for anything else."""
+    """The link speed in GT/s in that file, which holds ``16.0 GT/s PCIe`` or ``8 GT/s``; unread for anything else."""
     found = text(target, path, 64)
     if not isinstance(found, str):
         return as_unread(found)
@@ -177,7 +190,7 @@ def link_speed(target: Target, path: str) -> Fact:
 
 
 def link_width(target: Target, path: str) -> Fact:
-    """Number of lanes; unread for 0, 63 and 255, which devices without a link answer."""
+    """The number of PCIe lanes in that file; unread if missing, or 0, 63 or 255: then there is no link."""
     found = number(target, path)
     if (lanes := value_of(found)) in (0, 63, 255):
         return Unread(f"{path} says {lanes}, which is no width")
@@ -185,16 +198,18 @@ def link_width(target: Target, path: str) -> Fact:
 
 
 def port_above(target: Target, folder: str) -> str:
-    """The sysfs folder of the bridge above; empty if the device is on the root itself."""
+    """The sysfs folder of the bridge right above the device; empty if the device is on the root itself."""
     above = resolve_path(target, folder).rpartition("/")[0]
     return above if re.search(r"/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", above) else ""
 
 
 def uplink(target: Target, folder: str) -> Row:
-    """The columns of the slowest link between switches and root port above the device; absent if there is no switch.
+    """The columns uplink, uplink_width, _width_max, _speed and _speed_max of the slowest link of the switches above.
 
-    From the root down the bridges are a root port, then of each switch its upstream and a downstream port: every
-    second pair of neighbours is a link, the others are inside a switch. The lower end tells what the link has.
+    `uplink` is the PCI address of its lower end. Absent if there is no switch, unread if a link cannot be read.
+
+    From the root down the bridges are a root port, then of each switch its upstream and a downstream port: every second
+    pair of neighbours is a link, the others are inside a switch. The lower end tells what the link has.
     """
     here = place_of(target, folder)
     if here is None or len(here.above) < 3 or len(here.above) % 2 == 0:
@@ -207,7 +222,10 @@ def uplink(target: Target, folder: str) -> Row:
 
 
 def _link_columns(target: Target, upper: str, lower: str) -> Row | Unread:
-    """The columns of one link; its maximum is the lower of both ends'. `Unread` if an end cannot be read."""
+    """The uplink columns of the link between two ports (PCI addresses); its maximum is the lower of both ends'.
+
+    `Unread` if an end cannot be read, or is asleep at level quick.
+    """
     if sleeping := unread_if_asleep(target, f"{BUS}/{lower}") or unread_if_asleep(target, f"{BUS}/{upper}"):
         return sleeping
     widths = [link_width(target, f"{BUS}/{end}/max_link_width") for end in (upper, lower)]
@@ -222,7 +240,7 @@ def _link_columns(target: Target, upper: str, lower: str) -> Row | Unread:
 
 
 def _bandwidth_share(link: Row) -> float:
-    """Current bandwidth of the link over its maximum."""
+    """Current bandwidth of the link over its maximum: 0.0 to 1.0."""
     lanes, most_lanes, rate, highest = (_number_or_zero(link[name]) for name in _UPLINK[1:])
     return lanes * rate / (most_lanes * highest or 1.0)
 

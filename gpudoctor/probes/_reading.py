@@ -12,7 +12,10 @@ from gpudoctor.target import Target
 
 
 def text(target: Target, path: str, limit: int = 1 << 20) -> str | Absent | Unread:
-    """The file's text, at most `limit` bytes, without surrounding white space and NULs; absent if it is missing."""
+    """The file's text, at most `limit` bytes, without surrounding white space and NULs.
+
+    Absent if it is missing, unread if it may not be read.
+    """
     try:
         return target.read(path, limit).strip("\0 \t\r\n")
     except (FileNotFoundError, NotADirectoryError):
@@ -33,7 +36,7 @@ def as_unread(absence: Absent | Unread) -> Unread:
 
 
 def names(target: Target, folder: str) -> list[str] | Absent | Unread:
-    """The sorted names in a folder; absent if there is no such folder, unread if it cannot be listed."""
+    """The sorted names in a folder, maybe none; absent if there is no such folder, unread if it cannot be listed."""
     try:
         found = target.listing(folder)
         return found if found or target.exists(folder) else Absent(f"no {folder}", Reason.MISSING)
@@ -64,7 +67,7 @@ def resolve_path(target: Target, path: str) -> str:
 
 
 def line(target: Target, path: str) -> Fact:
-    """The file's first line, stripped; unread if it is empty, absent if the file is missing."""
+    """The file's first line, stripped; absent if the file is missing, unread if it is empty or may not be read."""
     found = text(target, path, 4096)
     if not isinstance(found, str):
         return found
@@ -73,7 +76,7 @@ def line(target: Target, path: str) -> Fact:
 
 
 def number(target: Target, path: str) -> Fact:
-    """The whole number that the file starts with; unread if it starts with none, absent if the file is missing."""
+    """The whole number that the file starts with; absent if the file is missing, unread if it starts with none."""
     found = text(target, path, 64)
     if not isinstance(found, str):
         return found
@@ -89,7 +92,7 @@ def list_length(listed: str) -> int:
 
 
 def usable(target: Target, path: str) -> bool:
-    """True if this user may open the path for reading and writing, by its permissions."""
+    """True if this user may open the path for reading and writing, by its permissions; False also if it is missing."""
     try:
         place = target.path(path)
     except OSError:
@@ -163,7 +166,7 @@ class Mount:
 
     @property
     def remote(self) -> bool:
-        """True if it is a network file system or FUSE, so that access may hang."""
+        """True if its type is that of a network file system or of FUSE, so that access may hang."""
         return bool(_REMOTE.search(self.kind))
 
 

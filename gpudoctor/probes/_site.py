@@ -51,12 +51,15 @@ class Site:
 
     @property
     def minor(self) -> str:
-        """The Python version's first two numbers: ``3.12``."""
+        """The interpreter's major and minor version: ``3.12``."""
         return ".".join(self.version.split(".")[:2])
 
 
 def site_of(target: Target) -> Site | Absent | Unread:
-    """The target interpreter's package folders, worked out once per target; absent if there is no interpreter."""
+    """The target interpreter and its package folders, worked out once per target.
+
+    Absent if there is no interpreter, unread if its files may not be read or it does not run.
+    """
     return once_per_target(target, "site", lambda: _find_site(target))
 
 
@@ -96,7 +99,7 @@ def _find_site(target: Target) -> Site | Absent | Unread:
 
 
 def pyvenv(target: Target, prefix: str) -> dict[str, str] | None:
-    """The settings in ``pyvenv.cfg``, keys in lower case; None if there is no such file."""
+    """The settings in the `prefix`'s ``pyvenv.cfg``, keys in lower case; None without one. Raises `OSError`."""
     try:
         text = target.read(f"{prefix}/pyvenv.cfg")
     except (FileNotFoundError, NotADirectoryError):
@@ -106,7 +109,7 @@ def pyvenv(target: Target, prefix: str) -> dict[str, str] | None:
 
 
 def _venv_site(target: Target, python: str, prefix: str, settings: dict[str, str]) -> Site | None:
-    """The site of a virtual environment; None if it was made for another Python than it has now."""
+    """The site of a virtual environment, by its pyvenv.cfg (`settings`); None if it was made for another Python."""
     match = re.match(r"\d+\.\d+(\.\d+)?", settings.get("version") or settings.get("version_info", ""))
     minor = _minor(target, python, prefix)
     if not minor or not match or not match[0].startswith(f"{minor}."):
@@ -140,7 +143,10 @@ def _conda_site(target: Target, python: str, prefix: str) -> Site | None:
 
 
 def _minor(target: Target, python: str, prefix: str) -> str | None:
-    """``3.12``, by the file that `python` links to, else by the only library folder of `prefix`; None if unclear."""
+    """The environment's Python version, ``3.12``: by the file that `python` links to, else by the only library folder.
+
+    None if unclear, or without site-packages.
+    """
     found = [name[6:] for name in target.listing(f"{prefix}/lib") if re.fullmatch(r"python3\.\d+", name)]
     with_site = [minor for minor in found if target.exists(f"{prefix}/lib/python{minor}/site-packages")]
     behind = re.search(r"/python(3\.\d+)$", target.link(python))
@@ -150,7 +156,7 @@ def _minor(target: Target, python: str, prefix: str) -> str | None:
 
 
 def _user_site(target: Target, minor: str) -> str:
-    """The user's package folder; empty if it does not exist or is switched off."""
+    """The user's package folder for that Python version; empty if it does not exist or is switched off."""
     environ = target.environ
     base = environ.get("PYTHONUSERBASE") or (f"{environ['HOME']}/.local" if environ.get("HOME") else "")
     folder = f"{base}/lib/python{minor}/site-packages"
@@ -163,7 +169,7 @@ def _pythonpath_folders(target: Target) -> list[str]:
 
 
 def _folders_with_pth(target: Target, front: list[str], sites: list[str]) -> Iterator[str]:
-    """`front`, then each site folder followed by the folders that its ``.pth`` files add; each once."""
+    """Yields `front`, then each of `sites` followed by the folders that its ``.pth`` files add; each once."""
     seen: set[str] = set()
     for folder in (*front, *sites):
         added = _pth_folders(target, folder) if folder in sites else []
@@ -174,7 +180,10 @@ def _folders_with_pth(target: Target, front: list[str], sites: list[str]) -> Ite
 
 
 def _pth_folders(target: Target, folder: str) -> list[str]:
-    """The existing paths in a folder's ``.pth`` files; lines of code (``import ...``) are skipped."""
+    """The existing paths that a package folder's ``.pth`` files add; lines of code (``import ...``) are skipped.
+
+    Files that cannot be read are passed over.
+    """
     paths: list[str] = []
     try:
         names = target.listing(folder)

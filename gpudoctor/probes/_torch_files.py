@@ -34,12 +34,12 @@ class Torch:
 
     @property
     def source(self) -> str:
-        """Path of the file that the version was read from."""
+        """Path of the version.py, else dist-info, that the version was read from."""
         return f"{self.path}/version.py" if self.path else self.dist.path if self.dist else ""
 
 
 def torch_of(target: Target) -> Torch | Absent | Unread:
-    """The target's torch, read from its files once per target; absent if it is not installed."""
+    """The target's torch, read from its files once per target; absent if not installed, unread if unreadable."""
     return once_per_target(target, "torch", lambda: _find_torch(target))
 
 
@@ -49,7 +49,10 @@ def assignments(text: str) -> dict[str, str]:
 
 
 def _find_torch(target: Target) -> Torch | Absent | Unread:
-    """The first torch package in the site's folders, else a torch dist-info without a package."""
+    """The first torch package in the site's folders, else a torch dist-info without a package.
+
+    Absent if there is neither; absent or unread as the site or environment is; unread if version.py cannot be read.
+    """
     site = site_of(target)
     found = environment(target)
     if not isinstance(site, Site):
@@ -104,7 +107,10 @@ class UnmetRequirement:
 def unmet_requirements(
     target: Target, site: Site, environment: Environment, dist: Dist, extras: tuple[str, ...] = ("",)
 ) -> Iterator[UnmetRequirement]:
-    """Each requirement on an NVIDIA wheel or triton that the environment does not meet, once. Raises `OSError`."""
+    """Yields each requirement of `dist` on an NVIDIA wheel or triton that the environment does not meet, once.
+
+    Those of cuda-toolkit count as its own. Raises `OSError`.
+    """
     reported: set[UnmetRequirement] = set()
     for need in requirements(target, site, dist, lambda name: name.startswith(_PINNED), extras):
         name = normal(need.name)
@@ -137,12 +143,15 @@ PRELOADED = "preloaded by torch/__init__.py"
 
 
 def loaded_torch(target: Target) -> Loader:
-    """The loader's state with torch imported (if it is installed), worked out once per target. Raises `OSError`."""
+    """The `Loader` in the state that torch's import would leave it in, worked out once per target; nothing is loaded.
+
+    Without torch only the loader. Raises `OSError`.
+    """
     return once_per_target(target, "loader", lambda: _loader_with_torch(target))
 
 
 def _loader_with_torch(target: Target) -> Loader:
-    """A loader of the target's interpreter, with torch's libraries loaded. Raises `OSError`."""
+    """A `Loader` of the target's interpreter, with the libraries that torch's import would load. Raises `OSError`."""
     site = site_of(target)
     program = site.python if isinstance(site, Site) else target.python
     loader = Loader(weakref.proxy(target), program)  # kept for as long as the target is, which it must not keep
@@ -153,11 +162,11 @@ def _loader_with_torch(target: Target) -> Loader:
 
 
 def _load_torch(target: Target, torch: Torch, loader: Loader) -> None:
-    """Load the libraries that torch's import loads, in its order. Raises `OSError`.
+    """Record in `loader` the libraries that torch's import would load, in its order. Raises `OSError`.
 
     First ``libtorch_global_deps.so``, then what torch preloads from the wheels by full path, then its Python module.
-    Older torch preloads only where the first step fails for a missing library; newer torch (from 2.5.1 on)
-    also after success, which does not replace a copy that is loaded already.
+    Older torch preloads only where the first step fails for a missing library; newer torch (from 2.5.1 on) also after
+    success, which does not replace a copy that is loaded already.
     """
     folder = f"{torch.path}/lib"
     try:
@@ -179,7 +188,8 @@ def _load_torch(target: Target, torch: Torch, loader: Loader) -> None:
 def _preloads(source: str, failed: bool, loaded: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of wheel folder and library name that torch preloads, in its order, by the text of its ``__init__.py``.
 
-    `failed`: loading libtorch_global_deps.so lacked a library.
+    `failed`: loading libtorch_global_deps.so lacked a library. If it did not, only newer torch preloads, and only where
+    its condition about the `loaded` paths holds.
     """
     if failed:
         return _PAIR.findall(source)
@@ -201,7 +211,7 @@ def _candidates(target: Target, torch: Torch, part: str, library: str) -> Iterat
 
 
 def _load_cudnn_parts(target: Target, loader: Loader) -> None:
-    """Add the libraries that cuDNN opens by name at first use, which may come from another folder."""
+    """Record in `loader` the libraries that cuDNN opens by name at first use, which may come from another folder."""
     main = next((found for name, found in loader.loaded.items() if re.fullmatch(r"libcudnn\.so\.\d+", name)), None)
     if main is None:
         return

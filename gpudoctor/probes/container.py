@@ -89,7 +89,10 @@ _CDI_LIBRARY = pattern(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
 
 
 def _cdi_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """The CDI files for nvidia.com/gpu in order of precedence, and the driver version of the first."""
+    """Yields container.cdi_specs, CDI files for nvidia.com/gpu by precedence, and cdi_driver, that of the first.
+
+    Both unread if none was found and a folder or file could not be read.
+    """
     specs: dict[str, str] = {}
     trouble: Unread | None = None
     seen: set[str] = set()
@@ -117,7 +120,7 @@ def _cdi_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _cdi_driver(specs: dict[str, str]) -> Fact:
-    """Driver version of the first CDI file. `specs`: path to content."""
+    """Driver version in the first CDI file, by its libcuda's name; absent without one. `specs`: path to content."""
     if not specs:
         return Absent(f"no file in {_CDI_FOLDERS[0]} or {_CDI_FOLDERS[2]} describes nvidia.com/gpu")
     path, content = next(iter(specs.items()))
@@ -162,9 +165,10 @@ def _inside_facts(target: Target, engine: str) -> Iterator[tuple[str, Fact]]:
 
 
 def _requested(target: Target, plugin_devices: tuple[str, ...]) -> Fact:
-    """The requested GPUs: the device plugin's mounts, else NVIDIA_VISIBLE_DEVICES; absent if neither says.
+    """The requested GPUs: the device plugin's mounts, else NVIDIA_VISIBLE_DEVICES (``none`` is an empty list).
 
-    The mounts count first, as most CUDA images set the variable to ``all`` by themselves.
+    Absent if the variable is not set, empty or ``void``. The mounts count first, as most CUDA images set the variable
+    to ``all`` by themselves.
     """
     if plugin_devices:
         return Known(plugin_devices, _PLUGIN)
@@ -178,7 +182,7 @@ def _requested(target: Target, plugin_devices: tuple[str, ...]) -> Fact:
 
 
 def _capabilities(value: str | None) -> Fact:
-    """The driver capabilities in the variable's value; utility and compute if it is None or empty."""
+    """The driver capabilities in NVIDIA_DRIVER_CAPABILITIES' value; utility and compute if it is None or empty."""
     name = "NVIDIA_DRIVER_CAPABILITIES"
     if not value:
         return Known(("utility", "compute"), f"{name} is not set; these are what the toolkit then gives")
@@ -194,7 +198,10 @@ def _mounted_version(mounts: list[str]) -> Fact:
 
 
 def _libraries_in_image(target: Target, mounts: list[str], versions: dict[str, str], trouble: Unread | None) -> Fact:
-    """Driver libraries that are in the image and not mounted; absent if no single library is mounted."""
+    """Paths of driver libraries (`versions`) that are in the image and not mounted.
+
+    Absent if no single library is mounted. `trouble` (a folder that could not be read) is returned if none is found.
+    """
     if not any(".so" in mount for mount in mounts):
         return Absent("no single library of the driver is mounted into this container")
     own = tuple(path for path in versions if path not in mounts and resolve_path(target, path) not in mounts)
@@ -204,9 +211,10 @@ def _libraries_in_image(target: Target, mounts: list[str], versions: dict[str, s
 def _handover(
     target: Target, engine: str, points: list[str], by_plugin: bool, mounts: list[str], devices: list[str]
 ) -> Fact:
-    """Who handed the GPUs over: device plugin, CDI, apptainer --nv or NVIDIA's runtime.
+    """Who handed the GPUs over: device plugin, CDI, apptainer --nv or NVIDIA's runtime; unread if nothing shows it.
 
-    NVIDIA's older runtime lays a file system of its own over /proc/driver/nvidia; CDI sets its variable to void.
+    Absent if the container has nothing of the driver. NVIDIA's older runtime lays a file system of its own over
+    /proc/driver/nvidia; CDI sets NVIDIA_VISIBLE_DEVICES to void.
     """
     cards = any(re.fullmatch(r"nvidia\d+|dxg", name) for name in devices)
     if not mounts and not cards:
@@ -227,7 +235,10 @@ def _handover(
 def _missing_parts(
     target: Target, devices: list[str] | Absent | Unread, libraries: bool, trouble: Unread | None
 ) -> Fact:
-    """What of the driver is missing in this container: libraries, device files. `libraries`: some were found."""
+    """What of the driver the container lacks: its libraries, nvidiactl, a GPU's device file (in WSL: /dev/dxg).
+
+    `libraries`: some were found. Unread if a folder could not be read.
+    """
     if isinstance(devices, Unread):
         return devices
     missing: list[str] = []
@@ -253,7 +264,8 @@ def _missing_parts(
 def _device_access(target: Target) -> Fact:
     """Whether the container's device rules allow /dev/nvidiactl.
 
-    Version 1 of cgroups lists its rules; version 2 keeps them in a program, so that only opening the file tells.
+    Absent without it, unread if its mode denies this user. Version 1 of cgroups lists its rules; version 2 keeps them
+    in a program, so that only opening the file in a shell tells.
     """
     rules = text(target, _V1_RULES, 1 << 16)
     if isinstance(rules, str) and rules:
@@ -303,7 +315,7 @@ _PLAIN = ("runc", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux")
 
 
 def _engine_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about the container engines on a host and their NVIDIA runtimes."""
+    """Yields facts about the container engines on a host, the NVIDIA toolkit, and NVIDIA's runtime in settings."""
     engines = [name for name, paths in _ENGINES.items() if any(path_exists(target, path) is True for path in paths)]
     yield "container.engines", Known(tuple(engines), "programs in the usual folders")
     yield from _toolkit_facts(target)
@@ -320,7 +332,10 @@ def _engine_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _toolkit_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about the NVIDIA Container Toolkit; its version by dpkg, else by the file name of libnvidia-container."""
+    """Yields toolkit, toolkit_version, toolkit_mode and no_cgroups of the NVIDIA Container Toolkit.
+
+    The version is that of dpkg, else in the file name of libnvidia-container, else absent.
+    """
     packaged = installed_packages(target, "nvidia-container-toolkit(?:-base)?|libnvidia-container1")
     version: Fact = Absent("neither dpkg nor a libnvidia-container.so.<version> names it")
     if isinstance(packaged, dict) and packaged:
@@ -343,7 +358,10 @@ def _toolkit_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _setting(content: str | Absent | Unread, pattern: str) -> Fact:
-    """Group 1 of the pattern at a line's start in the NVIDIA container toolkit's config; Absent if none matches."""
+    """Group 1 of the pattern at a line's start in the NVIDIA container toolkit's config (`content`).
+
+    Absent if no line matches, absent or unread as the file is.
+    """
     if not isinstance(content, str):
         return content
     match = re.search(rf"^\s*{pattern}", content, re.M)
@@ -351,7 +369,10 @@ def _setting(content: str | Absent | Unread, pattern: str) -> Fact:
 
 
 def _docker(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | None]:
-    """Whether Docker has NVIDIA's runtime, its default one, why neither can be read; errors go to `broken`."""
+    """(whether Docker has NVIDIA's runtime, its default runtime, an `Unread` if daemon.json is unreadable).
+
+    The default is absent if none is named. What cannot work (no JSON, missing programs) is appended to `broken`.
+    """
     for path in _DOCKER:
         content = text(target, path)
         if isinstance(content, Unread):
@@ -381,7 +402,7 @@ def _docker(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | Non
 
 
 def _names_nvidia(target: Target, path: str, broken: list[str]) -> bool:
-    """True if the configuration file names a runtime program of NVIDIA's; appends missing programs to `broken`.
+    """True if the engine's configuration file names a runtime program of NVIDIA's; appends missing ones to `broken`.
 
     ``BinaryName = "/usr/bin/nvidia-container-runtime"`` of containerd, ``runtime_path = "..."`` of CRI-O.
     """

@@ -75,7 +75,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _libcuda_facts(target: Target, loader: Loader) -> Iterator[tuple[str, Fact]]:
-    """Facts about the libcuda.so.1 that the loader would take."""
+    """Yields libs.libcuda (path), libcuda_kind, libcuda_version and compat_on_path, of the copy the loader takes.
+
+    Absent if there is none, unread if ld.so.cache cannot be read.
+    """
     names = ("libs.libcuda", "libs.libcuda_kind", "libs.libcuda_version", "libs.compat_on_path")
     found = loader.resolve("libcuda.so.1", None)
     if found is None:
@@ -92,7 +95,10 @@ def _libcuda_facts(target: Target, loader: Loader) -> Iterator[tuple[str, Fact]]
 def _library_row(
     copy: LibraryCopy, owners: dict[str, Dist], torch: Torch | Absent | Unread, loader: Loader, target: Target
 ) -> dict[str, Fact]:
-    """The row of one copy: name, path, version, origin, and whether and why torch would load it."""
+    """The row of one copy: name, path, version, origin, chosen (whether torch would load it) and why.
+
+    The last two are absent or unread as torch is, but for libcuda.
+    """
     row: dict[str, Fact] = {
         "name": Known(copy.name, copy.path),
         "path": Known(copy.path, copy.path),
@@ -116,9 +122,9 @@ def _library_row(
 
 
 def _shadowing(target: Target, torch: Torch | Absent | Unread, loader: Loader) -> Fact:
-    """Libraries of LD_LIBRARY_PATH that torch would load in place of its own.
+    """Sentences ``PATH instead of PATH`` for libraries of LD_LIBRARY_PATH that torch would load in place of its own.
 
-    Only what torch would load counts: a copy that an RPATH beats does no harm.
+    Only what torch would load counts: a copy that an RPATH beats does no harm. Absent or unread as torch is.
     """
     if not isinstance(torch, Torch):
         return torch
@@ -132,7 +138,7 @@ def _shadowing(target: Target, torch: Torch | Absent | Unread, loader: Loader) -
 
 
 def _own_files(target: Target, torch: Torch) -> dict[str, str]:
-    """Libraries that came with torch: file name to path."""
+    """File name to path of the libraries that came with torch: in its own folder, NVIDIA's wheels, and conda's."""
     folders = [f"{torch.path}/lib"]
     for site in torch.site.folders:
         folders += [f"{site}/nvidia/{part}/lib" for part in target.listing(f"{site}/nvidia")]
@@ -144,7 +150,10 @@ def _own_files(target: Target, torch: Torch) -> dict[str, str]:
 
 
 def _missing(torch: Torch | Absent | Unread, loader: Loader) -> Fact:
-    """CUDA libraries that torch needs and the loader finds nowhere, as sentences; the driver's are left out."""
+    """Sentences ``NAME, which FILE needs`` for CUDA libraries that torch needs and the loader finds nowhere.
+
+    The driver's are left out. Absent or unread as torch is.
+    """
     if not isinstance(torch, Torch):
         return torch
     if not torch.path:
@@ -158,9 +167,9 @@ def _missing(torch: Torch | Absent | Unread, loader: Loader) -> Fact:
 
 
 def _clashes_fact(target: Target, torch: Torch | Absent | Unread, loader: Loader) -> Fact:
-    """Functions that one loaded library needs and another's loaded copy lacks, as sentences.
+    """Sentences for functions that one loaded library needs and another's loaded copy lacks.
 
-    If every library is the wheel that torch pins, they fit, and no names are read.
+    Absent or unread as torch is. If every library is the wheel that torch pins, they fit, and no names are read.
     """
     if not isinstance(torch, Torch):
         return torch
@@ -203,7 +212,7 @@ _NAME = pattern(rb"_{0,2}(" + "|".join(_PROVIDERS).encode() + rb")[A-Z_]")
 
 
 def missing_functions(target: Target, loader: Loader) -> Iterator[str]:
-    """Yields a sentence per pair of libraries that do not fit; raises `OSError` or `MalformedError`.
+    """Yields a sentence per pair of loaded libraries that do not fit; raises `OSError` or `MalformedError`.
 
     ``libcusparse.so.12 wants __nvJitLinkAddData_12_1, which /.../libnvJitLink.so.12 does not define``
     """
@@ -225,7 +234,7 @@ def missing_functions(target: Target, loader: Loader) -> Iterator[str]:
 
 
 def _provider(name: str, loaded: Sequence[LibraryObject]) -> LibraryObject | None:
-    """The loaded library that should define the function, by its prefix; None if no such library is loaded."""
+    """The loaded library that should define the CUDA function, by its name's beginning; None if it is not loaded."""
     match = _NAME.match(name.encode())
     assert match
     library = _PROVIDERS[match[1].decode()]

@@ -68,7 +68,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _toolkits(target: Target) -> dict[str, Fact]:
-    """The resolved folder of each toolkit to its release; a link such as /usr/local/cuda is not counted again."""
+    """The resolved folder of each CUDA toolkit to its release; a link such as /usr/local/cuda is not counted again.
+
+    The release is unread if a folder cannot be entered, or its files do not tell.
+    """
     usual = _usual_places_of_windows(target) if target.system == "windows" else _usual_places(target)
     named = [target.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
     found: dict[str, Fact] = {}
@@ -122,7 +125,7 @@ def _is_toolkit(target: Target, folder: str) -> bool:
 
 
 def _has_nvcc(target: Target, folder: str) -> Fact:
-    """Whether a toolkit has nvcc; unread if a folder on the way cannot be entered."""
+    """Whether the toolkit's bin folder has nvcc; unread if a folder on the way cannot be entered."""
     path = next(system_paths.programs(f"{folder}/bin", "nvcc", target.system), f"{folder}/bin/nvcc")
     return _exists_fact(target, path)
 
@@ -183,7 +186,10 @@ def _cuda_home(target: Target) -> Fact:
 
 
 def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
-    """The release that torch's extension builder would use: CUDA_HOME's, else nvcc's, else /usr/local/cuda's."""
+    """The release that torch's extension builder would use: CUDA_HOME's, else nvcc's, else /usr/local/cuda's.
+
+    Absent if CUDA_HOME names a folder that is not there, or if there is none of the three.
+    """
     if setting := known(home):
         folder = system_paths.spelled(str(setting.value)).rstrip("/")
         there = _exists_fact(target, folder)
@@ -199,7 +205,10 @@ def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -
 
 
 def _program(target: Target, name: str, seconds: float) -> tuple[Fact, Fact]:
-    """Path and release of ``nvcc`` or ``ptxas`` on PATH; the release by the toolkit's files, else by ``--version``."""
+    """Path and release of ``nvcc`` or ``ptxas`` on PATH (both absent if it is not there).
+
+    The release is that of the toolkit's files, else of ``--version``.
+    """
     path = target.which(name)
     if not path:
         missing = Absent(f"no {name} on PATH")
@@ -234,7 +243,10 @@ _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
 
 
 def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts of the C++ compiler that nvcc and torch's extension builder would use: path, version and kind."""
+    """Yields cuda.host_compiler (path), _version and _kind of the C++ compiler that nvcc and torch's builder would use.
+
+    Absent if there is none; unread if it cannot be looked up.
+    """
     if target.system == "windows":
         yield from _msvc_facts(target)
         return
@@ -255,7 +267,10 @@ def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _msvc_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts of cl.exe: PATH's, else that of the newest Visual Studio, which torch's extension builder finds as well."""
+    """Yields cuda.host_compiler (path), _version and _kind of cl.exe: PATH's, else that of the newest Visual Studio.
+
+    torch's extension builder finds the latter as well.
+    """
     path = target.which("cl")
     if not path:
         found = _installed_msvc(target)
@@ -282,7 +297,8 @@ def _msvc_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
     """Path of cl.exe and version of the toolset (14.42.34433) of the newest Visual Studio that has the C++ tools.
 
-    vswhere.exe, part of every installer since Visual Studio 2017, has a fixed place (github.com/microsoft/vswhere).
+    Absent without one, unread if vswhere.exe fails or cl.exe is not in its place. vswhere.exe, part of every installer
+    since Visual Studio 2017, has a fixed place (github.com/microsoft/vswhere).
     """
     programs = system_paths.spelled(target.environ.get("PROGRAMFILES(X86)", "C:/Program Files (x86)"))
     vswhere = f"{programs}/Microsoft Visual Studio/Installer/vswhere.exe"
@@ -307,7 +323,7 @@ def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
 
 
 def _choose_host_compiler(target: Target) -> tuple[str, str | None]:
-    """Where the choice comes from and the compiler's path; if there is none, the reason and None.
+    """Where the choice comes from (a variable or PATH) and the compiler's path; if there is none, the reason and None.
 
     Raises `OSError` if a folder on the way cannot be read.
     """
@@ -340,7 +356,10 @@ def _split_command(value: str) -> list[str]:
 
 
 def _compiler_version(target: Target, path: str) -> tuple[Fact, Fact]:
-    """Version and kind by the first line of ``--version``, such as ``g++ (Debian 12.2.0-14) 12.2.0``."""
+    """Version and kind (gcc or clang) by the first line of ``--version``, such as ``g++ (Debian 12.2.0-14) 12.2.0``.
+
+    Both unread if it does not run or prints something else.
+    """
     try:
         answer = target.run([path, "--version"], timeout=2.0)
     except OSError as error:

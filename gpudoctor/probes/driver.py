@@ -104,7 +104,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _module_loaded(target: Target, module: str) -> Fact:
-    """Whether the kernel module is loaded, by /proc/modules and /sys/module (which also holds built-in modules)."""
+    """Whether the kernel module is loaded, by /proc/modules and /sys/module (which also holds built-in modules).
+
+    Unread if neither can be read.
+    """
     listed = text(target, "/proc/modules")
     if isinstance(listed, str) and re.search(rf"^{module} ", listed, re.M):
         return Known(True, "/proc/modules")
@@ -120,10 +123,10 @@ def _module_loaded(target: Target, module: str) -> Fact:
 
 
 def _loaded_module(target: Target, loaded: Fact) -> tuple[Fact, Fact]:
-    """Version and kind (open or proprietary) of the loaded nvidia module; absent if it is not loaded.
+    """Version and kind (open or proprietary) of the loaded nvidia module; both absent if it is not loaded, else unread.
 
-    ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...`` or
-    ``NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (...)``.
+    ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...`` or ``NVRM version: NVIDIA UNIX Open
+    Kernel Module for x86_64  580.95.05  Release Build  (...)``.
     """
     path = f"{PROC}/version"
     content = text(target, path, 4096)
@@ -142,7 +145,10 @@ def _loaded_module(target: Target, loaded: Fact) -> tuple[Fact, Fact]:
 
 
 def _bound_gpu_facts(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
-    """Count of bound GPUs, excluded GPUs and GSP firmware version, from ``gpus/<address>/information``."""
+    """Yields bound_count, excluded (PCI addresses) and gsp_firmware of the GPUs in /proc/driver/nvidia/gpus.
+
+    All are absent if the nvidia module is not loaded, unread if the folder cannot be read.
+    """
     folder = f"{PROC}/gpus"
     found = names(target, folder)
     if not isinstance(found, list):
@@ -171,12 +177,15 @@ def _bound_gpu_facts(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]
 
 
 def _gpu_information(target: Target, address: str) -> str | Absent | Unread:
-    """The driver's information file of a GPU; unread while the GPU sleeps, as reading would wake it."""
+    """The driver's information file of a GPU as text; unread while the GPU sleeps, as reading would wake it."""
     return unread_if_asleep(target, f"{BUS}/{address}") or text(target, f"{PROC}/gpus/{address}/information", 4096)
 
 
 def _gsp_files(target: Target, version: Fact) -> Fact:
-    """Whether GSP firmware of the module's version is on disk: /lib/firmware/nvidia/580.95.05/gsp_ga10x.bin."""
+    """Whether GSP firmware of the module's version is on disk: /lib/firmware/nvidia/580.95.05/gsp_ga10x.bin.
+
+    Absent or unread as `version` is; unread if a folder is, or if the host's files cannot be seen from a container.
+    """
     if not isinstance(version, Known):
         return version
     for root in ("/lib", "/usr/lib", "/run/current-system"):
@@ -192,7 +201,10 @@ def _gsp_files(target: Target, version: Fact) -> Fact:
 
 
 def _disk_facts(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterator[tuple[str, Fact]]:
-    """Facts about the module, libraries, DKMS builds and headers on disk. `hidden`: why the host cannot be seen."""
+    """Yields facts about the nvidia module, driver libraries, DKMS builds and headers on disk, and driver.installed.
+
+    `hidden`: why the host cannot be seen from this container, empty if it can.
+    """
     kernel = _machine_kind.kernel(target)
     release = text_of(kernel)
     found = module_of(target, release) if release else Unread(getattr(kernel, "why", "no kernel release"))
@@ -222,7 +234,10 @@ def _disk_facts(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterato
 
 
 def _library_facts(libraries: dict[str, str], empty: list[str], trouble: Unread | None) -> Iterator[tuple[str, Fact]]:
-    """Facts about driver libraries. `libraries`: path to version; `empty`: paths of empty files."""
+    """Yields library_version (of the first), library_versions (each once) and libraries_empty.
+
+    `libraries`: path to version; `empty`: paths of empty files; `trouble`: a folder that could not be read.
+    """
     first = next(iter(libraries), "")
     one: Fact = Known(libraries[first], first) if first else Absent("no libcuda.so.<version> in the usual folders")
     yield "driver.library_version", one if first or not trouble else trouble
@@ -234,7 +249,10 @@ def _library_facts(libraries: dict[str, str], empty: list[str], trouble: Unread 
 def _installed(
     target: Target, modules: tuple[Fact, Fact], libraries: dict[str, str], trouble: Unread | None, hidden: str
 ) -> Fact:
-    """Whether any driver file is there: a module, a library or nvidia-smi; unread if not all could be looked at."""
+    """Whether any driver file is there: a module, a library or nvidia-smi; unread if not all could be looked at.
+
+    `modules`: whether the nvidia module is loaded, and whether it is on disk.
+    """
     for state in modules:
         if (module := known(state)) and module.value:
             return Known(True, module.source)
@@ -249,7 +267,7 @@ def _installed(
 
 
 def _recent_suspend(target: Target) -> Fact:
-    """Whether the machine was suspended and resumed since boot; absent if the kernel cannot suspend."""
+    """Whether the machine was suspended and resumed since boot; absent if the kernel cannot suspend, else unread."""
     path = "/sys/power/suspend_stats/success"
     count = number(target, path)
     if isinstance(count, Absent) and path_exists(target, "/sys/power") is True:
@@ -265,7 +283,8 @@ def _recent_suspend(target: Target) -> Fact:
 def blacklisted(target: Target, module: str, hidden: str) -> Fact:
     """Whether the module is kept from loading, by the kernel's command line or a line in modprobe.d.
 
-    A line for ``nvidia-drm`` is about another module than ``nvidia``.
+    Unread if nothing says so and a file could not be read, or `hidden` gives why the host's files cannot be seen. A
+    line for ``nvidia-drm`` is about another module than ``nvidia``.
     """
     boot = text(target, "/proc/cmdline")
     if isinstance(boot, str):
@@ -295,7 +314,7 @@ def blacklisted(target: Target, module: str, hidden: str) -> Fact:
 
 
 def _modprobe_files(target: Target) -> tuple[list[str], str]:
-    """modprobe.d's files in force, where one replaces its namesake in a later folder, and why some may be missing."""
+    """Paths of modprobe.d's files in force (one replaces its namesake in a later folder), and why some may lack."""
     out: dict[str, str] = {}
     trouble = ""
     for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"):
@@ -315,7 +334,7 @@ PROC = "/proc/driver/nvidia"
 
 
 def params(target: Target) -> Fact:
-    """The loaded module's parameters as a map, from lines ``EnableGpuFirmware: 18``."""
+    """The loaded nvidia module's parameters by name: lines ``EnableGpuFirmware: 18``; absent or unread as the file."""
     path = f"{PROC}/params"
     found = text(target, path, 1 << 16)
     if not isinstance(found, str):
@@ -324,7 +343,10 @@ def params(target: Target) -> Fact:
 
 
 def device_files(target: Target, loaded: Fact, inside: Fact, wsl: bool) -> Iterator[tuple[str, Fact | Rows]]:
-    """The group ``node`` and the missing and denied device files. `inside`: the container fact."""
+    """Yields the group ``node`` (device files of the driver), and driver.nodes_missing and driver.nodes_denied.
+
+    `loaded`: whether the nvidia module is; `inside`: the fact host.container.
+    """
     present = names(target, "/dev")
     if not isinstance(present, list):
         why = as_unread(present)
@@ -347,7 +369,7 @@ def device_files(target: Target, loaded: Fact, inside: Fact, wsl: bool) -> Itera
 
 
 def _node_row(target: Target, path: str) -> Row:
-    """The row of one device file: path, mode (octal) and whether this user may open it."""
+    """The row of one device file: path, mode (octal, such as 0666) and usable, whether this user may open it."""
     try:
         mode: Fact = Known(f"{target.path(path).stat().st_mode & 0o7777:04o}", path)
     except OSError as error:
@@ -356,7 +378,7 @@ def _node_row(target: Target, path: str) -> Row:
 
 
 def _missing_nodes(target: Target, present: list[str], inside: Fact) -> Fact:
-    """Device files that a process needs, that are not there, and that nothing will create.
+    """Paths of device files that a process needs, that are not there, and that nothing will create.
 
     Outside containers nvidia-modprobe, set to run as root, makes them at first use, unless the module forbids it.
     Inside a container a GPU that was not handed over has no node, so that one GPU's node is enough.
@@ -379,7 +401,7 @@ def _minors(target: Target) -> list[str]:
 
 
 def _created_on_demand(target: Target) -> bool:
-    """True if device files are created at first use: we are root, or nvidia-modprobe is setuid root."""
+    """True if device files are made at first use: the module allows it and we are root or nvidia-modprobe is setuid."""
     values = value_of(params(target))
     if isinstance(values, dict) and values.get("ModifyDeviceFiles") == "0":
         return False

@@ -34,12 +34,12 @@ _FAMILY = "driver"
 
 
 def deadline(target: Target) -> float:
-    """Seconds that this probe may take on this machine."""
+    """Time limit in seconds of the probe that runs small kernels: to start the driver, for all kernels, and 8 more."""
     return seconds_to_wake(target, LISTING) + _kernel_seconds(target) + 8.0
 
 
 def _kernel_seconds(target: Target) -> float:
-    """Seconds for all kernels on this machine."""
+    """Seconds that all kernels together may take, with this machine's number of GPUs."""
     return SECONDS + WAKE_SECONDS * gpus_on_bus(target)
 
 
@@ -57,7 +57,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _devices(target: Target, program: str) -> tuple[Device, ...] | Absent | Unread:
-    """The GPUs as CUDA numbers them in this session, by a child that creates no context; absent if there are none."""
+    """The GPUs as CUDA numbers them in this session, by a child that creates no context.
+
+    Absent if CUDA lists none, unread if the child fails or reports an error.
+    """
     wanted = {"family": _FAMILY, "device": "node", "kernels": []}
     try:
         answer = target.run(
@@ -78,7 +81,7 @@ def _devices(target: Target, program: str) -> tuple[Device, ...] | Absent | Unre
 
 
 def _device(item: Mapping[str, Any]) -> Device:
-    """One listed GPU as a `Device`; with the reason why it is left alone in compute mode Exclusive_Process."""
+    """One GPU of the child's list as a `Device`; in compute mode Exclusive_Process with the reason to leave it."""
     name = printable(item.get("name", "")).removeprefix("NVIDIA ")
     reserved_for = "jobs that must be alone on it (compute mode Exclusive_Process)"
     return Device(int(item.get("index", 0)), name, reserved_for if item.get("exclusive") else "")

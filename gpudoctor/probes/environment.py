@@ -79,13 +79,16 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _shown_value(name: str, value: str) -> str:
-    """The value without secrets, cut to 4096 characters."""
+    """The variable's value without secrets, cut to 4096 characters, with a note of its length then."""
     value = variable_shown(name, value)
     return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}… ({len(value)} characters)"
 
 
 def _search_path(environ: Mapping[str, str], name: str) -> Fact:
-    """The folders of a search path; an empty entry is ``.``, as the loader takes it. Absent if it is not set."""
+    """The folders of the search path in variable `name`, without secrets; absent if it is not set.
+
+    An empty entry is ``.``, as the loader takes it.
+    """
     value = environ.get(name)
     if value is None:
         return Absent(f"{name} is not set")
@@ -102,7 +105,7 @@ def _tool_folders(target: Target) -> Fact:
 
 
 def _has_tool(target: Target, folder: str) -> bool:
-    """True if the folder holds one of the tools; False if it cannot be read."""
+    """True if the folder holds nvcc, nvidia-smi, ptxas or a C compiler; False if it cannot be read."""
     for tool in _TOOLS:
         try:
             if any(map(target.exists, system_paths.programs(folder, tool, target.system))):

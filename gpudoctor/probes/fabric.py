@@ -75,7 +75,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about the fabric manager; absent but for its state if it is not installed."""
+    """Yields driver.fabric_manager (state), fabric_manager_version, fabric.enabled, installed_version and errors.
+
+    All but the state absent if it is not installed.
+    """
     state = _MANAGER.state(target)
     yield "driver.fabric_manager", state
     if (fact := known(state)) and fact.value == "not installed":
@@ -97,7 +100,7 @@ def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _installed_version(target: Target) -> Fact:
-    """The fabric manager's version by its package, else by ``--version``."""
+    """The fabric manager's version by its dpkg package, else, from level standard on, by ``--version``; else unread."""
     packaged = _MANAGER.packaged(target)
     if known(packaged) or target.level == "quick":
         return packaged
@@ -111,7 +114,10 @@ def _installed_version(target: Target) -> Fact:
 
 
 def _daemon_errors(target: Target, daemon: Daemon, state: Fact, logged: Fact) -> Fact:
-    """Errors in the daemon's log, and, if it is down, lines of the journal that say why it did not start."""
+    """Errors in the daemon's log (`logged`), and, if it is down, lines of its journal that say why it did not start.
+
+    At most 20; the journal is not asked at level quick.
+    """
     down = value_of(state) in ("failed", "stopped")
     if not down or target.level == "quick" or not target.which("journalctl"):
         return logged
@@ -129,9 +135,10 @@ def _daemon_errors(target: Target, daemon: Daemon, state: Fact, logged: Fact) ->
 
 
 def _switch_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about NVSwitches that show as InfiniBand devices, from NVLink 5 on.
+    """Yields fabric.switch_ports (NVSwitches that are InfiniBand devices, from NVLink 5 on), umad and subnet_manager.
 
-    Their product data, which only root may read, contain ``SW_MNG``.
+    The product data of such a device, which only root may read, contain ``SW_MNG``: the first is unread if none is
+    found and one may not be read.
     """
     devices = names(target, _INFINIBAND)
     found: list[str] = []
@@ -161,7 +168,7 @@ def _switch_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _imex_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about the IMEX daemon; absent but for its state if it is not installed."""
+    """Yields imex.nodes, state, version, enabled and errors; the last three absent if IMEX is not installed."""
     yield "imex.nodes", _imex_nodes(target)
     state = _IMEX.state(target)
     yield "imex.state", state
@@ -176,7 +183,7 @@ def _imex_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _imex_nodes(target: Target) -> Fact:
-    """Number of addresses in IMEX's node list, one a line; absent if there are only comments, as installed."""
+    """Number of addresses in IMEX's node list, one a line; absent without it, or with comments alone, as installed."""
     listed = text(target, _NODES, 1 << 16)
     if not isinstance(listed, str):
         return listed

@@ -134,7 +134,11 @@ def _bracketed_option(target: Target, path: str) -> Fact:
 
 
 def _time_facts(target: Target, hidden: str) -> Iterator[tuple[str, Fact]]:
-    """Facts about time synchronization, by services' files under /run. `hidden`: why the host cannot be seen."""
+    """Yields fitness.time_service and time_synchronized, by the services' files under /run.
+
+    The service is absent if there is none; only systemd-timesyncd's files tell whether time is synchronized. `hidden`:
+    why the host cannot be seen from this container, then unread.
+    """
     service = next(((name, path) for name, path in _SERVICES if path_exists(target, path) is True), None)
     if service is None:
         why = hidden or ("" if path_exists(target, "/run/systemd") is True else "no /run/systemd to look beside")
@@ -151,7 +155,10 @@ def _time_facts(target: Target, hidden: str) -> Iterator[tuple[str, Fact]]:
 
 
 def _cpu_frequency_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about CPU frequencies, MHz, from at most `_MOST_POLICIES` cpufreq policies; absent if there are none."""
+    """Yields fitness.governors, cpu_driver, cpu_mhz_limit and cpu_mhz_max, from up to 16 cpufreq policies.
+
+    Absent if there are none, unread if /sys cannot be read.
+    """
     listed = names(target, _POLICIES)
     policies = [name for name in listed if name.startswith("policy")] if isinstance(listed, list) else []
     if not policies:
@@ -178,7 +185,7 @@ def _highest_mhz(target: Target, policies: list[str], name: str) -> Fact:
 
 
 def _memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about huge pages (counts), swap and available memory (MiB), from /proc/meminfo."""
+    """Yields the fitness facts on huge pages (counts, unused MiB), swap and available memory in MiB."""
     path = "/proc/meminfo"
     found = text(target, path, 1 << 16)
     fields = dict(re.findall(r"^(\w+):\s+(\d{1,15})\b", found, re.M)) if isinstance(found, str) else {}
@@ -201,7 +208,7 @@ def _memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _unused_hugepages(target: Target) -> Fact:
-    """MiB of huge pages of all sizes that are free and promised to nobody; absent where the kernel knows no such."""
+    """MiB of huge pages of all sizes that are free and not promised; absent if the kernel has none, else unread."""
     sizes = names(target, _HUGEPAGES)
     if not isinstance(sizes, list):
         return sizes
@@ -216,7 +223,10 @@ def _unused_hugepages(target: Target) -> Fact:
 
 
 def _edac_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """ECC error counts of the main memory, summed over all EDAC controllers; absent if there is no controller."""
+    """Yields fitness.memory_corrected and memory_uncorrected: main memory's ECC errors over all EDAC controllers.
+
+    Absent if there is no controller, unread if a count cannot be read.
+    """
     listed = names(target, _EDAC)
     controllers = [name for name in listed if re.fullmatch(r"mc\d+", name)] if isinstance(listed, list) else []
     for name, file in (("memory_corrected", "ce_count"), ("memory_uncorrected", "ue_count")):
@@ -239,7 +249,7 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 def _filled_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Pairs of folder and use, for caches and temporary files, from the environment and the programs' defaults."""
+    """Yields (folder, use) for caches and temporary files of GPU work, by variables, else the programs' defaults."""
     home = environ.get("HOME", "")
     cache = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
     given = environ.get
@@ -261,7 +271,10 @@ def _filled_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _space_rows(target: Target) -> Iterator[Row]:
-    """One row per file system that holds such folders: mount, type, uses, and free space; network file systems last."""
+    """Yields a row per file system with caches of GPU work: mount, kind, folder, uses, read_only, total_mib, free_mib.
+
+    Also inodes_percent. Network file systems come last. Room is unread if it cannot be asked for.
+    """
     table = text(target, _MOUNTS, 1 << 18)
     listed = table if isinstance(table, str) else ""
     mounts: dict[str, Mount] = {}
@@ -298,7 +311,10 @@ def _space_of(target: Target, mount: str) -> tuple[int, int] | Unread:
 
 
 def _inodes_percent(target: Target, mount: str) -> Fact:
-    """Percent of the inodes in use of the file system mounted there, rounded down; absent if it has no fixed number."""
+    """Percent of the inodes in use of the file system mounted there, rounded down.
+
+    Absent if it has no fixed number of inodes, unread if it cannot be asked.
+    """
     try:
         total, free = target.inodes(mount)
     except OSError as error:

@@ -97,7 +97,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _tensorflow_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
-    """Facts about TensorFlow, from its metadata and build_info.py; absent if it is not installed."""
+    """Yields tf.version, built_with_cuda, cuda, cudnn and pins_unmet, from TensorFlow's metadata and build_info.py.
+
+    Absent if it is not installed; the build's are unread if build_info.py cannot be read.
+    """
     dist = installed.first(*_TENSORFLOWS) or next((dist for dist in installed.conda if dist.name == "tensorflow"), None)
     names = ("tf.built_with_cuda", "tf.cuda", "tf.cudnn", "tf.pins_unmet")
     if dist is None:
@@ -123,7 +126,10 @@ def _tensorflow_facts(target: Target, site: Site, installed: Environment) -> Ite
 
 
 def _jax_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
-    """Facts about jax, jaxlib and the CUDA plugin; absent if they are not installed."""
+    """Yields jax.version, jaxlib, plugin, plugin_cuda (its CUDA major) and pins_unmet.
+
+    Absent if they are not installed. An older jaxlib that holds the CUDA code itself counts as the plugin.
+    """
     jax, jaxlib = installed.first("jax"), installed.first("jaxlib")
     missing = Absent("jax is not installed")
     yield "jax.version", Known(jax.version, jax.path) if jax else missing
@@ -146,7 +152,10 @@ def _jax_facts(target: Target, site: Site, installed: Environment) -> Iterator[t
 
 
 def _triton_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
-    """Triton's version, the one that torch pins, and whether they fit."""
+    """Yields triton.version, triton.wanted (the exact one that torch pins) and triton.fits (torch's requirement).
+
+    Absent where one is not installed or nothing is required.
+    """
     dist = installed.first(*_TRITONS)
     yield "triton.version", Known(dist.version, dist.path) if dist else Absent("triton is not installed")
     torch = torch_of(target)
@@ -170,7 +179,10 @@ def _triton_facts(target: Target, site: Site, installed: Environment) -> Iterato
 
 
 def _pins_unmet(target: Target, site: Site, installed: Environment, dist: Dist, extra: str) -> Fact:
-    """Sentences for NVIDIA wheels that the distribution with this extra requires and the environment lacks."""
+    """Sentences for NVIDIA wheels that the distribution with this extra requires and the environment lacks.
+
+    Unread if its METADATA cannot be read.
+    """
     try:
         sentences = tuple(need.sentence for need in unmet_requirements(target, site, installed, dist, ("", extra)))
         return Known(sentences, f"{dist.path}/METADATA, extra {extra}")
@@ -179,7 +191,10 @@ def _pins_unmet(target: Target, site: Site, installed: Environment, dist: Dist, 
 
 
 def _has_build(target: Target, torch: Torch | Absent | Unread, builds: Fact) -> Fact:
-    """Whether bitsandbytes has a build for the CUDA of torch, or the one that BNB_CUDA_VERSION names."""
+    """Whether bitsandbytes has a build for the CUDA that BNB_CUDA_VERSION names, else for torch's.
+
+    Absent if torch is no CUDA build; absent or unread as `builds` or torch is.
+    """
     if not isinstance(builds, Known) or not isinstance(builds.value, tuple):
         return builds
     forced = target.environ.get("BNB_CUDA_VERSION", "")

@@ -103,7 +103,7 @@ def _field(content: str | Absent | Unread, pattern: str, source: str) -> Fact:
 
 
 def _number_field(target: Target, path: str, pattern: str, divisor: int) -> Fact:
-    """Group 1 of the pattern in that file, a whole number, divided by `divisor`; unread if there is none."""
+    """Group 1 of the pattern in that file, a whole number, floor-divided by `divisor`; unread if there is none."""
     state = _field(text(target, path), pattern, path)
     if isinstance(state, (Absent, Unread)):
         return as_unread(state)
@@ -111,7 +111,7 @@ def _number_field(target: Target, path: str, pattern: str, divisor: int) -> Fact
 
 
 def _module_signatures(target: Target) -> Fact:
-    """Whether the kernel enforces module signatures (parameter sig_enforce); absent if it checks none."""
+    """Whether the kernel enforces module signatures (parameter sig_enforce); absent if it checks none, else unread."""
     state = line(target, "/sys/module/module/parameters/sig_enforce")
     if isinstance(state, Absent) and path_exists(target, "/sys/module") is True:
         return Absent("this kernel checks no signatures of modules")
@@ -121,7 +121,7 @@ def _module_signatures(target: Target) -> Fact:
 
 
 def _platform(target: Target) -> Fact:
-    """linux, windows or macos, by the kernel's ostype, else by the Python that runs this."""
+    """linux, windows or macos, by the kernel's ostype, else by the Python that runs this; unread on other systems."""
     kind = line(target, "/proc/sys/kernel/ostype")
     if (fact := known(kind)) and fact.value == "Linux":
         return Known("linux", fact.source)
@@ -131,7 +131,7 @@ def _platform(target: Target) -> Fact:
 
 
 def _command_line(target: Target) -> Fact:
-    """The kernel's command line without secrets."""
+    """The kernel's command line without secrets; unread if it cannot be read."""
     state = line(target, "/proc/cmdline")
     if isinstance(state, (Absent, Unread)):
         return as_unread(state)
@@ -139,7 +139,10 @@ def _command_line(target: Target) -> Fact:
 
 
 def _distribution_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Facts about the distribution, from os-release."""
+    """Yields host.os, distribution, distribution_version and package_manager from os-release.
+
+    Unread if it cannot be read. A field that the file lacks is absent.
+    """
     fields: dict[str, str] = {}
     source = "/etc/os-release"
     why: Fact = Unread(f"neither {source} nor /usr/lib/os-release is there")
@@ -153,7 +156,7 @@ def _distribution_facts(target: Target) -> Iterator[tuple[str, Fact]]:
             break
 
     def field_fact(key: str) -> Fact:
-        """The value of that key; absent if the file lacks it."""
+        """The value of that key of os-release; absent if the file lacks it, unread without the file."""
         if fields.get(key):
             return Known(fields[key], source)
         return Absent(f"{source} has no {key}") if fields else why
@@ -176,7 +179,7 @@ def _assignment(entry: str) -> tuple[str, str] | None:
 
 
 def _package_manager(fields: dict[str, str], source: str) -> Fact:
-    """The package manager by ID, else by ID_LIKE of os-release; unread if neither is known."""
+    """The package manager by ID, else by ID_LIKE of os-release (`fields`); unread if neither is known."""
     for name in (fields.get("ID", ""), *fields.get("ID_LIKE", "").split()):
         if name in _MANAGERS:
             return Known(_MANAGERS[name], f"{source}: {name}")
@@ -184,7 +187,7 @@ def _package_manager(fields: dict[str, str], source: str) -> Fact:
 
 
 def _arch(target: Target) -> Fact:
-    """The machine architecture by the kernel (6.1 and newer), else by the ELF header of /bin/sh."""
+    """The machine architecture by the kernel (6.1 and newer), else by /bin/sh's ELF header; else unread."""
     if arch := known(line(target, "/proc/sys/kernel/arch")):
         return arch
     try:
@@ -199,7 +202,7 @@ def _arch(target: Target) -> Fact:
 
 
 def _glibc(target: Target) -> Fact:
-    """glibc's version from the banner in libc.so.6; absent on musl.
+    """glibc's version from the banner in libc.so.6; absent on musl, unread if the library is not found or does not say.
 
     ``GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.``
     """
@@ -224,14 +227,14 @@ def _glibc(target: Target) -> Fact:
 
 
 def _lockdown(target: Target) -> Fact:
-    """The kernel lockdown mode, in brackets in a text such as ``none [integrity] confidentiality``."""
+    """The kernel lockdown mode (none, integrity, confidentiality), in brackets in its file; else unread."""
     path = "/sys/kernel/security/lockdown"
     state = _field(text(target, path, 256), r"\[(\w+)\]", path)
     return as_unread(state) if isinstance(state, Absent) else state
 
 
 def _iommu_units(target: Target) -> Fact:
-    """Names of the IOMMU units; empty if none is on."""
+    """Names of the IOMMU units in /sys/class/iommu; an empty list if none is on, unread if /sys cannot be read."""
     units = names(target, "/sys/class/iommu")
     if isinstance(units, list):
         return Known(tuple(units), "/sys/class/iommu")
@@ -262,7 +265,10 @@ _ALSO_BARE = ("amazon", "google")
 
 
 def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
-    """The hypervisor by the firmware's names and the CPU flag, which the host can hide; absent on bare metal."""
+    """The hypervisor by the firmware's names and the CPU flag (which the host can hide); absent on bare metal.
+
+    ``hypervisor`` if only the flag shows one; unread if neither can be read.
+    """
     if known(_machine_kind.wsl(target)):
         return Known("hyper-v", "WSL runs on it")
     product: list[str] = []
@@ -287,7 +293,10 @@ def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
 
 
 def _efi_flag(target: Target, variable: str, missing: str) -> Fact:
-    """Whether an EFI variable is 1 (its fifth byte, after four of attributes); `missing`: reason if it is not there."""
+    """Whether an EFI variable is 1 (its fifth byte, after four of attributes).
+
+    If it is not there: absent, with the reason `missing` where other variables are; unread if they are hidden.
+    """
     folder = "/sys/firmware/efi/efivars"
     if known(_machine_kind.wsl(target)):
         return Absent("WSL boots without UEFI")
@@ -320,7 +329,10 @@ def _no_variable(target: Target, folder: str, missing: str) -> Fact:
 
 
 def _shim_validation(target: Target) -> Fact:
-    """Whether shim validates; off if ``mokutil --disable-validation`` set MokSBStateRT, which else does not exist."""
+    """Whether the boot loader shim checks signatures; off if ``mokutil --disable-validation`` set MokSBStateRT.
+
+    That variable does not exist otherwise. Absent without UEFI, unread if variables are hidden.
+    """
     state = _efi_flag(target, f"MokSBStateRT-{_SHIM}", "")
     if flag := known(state):
         return Known(not flag.value, flag.source)

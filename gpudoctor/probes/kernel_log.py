@@ -20,7 +20,7 @@ from gpudoctor.target import Target
 
 
 def _time_columns(group: str) -> tuple[FactSpec, ...]:
-    """The declarations of count and time columns, which every group of events has."""
+    """The declarations of the columns count, time, age_s, last_time and last_age_s, which every group of events has."""
     return (
         column(
             f"{group}.count", "int", "how often in the last day, at least; Xids and SXids: since the driver was loaded"
@@ -120,7 +120,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields what `probe` does, from that log."""
+    """Yields the groups of kernel events and the ``kernel_log`` facts, from that log."""
     # In a container the log is the whole host's: of its GPUs only those count that were handed over.
     own_gpus = set(names_in(target, "/proc/driver/nvidia/gpus")) if known(container(target)) else None
     xids = _log.xids(_driver_lines_today(log), own_gpus)
@@ -129,12 +129,12 @@ def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _driver_lines_today(log: Log) -> Log:
-    """The log since the driver was loaded, at most of the last day."""
+    """The log from where the NVIDIA driver was loaded last, at most of the last day."""
     return _driver_lines(log).since(log.now - _DAY_SECONDS)
 
 
 def _driver_lines(log: Log) -> Log:
-    """The log since the driver was loaded; the whole log if it holds no such line.
+    """The log from where the NVIDIA driver was loaded last; the whole log if it holds no such line.
 
     The driver names itself only after it has probed the GPUs, NVLink's part before that.
     """
@@ -144,7 +144,10 @@ def _driver_lines(log: Log) -> Log:
 def _other_events(
     target: Target, log: Log, own_gpus: set[str] | None, xids: tuple[Row, ...]
 ) -> Iterator[tuple[str, Fact | Rows]]:
-    """All but the Xids, from a log without Xid lines: there may be so many that searching them is slow."""
+    """Yields all groups and facts but the Xids; `log` has no Xid lines, as there may be so many that searching is slow.
+
+    `own_gpus`: PCI addresses of the GPUs to report as fallen off the bus, None for all; `xids`: the rows of Xids.
+    """
     driver, today = _driver_lines_today(log), log.since(log.now - _DAY_SECONDS)
     switches = _log.sxids(driver)
     yield "sxid", switches
@@ -172,12 +175,12 @@ def _other_events(
 
 
 def _column_values(rows: Sequence[Row], name: str) -> list[Value]:
-    """The known values of one column."""
+    """The known values of the rows' column `name`."""
     return [state.value for row in rows if (state := known(row[name]))]
 
 
 def _init_failure_lines(log: Log) -> tuple[str, ...]:
-    """Messages in which the driver reports that it cannot start a GPU, each once."""
+    """Messages in which the NVIDIA driver reports that it cannot start a GPU, without time stamps, each once."""
     messages = dict.fromkeys(
         log.without_stamp(line) for line in log.lines_with("NVRM", "nvrm", "firmware load for nvidia/")
     )
@@ -185,7 +188,7 @@ def _init_failure_lines(log: Log) -> tuple[str, ...]:
 
 
 def _uvm_fatal(log: Log) -> Fact:
-    """The first message of a fatal error in nvidia-uvm; absent if there is none."""
+    """The first message of a fatal error in the module nvidia-uvm; absent if there is none."""
     lines = log.lines_with("uvm encountered global fatal error")
     return Known(log.without_stamp(lines[0]), log.source) if lines else Absent(f"{log.source} has no such line")
 
@@ -197,7 +200,7 @@ def _module_refused(log: Log) -> Fact:
 
 
 def _gpu_links(target: Target) -> Iterator[tuple[str, str]]:
-    """Yields (PCI address, GPU) of each NVIDIA GPU itself and of the port right above it."""
+    """Yields (address, GPU's address) of each NVIDIA GPU, for its own PCI address and for the port above it."""
     for gpu in names_in(target, "/proc/driver/nvidia/gpus"):
         yield gpu, gpu
         port = resolve_path(target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]

@@ -85,14 +85,15 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 
 
 def deadline(target: Target) -> float:
-    """Seconds that this probe may take on this machine, including a child that is slow to end."""
+    """Time limit of the libcuda probe in seconds: to wake each GPU on the bus, and 8 to end a slow child."""
     return seconds_to_wake(target, SECONDS) + 8.0
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``cuda_driver`` facts and the group ``cuda_device``, by a child that calls the CUDA driver library.
 
-    Where CUDA lists no device under CUDA_VISIBLE_DEVICES, also whether it lists some without it.
+    The message of a failed cuInit is also yielded, as a row of ``text``. Where CUDA lists no device under
+    CUDA_VISIBLE_DEVICES, a second child asks whether it lists some without it.
     """
     started = time.monotonic()
     seconds = seconds_to_wake(target, SECONDS)
@@ -109,7 +110,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _masked(target: Target, replies: Replies, seconds: float) -> Fact:
-    """Whether CUDA_VISIBLE_DEVICES alone hides every device: if CUDA lists none, it is asked again without it."""
+    """Whether CUDA_VISIBLE_DEVICES alone hides every device: if CUDA lists none, a child asks again without it.
+
+    Absent if the variable is not set, unread if a count is unread or no time (`seconds`) is left.
+    """
     if _MASK not in target.environ:
         return Absent(f"{_MASK} is not set")
     count = replies.facts["cuda_driver.count"]
@@ -127,9 +131,10 @@ def _masked(target: Target, replies: Replies, seconds: float) -> Fact:
 
 
 def _run_child(target: Target, depth: str, seconds: float) -> Replies | Unread:
-    """Run the child in the target's interpreter, whose loader user programs have, else in our own.
+    """Run ask_cuda.py in the target's interpreter, or in our own where that does not start it.
 
-    `depth` is ``version``, ``devices`` or ``unmasked``; unread if no child could start.
+    Its answers as `Replies`. `depth`: ``version`` loads the library and asks its version, ``devices`` also runs cuInit,
+    ``unmasked`` does so without CUDA_VISIBLE_DEVICES. Unread if neither interpreter started it.
     """
     started = time.monotonic()
     why = ""
@@ -151,11 +156,11 @@ def _run_child(target: Target, depth: str, seconds: float) -> Replies | Unread:
 
 
 def _progress_watch(target: Target) -> Watch:
-    """A `Watch` that reports a slow call to the target's listener; it never ends the child."""
+    """A `Watch` that reports to the target's listener the call a child is in once it has run 4 s; never ends it."""
     call, began = "the start of CUDA's driver library", time.monotonic()
 
     def watch(line: str | None) -> bool:
-        """Report the current call if it takes long; always True."""
+        """Note the call that `line` names; for None (no output for a while) report it after 4 s. Always True."""
         nonlocal call
         for entry in answers(line) if line else ():
             call = str(entry.get("ask", call))
@@ -180,7 +185,7 @@ class Replies:
 
 
 def _parse_replies(answer: Answer, depth: str) -> Replies:
-    """The child's output and its end as `Replies`; `depth` as in `_run_child`."""
+    """The child's output and end as `Replies`: all ``cuda_driver`` facts but ``masked``, and the devices' rows."""
     entries = list(answers(answer.out))
     by_call = {str(entry["call"]): entry for entry in entries if "call" in entry and entry.get("gpu") is None}
     library = by_call.get("library", {})
@@ -200,7 +205,10 @@ def _parse_replies(answer: Answer, depth: str) -> Replies:
 
 
 def _set_not_loaded(replies: Replies, library: Entry, answer: Answer, message: str) -> None:
-    """Set all facts for a library that was not loaded: not found, unusable, or its load did not end."""
+    """Set facts and rows where libcuda was not loaded: state library not found, library unusable, or how it ended.
+
+    Other facts are absent if there is no library, else unread with `message`.
+    """
     names = ("library", "kind", "version", "init_code", "init_name", "init_error", "count")
     refused = "text" in library
     named = next((name for name in ("libcuda.so.1", "nvcuda.dll") if name in message), "")
@@ -224,7 +232,10 @@ def _state_of_ending(answer: Answer) -> str:
 
 
 def _set_library_facts(replies: Replies, library: Entry, by_call: Mapping[str, Entry]) -> None:
-    """Set the facts of the library's path and kind (driver, stub, compat or wsl)."""
+    """Set the facts of the library's path and kind (driver, stub, compat or wsl); unread if the loader names no file.
+
+    A library whose calls answer with the stub's error code is a stub.
+    """
     path, real = printable(library["is"]), printable(library.get("real", library["is"]))
     kind = libcuda_kind(path, real)
     if _STUB in (by_call.get("cuDriverGetVersion", {}).get("code"), _code_of(by_call.get("cuInit", {}))):
@@ -236,7 +247,10 @@ def _set_library_facts(replies: Replies, library: Entry, by_call: Mapping[str, E
 
 
 def _version_fact(entry: Entry | None, why: str, source: str) -> Fact:
-    """The CUDA version that the driver gives, 13000 as 13.0; unread if the call failed. `why`: how the child ended."""
+    """The CUDA version that the driver gives, 13000 as 13.0; unread if the call failed or was not made.
+
+    `why`: how the child ended, empty if it finished.
+    """
     if entry is None:
         return Unread(why or "this library has no cuDriverGetVersion")
     number = entry.get("is")
@@ -246,7 +260,10 @@ def _version_fact(entry: Entry | None, why: str, source: str) -> Fact:
 
 
 def _init_facts(replies: Replies, entry: Entry | None, why: str, depth: str) -> dict[str, Fact]:
-    """Code, name and message of cuInit; a failure other than CUDA_ERROR_NO_DEVICE also sets the replies' message."""
+    """Facts init_code, init_name and init_error of cuInit; unread if it was not called (`entry` is None).
+
+    Name and error are absent on success. A failure other than CUDA_ERROR_NO_DEVICE also sets `replies.init_failure`.
+    """
     names = ("init_code", "init_name", "init_error")
     if entry is None:
         reason = why or ("cuInit is asked from level standard on" if depth == "version" else "cuInit was not reached")
@@ -270,7 +287,10 @@ def _init_facts(replies: Replies, entry: Entry | None, why: str, depth: str) -> 
 
 
 def _state_facts(replies: Replies, answer: Answer, why: str, depth: str) -> dict[str, Fact]:
-    """State and message of the driver library; unread if the child itself failed."""
+    """Facts state and message: ok, loaded (cuInit not asked), failed (cuInit), crashed, hung or not finished.
+
+    Both unread if the child itself failed; `why`: how the child ended, empty if it finished.
+    """
     code = replies.facts["cuda_driver.init_code"]
     if why:
         state, message = _state_of_ending(answer), why
@@ -286,7 +306,7 @@ def _state_facts(replies: Replies, answer: Answer, why: str, depth: str) -> dict
 
 
 def _ending(answer: Answer, entries: Sequence[Entry]) -> str:
-    """In which call and how a child ended that did not finish."""
+    """Text for people: which call a child was in when it ended unfinished, and how (time limit, crash, exit)."""
     last = next((entry for entry in reversed(entries) if "ask" in entry), {"ask": "its start", "gpu": None})
     where = "the load of libcuda.so.1" if last["ask"] == "library" else str(last["ask"])
     where += f" of device {last['gpu']}" if last.get("gpu") is not None else ""
@@ -354,7 +374,10 @@ _MOST_DEVICES = 1024
 
 
 def _device_rows(count: Fact, entries: Sequence[Entry], why: str, source: str) -> Rows:
-    """One row per device; `why`: how the child ended, empty if it finished."""
+    """One row per device that CUDA counts, 1024 at most; absent if it counts none, absent or unread as `count` is.
+
+    `why`: how the child ended, empty if it finished; then columns without an answer are unread.
+    """
     if isinstance(count, (Absent, Unread)):
         return count
     if not isinstance(count.value, int) or count.value <= 0:
@@ -368,7 +391,7 @@ def _device_rows(count: Fact, entries: Sequence[Entry], why: str, source: str) -
 
 
 def _device_row(source: str, index: int, by_call: Mapping[str, Entry], why: str) -> Row:
-    """The row of one device: each column known, unread with its reason, or absent if this driver does not report it."""
+    """The row of one device: each column known, unread if its call failed or the child ended early, else absent."""
     missing: Absent | Unread = Unread(why) if why else Absent("this driver does not tell it")
     lost = next((entry for call, entry in by_call.items() if call == "cuDeviceGet" and "code" in entry), None)
     row: dict[str, Fact] = {
@@ -398,7 +421,7 @@ def _device_row(source: str, index: int, by_call: Mapping[str, Entry], why: str)
 
 
 def _converted_fact(entry: Entry, convert: Callable[[Any], Any], source: str) -> Fact:
-    """The answer converted to the column's value; unread if the call failed or the answer is malformed."""
+    """The entry's answer through `convert`; unread if the call failed or the answer is malformed."""
     if "is" not in entry:
         return Unread(_describe_failure(entry))
     try:
@@ -408,7 +431,7 @@ def _converted_fact(entry: Entry, convert: Callable[[Any], Any], source: str) ->
 
 
 def _peers(source: str, by_call: Mapping[str, Entry], missing: Absent | Unread) -> Fact:
-    """Numbers of the devices whose memory it can reach directly; unread if a call failed."""
+    """Indexes of devices whose memory this one can reach directly; unread if a call failed or the child ended."""
     pairs = [(int(call[len(_PEER) : -1]), entry) for call, entry in by_call.items() if call.startswith(_PEER)]
     broken = next((entry for _, entry in pairs if "is" not in entry), None)
     if isinstance(missing, Unread) or broken:

@@ -39,7 +39,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _shared_memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Size and free space of /dev/shm in MiB; absent if there is none."""
+    """Yields limits.shm_mib and shm_free_mib, size and free space of /dev/shm; absent without it, else unread."""
     path = "/dev/shm"
     here = path_exists(target, path)
     size: Fact
@@ -59,7 +59,10 @@ def _shared_memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
-    """The soft limit that the line `name` states, floor-divided by `divisor`; -1 if unlimited, Unread if missing."""
+    """The soft limit in the line `name` of /proc/self/limits (`inherited`), divided by `divisor` and rounded down.
+
+    -1 if unlimited; unread if there is no such line.
+    """
     if not isinstance(inherited, str):
         return as_unread(inherited)
     match = re.search(rf"^{name}\s+(unlimited|\d{{1,20}})\s", inherited, re.M)
@@ -70,7 +73,10 @@ def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
 
 
 def _memory_limit(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
-    """The smallest memory limit of the cgroup and its parents, in MiB; absent if none is set."""
+    """The smallest memory limit of the process's cgroup and its parents, in MiB; absent if none is set, else unread.
+
+    `cgroup_file`: the text of /proc/self/cgroup.
+    """
     if not isinstance(cgroup_file, str):
         return as_unread(cgroup_file)
     best: Known | None = None
@@ -99,7 +105,10 @@ def _memory_limit(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
 
 
 def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
-    """The processors that the scheduler may use, or the cgroup's CPU quota, rounded up, if it is lower."""
+    """How many processors the process may be scheduled on, or the least CPU quota of its cgroups, rounded up, if lower.
+
+    Unread if /proc does not say. `cgroup_file`: the text of /proc/self/cgroup.
+    """
     path = "/proc/self/status"
     status = text(target, path, 1 << 16)
     if not isinstance(status, str):

@@ -57,7 +57,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _library(target: Target) -> str | Absent | Unread:
-    """Path of the libnccl that torch would load; without torch, the environment's copy, else the loader's."""
+    """Path of the libnccl that torch would load; without torch, the environment's copy, else the loader's.
+
+    Absent if there is none; unread if there is none and the environment is unread.
+    """
     loader = loaded_torch(target)
     taken = loader.loaded.get("libnccl.so.2")
     if taken:
@@ -74,7 +77,7 @@ def _library(target: Target) -> str | Absent | Unread:
 
 
 def _run_child(target: Target, path: str) -> Answer:
-    """Run the child in the target's interpreter, with NCCL's own log switched on. Raises `OSError`."""
+    """Run ask_nccl.py for the library at `path`, with NCCL's own log on stderr; raises `OSError`."""
     env = {name: value for name, value in target.environ.items() if not name.startswith("NCCL_DEBUG")}
     env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,NET", "NCCL_DEBUG_FILE": ""}
     return target.run(
@@ -83,7 +86,10 @@ def _run_child(target: Target, path: str) -> Answer:
 
 
 def _answer_facts(answer: Answer, path: str) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts from the child's answers and NCCL's log on its stderr."""
+    """Yields the ``libnccl`` facts but the path, and ``text`` on an error, from the child's output and stderr.
+
+    All unread if the child did not start; interface and address if NCCL does not print them.
+    """
     entries = list(answers(answer.out))
     by_call = {str(entry.get("call")): entry for entry in entries if "call" in entry}
     if not entries:
@@ -116,7 +122,7 @@ def _state(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
 
 
 def _error(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
-    """NCCL's error message, else how the child ended; empty if nothing failed."""
+    """NCCL's error message, else how the child was ended; empty if nothing failed."""
     failed = next((entry for entry in by_call.values() if "code" in entry), None)
     if failed:
         return printable(failed.get("text") or failed.get("name") or f"code {failed['code']}")
@@ -124,7 +130,7 @@ def _error(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
 
 
 def _version(number: object, state: str, path: str) -> Fact:
-    """The version number as text: 22705 is 2.27.5; up to 2.8 with one digit less (2804 is 2.8.4)."""
+    """The version number as text, 22705 as 2.27.5, up to 2.8 with a digit less (2804: 2.8.4); unread without one."""
     if not isinstance(number, int) or number <= 0:
         return Unread(f"libnccl is {state}")
     return Known(numbered(number, NCCL_WIDE), path)

@@ -57,7 +57,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _setting_rows(target: Target, settings: Settings) -> Iterator[Row]:
-    """One row per setting in force, by name."""
+    """Yields a row per setting in force, by name: name, value (without secrets), origin, and missing (file)."""
     for setting in sorted(settings.by_name.values(), key=lambda setting: setting.name):
         yield {
             "name": Known(setting.name, setting.origin),
@@ -68,7 +68,7 @@ def _setting_rows(target: Target, settings: Settings) -> Iterator[Row]:
 
 
 def _missing_file(target: Target, name: str, value: str) -> Fact:
-    """The file that the setting names, if it does not exist; absent otherwise."""
+    """The file that the setting names, if it is not there; absent if it is or none is named, else unread."""
     if name not in _FILES or not value.startswith("/"):
         return Absent("it names no file")
     here = path_exists(target, value)
@@ -78,7 +78,7 @@ def _missing_file(target: Target, name: str, value: str) -> Fact:
 
 
 def _efa_devices(target: Target) -> Fact:
-    """Names of the RDMA devices that are Amazon's EFA."""
+    """Names of the RDMA devices that are Amazon's EFA, maybe none; absent or unread as /sys/class/infiniband is."""
     devices = names(target, _DEVICES)
     if not isinstance(devices, list):
         return devices
@@ -88,9 +88,10 @@ def _efa_devices(target: Target) -> Fact:
 
 
 def _plugin_facts(settings: Settings, loader: Loader) -> Iterator[tuple[str, Fact]]:
-    """Plugins that are set and not found, and the network plugin that NCCL would load.
+    """Yields net.plugins_missing (``VARIABLE=name``, not found) and net.plugin, the network plugin NCCL would load.
 
-    By the rules of NCCL's src/plugin/plugin_open.cc: the value as it is, then as the end of a library's name.
+    The latter is absent if there is none; both unread if ld.so.cache cannot be read. By the rules of NCCL's
+    src/plugin/plugin_open.cc: the value as it is, then as the end of a library's name.
     """
     if loader.cache.trouble:
         why = Unread(loader.cache.trouble)
@@ -117,7 +118,10 @@ def _plugin_names(value: str | None) -> list[str]:
 
 
 def _library_path(loader: Loader, name: str, stem: str) -> str:
-    """The plugin's path; empty if the loader would not find it. The search starts from libnccl, which loads it."""
+    """The path of NCCL's plugin `name`, or ``<stem>-<name>.so``; empty if the loader would not find it.
+
+    The search starts from libnccl, which loads it.
+    """
     if "/" in name:
         return name if loader.target.exists(name) else ""
     candidates = [name] if re.fullmatch(r"lib.*\.so(\.\d+)*", name) else [name, f"{stem}-{name}.so"]

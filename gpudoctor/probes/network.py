@@ -64,7 +64,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _interface_facts(target: Target, listed: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """The interfaces, the default one, and the one that NCCL would choose."""
+    """Yields net.interfaces (names), the group ``interface``, net.default_interface, and NCCL's choice (net.nccl_*).
+
+    All absent or unread as the interfaces are.
+    """
     if not isinstance(listed, list):
         yield "net.interfaces", listed
         yield "interface", listed
@@ -80,7 +83,7 @@ def _interface_facts(target: Target, listed: list[Interface] | Absent | Unread) 
 
 
 def _default_interface(addresses: Addresses | Unread) -> Fact:
-    """The interface of the IPv4 default route; absent if there is none."""
+    """The interface of the IPv4 default route; absent if there is none, unread as the addresses are."""
     if isinstance(addresses, Unread):
         return addresses
     return (
@@ -89,9 +92,10 @@ def _default_interface(addresses: Addresses | Unread) -> Fact:
 
 
 def _unmatched(target: Target, present: list[str] | Absent | Unread) -> Fact:
-    """Settings that name no present interface; absent or unread as the interfaces are.
+    """Settings, ``NCCL_SOCKET_IFNAME=eno1``, that match none of the `present` interfaces.
 
-    NCCL takes prefixes and ignores a single character; each of Gloo's names must be an interface.
+    Absent or unread as these are. NCCL takes prefixes and ignores a single character; each of Gloo's names must be an
+    interface.
     """
     if not isinstance(present, list):
         return present
@@ -106,7 +110,7 @@ def _unmatched(target: Target, present: list[str] | Absent | Unread) -> Fact:
 
 
 def _selected_hcas(target: Target, devices: list[str] | Absent | Unread) -> tuple[str, list[str]] | Absent | Unread:
-    """NCCL_IB_HCA and the RDMA devices that it selects; absent if it is not set, else as the devices are."""
+    """(value of NCCL_IB_HCA, RDMA devices that it selects); absent if not set, else absent or unread as `devices`."""
     wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
@@ -114,7 +118,7 @@ def _selected_hcas(target: Target, devices: list[str] | Absent | Unread) -> tupl
 
 
 def _hca_unmatched(selection: tuple[str, list[str]] | Absent | Unread) -> Fact:
-    """NCCL_IB_HCA if it selects none of the RDMA devices; absent if it selects some or is not set."""
+    """NCCL_IB_HCA's value if it selects none of the RDMA devices; absent if it selects some, else as `selection` is."""
     if not isinstance(selection, tuple):
         return selection
     wanted, selected = selection
@@ -124,7 +128,10 @@ def _hca_unmatched(selection: tuple[str, list[str]] | Absent | Unread) -> Fact:
 
 
 def _hca_inactive(target: Target, selection: tuple[str, list[str]] | Absent | Unread) -> Fact:
-    """NCCL_IB_HCA if no port of the devices it selects is active; absent if one is or it is not set."""
+    """NCCL_IB_HCA's value if no port of the devices that it selects is active; absent if one is, or without a port.
+
+    Unread if a state cannot be read; else as `selection` is.
+    """
     if not isinstance(selection, tuple):
         return selection
     wanted, selected = selection

@@ -61,7 +61,7 @@ _WORDLESS = frozenset({"", "library not found", "crashed"})
 
 
 def deadline(target: Target) -> float:
-    """Seconds that this probe may take on this machine."""
+    """Time limit of the NVML probe in seconds: what NVML may take with this machine's GPUs, and nvidia-smi after it."""
     return limits(target, len(names_in(target, _LISTED))).whole + _SMI_SECONDS + _KILL_SECONDS
 
 
@@ -108,7 +108,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _all_but_gpus(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact and group but those of the GPUs, unread for the same reason."""
+    """Yields every fact and group of the NVML probe but the group ``gpu``, all unread for the same reason."""
     yield from (
         (name, why) for name in {*(spec.name for spec in FACTS if not spec.group), *(row[0] for row in _MACHINE)}
     )
@@ -117,12 +117,15 @@ def _all_but_gpus(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _suspended(target: Target, place: str) -> bool:
-    """True if the kernel has suspended that GPU (a PCI address); opening it would wake it."""
+    """True if the kernel has suspended the GPU at that PCI address, by its runtime_status; opening it would wake it."""
     return text_of(line(target, f"{BUS}/{place}/power/runtime_status")) == "suspended"
 
 
 def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
-    """Why level quick does not ask NVML; None if asking changes nothing on the machine."""
+    """Why level quick does not ask NVML; None if asking changes nothing on the machine (always on Windows and WSL).
+
+    Absent if no NVIDIA module is loaded, unread if /dev/nvidiactl is missing: NVML would load or make it.
+    """
     if target.system == "windows":
         return None  # Windows loads its drivers when it starts
     if path_exists(target, "/dev/dxg") is True:
@@ -137,7 +140,7 @@ def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
 
 
 def _machine_facts(replies: Replies) -> dict[str, Fact]:
-    """Versions and GPU count by NVML; unread if it did not start."""
+    """The facts driver.version, driver.cuda_version, nvml.library_version, gpu.count; unread if NVML did not start."""
     if not replies.started:
         return {name: replies.unread_rest for name, _, _ in _MACHINE}
     return {name: replies.fact(None, call, read) for name, call, read in _MACHINE}
@@ -158,7 +161,10 @@ def _state(replies: Replies) -> str:
 
 
 def _state_facts(replies: Replies, state: str, smi_answer: SmiAnswer) -> dict[str, Fact]:
-    """State, message, code and unanswered calls; by nvidia-smi where our child found no library or no message."""
+    """The facts nvml.state, message, code and unanswered; by nvidia-smi where our child found no library or no message.
+
+    `state` as `_state` returns it; unread where neither our child nor nvidia-smi tells.
+    """
     failed = {} if replies.started else replies.failures.get(None, {})
     ended = replies.unread_rest
     known: Fact = Known(state, replies.source) if state else ended
@@ -185,7 +191,7 @@ def _state_facts(replies: Replies, state: str, smi_answer: SmiAnswer) -> dict[st
 
 
 def _gpu_rows(replies: Replies, count: Fact) -> Rows:
-    """One row per GPU that NVML counts, at most 64, with every column."""
+    """One row per GPU that NVML counts, at most 64, every column; absent if it counts none, unread if not known."""
     if not isinstance(count, Known):
         return as_unread(count)
     assert isinstance(count.value, int)
@@ -195,7 +201,7 @@ def _gpu_rows(replies: Replies, count: Fact) -> Rows:
 
 
 def _gpu_row(replies: Replies, gpu: int) -> Row:
-    """The row of one GPU, every column."""
+    """The row of the group ``gpu`` for one GPU, with every column: known, absent or unread each."""
     row: dict[str, Fact] = {"index": Known(gpu, replies.source)}
     for column in COLUMNS:
         if column.calls:
@@ -228,7 +234,7 @@ def _error(replies: Replies, gpu: int) -> Fact:
 
 
 def _error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
-    """NVML's return code for a GPU that does not answer; absent if there is none."""
+    """NVML's return code for a GPU that does not answer; absent if there is none, else as `error` is."""
     failure = replies.failure(gpu)
     if failure and failure.code is not None:
         return Known(failure.code, replies.source)
@@ -239,6 +245,7 @@ def _merge_rows(rows: Rows, smi_answer: SmiAnswer) -> Rows:
     """NVML's rows and those that nvidia-smi has besides, with its values for columns that NVML left unknown.
 
     Where NVML could not be asked: nvidia-smi's rows, Absent where it counts no GPU, Unread where it did not answer.
+    Absent where NVML counts no GPU.
     """
     if isinstance(rows, Unread) and smi_answer.rows is None:
         if "gpu.count" in smi_answer.facts:
@@ -264,7 +271,10 @@ def _by_index(rows: tuple[Row, ...]) -> dict[int, Row]:
 
 
 def _group_rows(replies: Replies, count: Fact) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the groups listed beside the GPUs; unread if the count of GPUs is not known."""
+    """Yields the groups gpu_ecc, mig, gpu_process, nvlink and p2p and the fact topology.pairs, at most of 64 GPUs.
+
+    All unread if the count of GPUs is not known.
+    """
     if isinstance(gpus := value_of(count), int):
         number = max(0, min(gpus, _MOST_GPUS))
         yield from groups.rows(replies, number)
@@ -308,7 +318,7 @@ class SmiAnswer:
 
 
 def smi_state(message: str) -> str:
-    """The value of `nvml.state` for an NVML error message; an unknown message in lower case, without its full stop."""
+    """The value of `nvml.state` for an NVML error message; another message in lower case, without its full stop."""
     plain = message.strip().rstrip(".").lower()
     return next((state for start, state in _WORDS.items() if plain.startswith(start)), plain)
 
@@ -335,7 +345,10 @@ def ask_smi(target: Target, program: str, seconds: float) -> SmiAnswer:
 
 
 def _parse_table_run(program: str, answer: Answer) -> SmiAnswer:
-    """Parses a plain run of nvidia-smi; `trouble` is set if its output is no answer of nvidia-smi."""
+    """Parses the output of nvidia-smi without arguments; `trouble` is set if it is no answer of nvidia-smi.
+
+    Only where nvidia-smi printed an error of NVML are `state`, `message` and `text` (its lines) set.
+    """
     output = f"{answer.out}\n{answer.err}"
     report = _parse_report(output)
     facts: dict[str, Fact] = {name: _with_own_source(fact) for name in _BANNER if (fact := report.known(name))}
@@ -350,7 +363,7 @@ def _parse_table_run(program: str, answer: Answer) -> SmiAnswer:
 
 
 def _query_gpus(target: Target, program: str, seconds: float) -> tuple[Row, ...] | None:
-    """One row per GPU as ``--query-gpu`` lists them; None if the run failed or a row lacks its UUID."""
+    """One row per GPU as ``nvidia-smi --query-gpu`` lists them; None if the run failed or a row lacks its UUID."""
     try:
         answer = target.run([program, f"--query-gpu={_FIELDS}", "--format=csv"], timeout=max(0.5, seconds))
     except OSError:
@@ -369,14 +382,14 @@ def _parse_report(output: str) -> Snapshot:
 
 
 def _listed_gpus(report: Snapshot) -> tuple[Row, ...] | None:
-    """The report's rows of the group ``gpu`` that have an index; None if there is none."""
+    """The report's rows of group ``gpu`` that have an index, with the source ``nvidia-smi``; None without any."""
     rows = report.rows("gpu")
     indexed = [row for row in listed(rows) if known(row.get("index"))]
     return tuple(dict(_usable_columns(row)) for row in indexed) or None
 
 
 def _usable_columns(row: Row) -> Iterator[tuple[str, Fact]]:
-    """Columns of one GPU with this source; a name that the table cut (``NVIDIA GeForce RTX 3050 ...``) is left out."""
+    """Yields columns with the source ``nvidia-smi``; not a name cut short, ``NVIDIA GeForce RTX 3050 ...``."""
     for name, state in row.items():
         if not (name == "name" and text_of(state).endswith("...")):
             yield name, _with_own_source(state)

@@ -78,7 +78,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _change_row(entry: PackageChange, now: float) -> Row:
-    """The row of one change; `now` in seconds since 1970."""
+    """The row of one change: name, before, after, time, age_s, by and user; `now` in seconds since 1970.
+
+    Versions, by and user are absent where empty.
+    """
 
     def text_fact(text: str, why_empty: str) -> Fact:
         """The text as a fact; absent with the reason `why_empty` if it is empty."""
@@ -103,7 +106,10 @@ _EARLIEST_TIME = 1_000_000_000
 
 
 def pip_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
-    """A change per relevant distribution not of conda, dated by its RECORD; the version before is unknown."""
+    """Yields a change per relevant distribution that conda did not install, dated by its RECORD.
+
+    Without a version before. Those without a RECORD, or with a date that a reproducible image sets, are left out.
+    """
     found = environment(target)
     if not isinstance(found, Environment):
         return

@@ -75,12 +75,12 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _is_gpu(vendor: str, kind: str) -> bool:
-    """True for a display or 3D class (hex digits), or AMD's accelerator class."""
+    """True if the class (hex digits) is display or 3D, or AMD's processing accelerator; `vendor` as hex digits."""
     return kind[:4] in _GPU_CLASSES or (vendor, kind[:4]) == _ACCELERATOR
 
 
 def _all_unread(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact and group of this probe, unread for the same reason."""
+    """Yields every fact and group of the PCI probe, all unread for the same reason."""
     yield "pci", why
     for name in ("pci.devices", "pci.nvidia_count", "pci.gpu_vendors", "pci.nvidia_drivers", "driver.nvswitch"):
         yield name, why
@@ -94,7 +94,7 @@ def _identity(target: Target, address: str) -> tuple[str, str, str]:
 
 
 def _nvswitch_fact(kinds: list[tuple[str, str]]) -> Fact:
-    """Fact `driver.nvswitch`: whether any device's (vendor, class) is an NVIDIA bridge of class 0680."""
+    """Fact `driver.nvswitch`: whether any of the (vendor, class) pairs is an NVIDIA bridge of class 0680."""
     count = sum(vendor == "10de" and kind.startswith(_BRIDGE_OTHER) for vendor, kind in kinds)
     if count:
         return Known(True, f"{BUS}: {count} NVIDIA bridge devices of class 0680")
@@ -104,9 +104,10 @@ def _nvswitch_fact(kinds: list[tuple[str, str]]) -> Fact:
 def _summary_facts(
     target: Target, gpus: list[tuple[str, str, str]], rows: tuple[Row, ...], unclear: list[str]
 ) -> Iterator[tuple[str, Fact]]:
-    """Count and drivers of NVIDIA GPUs and the vendors of all GPUs. `gpus`: (address, vendor, device id) per row.
+    """Yields pci.nvidia_count (no virtual functions), gpu_vendors, and nvidia_drivers (absent without NVIDIA GPUs).
 
-    `unclear`: addresses whose vendor or class cannot be read, which leaves a count of zero unread.
+    `gpus`: (address, vendor, device id) of each of `rows`. `unclear`: addresses whose vendor or class cannot be read,
+    which leaves a count of zero unread.
     """
     nvidia = [(address, row) for (address, vendor, _), row in zip(gpus, rows, strict=True) if vendor == "10de"]
     vendors = tuple(dict.fromkeys(VENDORS.get(vendor, "other") for _, vendor, _ in gpus))
@@ -123,7 +124,10 @@ def _summary_facts(
 
 
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
-    """The row of one device; link and state columns are unread while it sleeps, as reading them would wake it."""
+    """The row of the group ``pci`` of one device; `known`: names by (vendor, device id).
+
+    Link, state and name columns are unread while it sleeps at level quick, as reading them would wake it.
+    """
     folder = f"{BUS}/{address}"
     sleeping, node = unread_if_asleep(target, folder), number(target, f"{folder}/numa_node")
     return {
@@ -147,7 +151,10 @@ def _row(target: Target, address: str, vendor: str, device: str, known: dict[tup
 
 
 def _slot(target: Target, folder: str) -> Row:
-    """Highest link speed and width of the port above the device."""
+    """The columns slot_speed_max and slot_width_max of the port above the device.
+
+    Unread if there is none, or it sleeps at level quick.
+    """
     port = port_above(target, folder)
     unread = unread_if_asleep(target, port) if port else Unread(f"no port above {folder}")
     return {
@@ -157,7 +164,7 @@ def _slot(target: Target, folder: str) -> Row:
 
 
 def _driver(target: Target, folder: str) -> Fact:
-    """Name of the bound kernel driver; absent if none is bound."""
+    """Name of the kernel driver bound to the device; absent if none is bound."""
     path = f"{folder}/driver"
     try:
         if not target.exists(path):
@@ -168,7 +175,7 @@ def _driver(target: Target, folder: str) -> Fact:
 
 
 def _alive_fact(target: Target, folder: str) -> Fact:
-    """Whether the configuration space answers: its first four bytes are not all ones."""
+    """Whether the device's configuration space answers: its first four bytes are not all ones."""
     path = f"{folder}/config"
     try:
         first = target.read_bytes(path, 4)
@@ -178,7 +185,10 @@ def _alive_fact(target: Target, folder: str) -> Fact:
 
 
 def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
-    """The unassigned BARs and the size of BAR 1 (MiB), from sysfs' ``resource``: lines of ``start end flags``."""
+    """The columns bars_unassigned (numbers) and bar1_mib, from sysfs' ``resource``: lines of ``start end flags``.
+
+    Both unread if it is no such file; the size is absent without BAR 1.
+    """
     found = text(target, path, 4096)
     regions = re.findall(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x([0-9a-f]+)$", found, re.M) if isinstance(found, str) else []
     if len(regions) < 6:
@@ -193,7 +203,10 @@ def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
 
 
 def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
-    """The driver's product name, else the one by id, else unread; a sleeping device is not asked."""
+    """The product name that NVIDIA's driver gives, else `by_id`, else unread.
+
+    While the device is asleep (`sleeping` says so) the driver is not asked.
+    """
     if sleeping:
         return by_id or sleeping
     path = f"/proc/driver/nvidia/gpus/{address}/information"

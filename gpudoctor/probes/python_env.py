@@ -102,7 +102,10 @@ def is_gpu(name: str) -> bool:
 
 
 def _interpreter_facts(target: Target, site: Site) -> Iterator[tuple[str, Fact]]:
-    """Facts about the interpreter itself."""
+    """Yields python.path, version, implementation, environment, prefix, site_folders, user_site, externally_managed.
+
+    user_site is absent if this interpreter does not read it.
+    """
     yield "python.path", Known(site.python, "target")
     yield "python.version", Known(site.version, site.source)
     yield "python.implementation", Known(site.implementation, site.source)
@@ -117,7 +120,11 @@ def _interpreter_facts(target: Target, site: Site) -> Iterator[tuple[str, Fact]]
 
 
 def _installer(target: Target, site: Site, installed: Environment) -> Fact:
-    """What installs packages here: in conda what installed torch, else uv if pyvenv.cfg names it, else pip."""
+    """What installs packages here: conda, uv or pip; unread if none is seen.
+
+    In conda what installed torch if that is pip or uv; elsewhere uv if pyvenv.cfg or torch's INSTALLER names it, else
+    pip.
+    """
     torch = installed.first("torch")
     torch_installer = installer(target, torch) if torch else None
     installer_file = f"{torch.path}/INSTALLER" if torch else ""
@@ -140,7 +147,10 @@ def _installer(target: Target, site: Site, installed: Environment) -> Fact:
 
 
 def _package_rows(target: Target, installed: Environment) -> tuple[Row, ...]:
-    """One row per distribution, and per conda package about GPUs without a dist-info of that version."""
+    """Rows of the group ``package``: one per distribution, and per conda package about GPUs without such a dist-info.
+
+    Columns name, version, build (conda's) and, of GPU packages alone, installer.
+    """
     builds = {(dist.name, dist.version): dist for dist in installed.conda}
     rows: list[Row] = []
     for dist in installed.dists:
@@ -163,7 +173,10 @@ def _package_rows(target: Target, installed: Environment) -> tuple[Row, ...]:
 
 
 def _duplicates(installed: Environment) -> tuple[str, ...]:
-    """Distributions with several versions in one folder, as texts; a copy later on ``sys.path`` is only hidden."""
+    """Texts ``torch 2.1.0 and 2.4.0 in FOLDER`` for distributions with several versions in one folder.
+
+    A copy later on ``sys.path`` is only hidden, and not listed.
+    """
     together: dict[tuple[str, str], list[str]] = defaultdict(list)
     for dist in installed.dists:
         together[dist.name, dist.folder].append(dist.version)
@@ -175,7 +188,10 @@ def _duplicates(installed: Environment) -> tuple[str, ...]:
 
 
 def _integrity_facts(target: Target, installed: Environment) -> Iterator[tuple[str, Fact]]:
-    """Damaged and overwritten libraries, by comparing RECORDs with file sizes; unread if no RECORD can be read."""
+    """Yields python.damaged, damaged_files and overwritten, by comparing RECORDs of GPU packages with the files' sizes.
+
+    Unread if no RECORD can be read.
+    """
     writers: dict[str, list[str]] = defaultdict(list)
     damaged: dict[str, list[str]] = defaultdict(list)
     unrecorded: list[str] = []
@@ -202,9 +218,9 @@ def _integrity_facts(target: Target, installed: Environment) -> Iterator[tuple[s
 
 
 def _checked_distributions(installed: Environment) -> Sequence[Dist]:
-    """The distributions whose libraries are compared with their RECORD.
+    """The distributions whose libraries are compared with their RECORD: torch, NVIDIA's, triton and onnxruntime.
 
-    TensorFlow's lists ten thousand headers: it is read only if two builds of it are installed.
+    Not conda's. TensorFlow's lists ten thousand headers: it is read only if two builds of it are installed.
     """
     tensorflows = [dist for dist in installed.dists if dist.name.startswith(("tensorflow", "tf-nightly"))]
     builds = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly", "tf-nightly-gpu", "tensorflow-rocm"}
@@ -214,7 +230,7 @@ def _checked_distributions(installed: Environment) -> Sequence[Dist]:
 
 
 def _file_damage(target: Target, path: str, size: int) -> str:
-    """``is missing`` or ``has N bytes`` if the file differs from the recorded size in bytes; empty if it does not."""
+    """``is missing`` or ``has N bytes`` if the file differs from the recorded `size`; empty if not, or unreadable."""
     try:
         found = target.path(path).stat().st_size
     except FileNotFoundError:

@@ -78,7 +78,7 @@ _RECHECK_SECONDS = 1.0
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the ``rdma`` facts and one row per port, from sysfs; looks twice where a port has counted errors."""
+    """Yields the ``rdma`` facts and group, one row per port, from sysfs; looks twice if a port has counted errors."""
     devices, began = names(target, DEVICES), time.monotonic()
     rows = tuple(port_rows(target, devices)) if isinstance(devices, list) else ()
     yield "rdma", _with_gains(target, rows, began) if isinstance(devices, list) else _absence(target, devices)
@@ -88,7 +88,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row, ...]:
-    """The rows with what their error counters gained since `began`, after `_RECHECK_SECONDS` if any is not zero."""
+    """The ports' rows with the columns errors_gained, downs_gained and watched_s added.
+
+    If a counter is not zero, waits until `_RECHECK_SECONDS` after `began` and reads all again; else gains are 0.
+    """
     counting = any(value_of(row[name]) for row in rows for name in (*_ERRORS, *_DOWNS))
     if counting:
         time.sleep(max(0.0, _RECHECK_SECONDS - (time.monotonic() - began)))
@@ -107,7 +110,10 @@ def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row,
 
 
 def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> Fact:
-    """What the port's counters of these names rose by since the row was read, 0 if not `again`; a reset is no gain."""
+    """What the port's counters of these names rose by since the row was read.
+
+    0 if not `again`, absent or unread as they are. A counter that was reset gained nothing.
+    """
     folder = f"{DEVICES}/{text_of(row['device'])}/ports/{text_of(row['port'])}"
     read = {name: count for name in counters if isinstance(count := value_of(row[name]), int)}
     if not read:
@@ -118,14 +124,14 @@ def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> F
 
 
 def _absence(target: Target, devices: Absent | Unread) -> Absent | Unread:
-    """The state of the devices; unread instead of absent if there is no /sys."""
+    """The devices' state; unread instead of absent if there is no /sys, so that nothing can be seen."""
     if isinstance(devices, Absent) and path_exists(target, "/sys") is not True:
         return Unread(f"{devices.why}; /sys may not be mounted")
     return devices
 
 
 def port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
-    """One row per port of the devices."""
+    """Yields a row of the group ``rdma`` per port, without the columns that `probe` adds by a second look."""
     for device in devices:
         folder = f"{DEVICES}/{device}"
         ports = names(target, f"{folder}/ports")
@@ -135,7 +141,10 @@ def port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
 
 
 def _device_columns(target: Target, device: str) -> Row:
-    """The columns that all ports of a device share."""
+    """The columns that all ports of an RDMA device share.
+
+    device, address (PCI), netdev, firmware, board, model, numa_node and virtual.
+    """
     folder = f"{DEVICES}/{device}"
     place = resolve_path(target, f"{folder}/device")
     address = place.rpartition("/")[2]
@@ -156,7 +165,7 @@ def _device_columns(target: Target, device: str) -> Row:
 
 
 def _port_columns(target: Target, folder: str) -> Row:
-    """The columns of one port: state, link layer, rate, GIDs and error counters."""
+    """port, state, physical_state, link_layer, rate, rate_gbps, gids, roce_v2 and error counters of a port's folder."""
     port = folder.rpartition("/")[2]
     layer = line(target, f"{folder}/link_layer")
     rate = line(target, f"{folder}/rate")
@@ -174,14 +183,15 @@ def _port_columns(target: Target, folder: str) -> Row:
 
 
 def _state_name(raw: Fact) -> Fact:
-    """The name in a state such as ``4: ACTIVE``."""
+    """The name in a state such as ``4: ACTIVE``; absent or unread as `raw` is."""
     return Known(str(raw.value).rpartition(":")[2].strip(), raw.source) if isinstance(raw, Known) else raw
 
 
 def _gids(target: Target, folder: str, layer: Fact) -> Row:
-    """Number of addresses among the first 16 entries, and whether one is RoCE v2 (absent on InfiniBand).
+    """The columns gids, number of addresses in the port's first 16 entries, and roce_v2, whether one is RoCE v2.
 
-    The table is filled from its start; the type of an empty entry cannot be read.
+    The second is absent on InfiniBand; both unread if the table cannot be read. The table is filled from its start; the
+    type of an empty entry cannot be read.
     """
     listed = names(target, f"{folder}/gids")
     if not isinstance(listed, list):
@@ -213,7 +223,10 @@ def _verbs_loaded(target: Target) -> Fact:
 
 
 def _node_facts(target: Target, devices: list[str] | Absent | Unread) -> Iterator[tuple[str, Fact]]:
-    """Missing and denied device files; /sys/class/infiniband_verbs/uverbs0 stands for /dev/infiniband/uverbs0."""
+    """Yields rdma.nodes_missing and nodes_denied: files such as /dev/infiniband/uverbs0 not there, or not usable.
+
+    Those of /sys/class/infiniband_verbs are looked for; absent or unread as `devices` is.
+    """
     verbs = names(target, _VERBS) if isinstance(devices, list) else devices
     if not isinstance(verbs, list):
         why = _absence(target, verbs)
@@ -230,7 +243,7 @@ def _node_facts(target: Target, devices: list[str] | Absent | Unread) -> Iterato
 
 
 def _may_lock(target: Target) -> Fact:
-    """Whether the process has CAP_IPC_LOCK, bit 14 of the effective capabilities."""
+    """Whether the process has CAP_IPC_LOCK, bit 14 of the effective capabilities; unread if /proc does not say."""
     path = "/proc/self/status"
     found = text(target, path, 1 << 16)
     match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", found, re.M) if isinstance(found, str) else None

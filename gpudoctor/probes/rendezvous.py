@@ -45,7 +45,7 @@ _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields ``net`` facts about rendezvous, from files and variables; from level standard on also by the resolver."""
+    """Yields ``net`` facts about where ranks would meet, from files, variables and (not at level quick) resolver."""
     yield "net.job_nodes", _job_nodes(target.environ)
     yield from _port_facts(target)
     yield "net.firewall", firewall(target)
@@ -68,7 +68,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _job_nodes(environ: Mapping[str, str]) -> Fact:
-    """Number of machines in the job by its launcher's variables (Slurm, torchrun, mpirun); absent if none is set."""
+    """Number of machines in the job: SLURM_NNODES, else all ranks by those on this machine (torchrun, mpirun).
+
+    Absent if no such variables are set.
+    """
     pairs = (
         ("SLURM_NNODES", ""),
         ("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
@@ -82,7 +85,10 @@ def _job_nodes(environ: Mapping[str, str]) -> Fact:
 
 
 def _port_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """The ephemeral port range, MASTER_PORT, and who listens on that port here."""
+    """Yields net.port_low and port_high (ephemeral ports), net.port (MASTER_PORT) and port_taken (its listener).
+
+    The last two are absent if MASTER_PORT is not set or no port number.
+    """
     content = text(target, _RANGE, 64)
     bounds = re.fullmatch(r"(\d+)\s+(\d+)", content) if isinstance(content, str) else None
     for at, name in enumerate(("net.port_low", "net.port_high"), 1):
@@ -104,7 +110,10 @@ def _address_list(resolution: Fact) -> tuple[str, ...] | Absent | Unread:
 
 
 def _host_facts(resolution: Fact, addresses: Addresses | Unread) -> Iterator[tuple[str, Fact]]:
-    """What this machine's own name resolves to, and whether that is loopback or no address of this machine."""
+    """Yields net.host_addresses, host_loopback (whether the first is) and host_foreign (those no interface here has).
+
+    `resolution`: the addresses of this machine's own name; if absent or unread, all are.
+    """
     yield "net.host_addresses", resolution
     own = _address_list(resolution)
     if not isinstance(own, tuple):
@@ -117,7 +126,10 @@ def _host_facts(resolution: Fact, addresses: Addresses | Unread) -> Iterator[tup
 
 
 def _master_facts(master: str, resolution: Fact | None, addresses: Addresses | Unread) -> Iterator[tuple[str, Fact]]:
-    """What MASTER_ADDR resolves to, and whether that is this machine; absent if it is not set."""
+    """Yields net.master_addresses, master_here, master_loopback and master_error for MASTER_ADDR.
+
+    All absent if it is not set (`resolution` is None). If it does not resolve, the error is known and the rest absent.
+    """
     if resolution is None:
         why = Absent("MASTER_ADDR is not set")
         yield from ((f"net.master_{part}", why) for part in ("addresses", "here", "loopback", "error"))
@@ -153,7 +165,7 @@ _ELASTIC = "TORCHELASTIC_RUN_ID"
 
 
 def listening_process(target: Target, port: int) -> str:
-    """The process that listens on the TCP port, ``python (pid 4711)``; empty where it cannot be told."""
+    """The process that listens on the TCP port here, ``python (pid 4711)``; empty if none, or if it cannot be told."""
     tables = (text(target, path, _MOST_TABLE_BYTES) for path in _TABLES)
     sockets = (found for table in tables if isinstance(table, str) for found in _listening_sockets(table, port))
     owner = next((pid for inode, _ in sockets if (pid := _socket_owner(target, inode))), "")
@@ -161,9 +173,10 @@ def listening_process(target: Target, port: int) -> str:
 
 
 def _listener(target: Target, port: int) -> Fact:
-    """Who listens on the TCP port: ``python (pid 4711)``, or the user if the process is another's; absent if free.
+    """Who listens on the TCP port: ``python (pid 4711)``, or the user if the process is another's.
 
-    A process that started us, or of the same job, counts as absent: the job's own store is no obstacle.
+    Absent if nobody does. A process that started us, or of the same job, counts as absent: the job's own store is no
+    obstacle. Unread if /proc/net/tcp cannot be read.
     """
     tables = [text(target, path, _MOST_TABLE_BYTES) for path in _TABLES]
     if not isinstance(tables[0], str):
@@ -180,9 +193,9 @@ def _listener(target: Target, port: int) -> Fact:
 
 
 def _listening_sockets(table: str, port: int) -> Iterator[tuple[str, str]]:
-    """Yields (inode, user id), as text, of each socket that listens on the port.
+    """Yields (inode, user id), as text, of each socket in `table` (/proc/net/tcp) that listens on the port.
 
-    Lines of the table read ``0: 00000000:733C 00000000:0000 0A ... uid timeout inode``.
+    Its lines read ``0: 00000000:733C 00000000:0000 0A ... uid timeout inode``.
     """
     for fields in map(str.split, table.splitlines()[1:]):
         if len(fields) > 9 and fields[3] == _LISTEN and fields[1].rpartition(":")[2] == f"{port:04X}":
@@ -217,7 +230,7 @@ def _ancestors(target: Target) -> set[str]:
 
 
 def _pid_and_parent(target: Target, pid: str) -> tuple[str, str]:
-    """The process's own pid and its parent's, as text; empty if it cannot be read."""
+    """The process's own pid and its parent's, as text, for a pid or ``self``; both empty if it cannot be read."""
     stat = text(target, f"/proc/{pid}/stat", 4096)
     if not isinstance(stat, str):
         return "", ""
@@ -226,7 +239,10 @@ def _pid_and_parent(target: Target, pid: str) -> tuple[str, str]:
 
 
 def _same_job(target: Target, pid: str, above: set[str]) -> bool:
-    """True if the process belongs to our job, by its launcher's variables; `above`: pids of our ancestors."""
+    """True if the process belongs to our job: its launcher's variables are ours.
+
+    torchrun's run id counts only if its parent is one of our ancestors (pids `above`), as it often is the same for all.
+    """
     found = text(target, f"/proc/{pid}/environ", 1 << 20)
     if not isinstance(found, str):
         return False
@@ -262,9 +278,10 @@ _NFT_SECONDS = 2.0
 
 
 def firewall(target: Target) -> Fact:
-    """What blocks connections to this machine: ufw, firewalld, or an nftables chain; absent if nothing does.
+    """What blocks connections to this machine: ufw, firewalld, or the first nftables chain that does.
 
-    Unread at level quick, or if its rules may not be read.
+    Absent if nothing does. Unread at level quick, without nft, or if the rules may not be read, unless ufw's or
+    firewalld's files show it is on.
     """
     for name, path in _enabled_services(target):
         return Known(name, path)

@@ -58,7 +58,7 @@ class _Process:
 
     @property
     def folder(self) -> str:
-        """Its folder in /proc."""
+        """The process's folder in /proc."""
         return f"/proc/{self.pid}"
 
 
@@ -69,9 +69,10 @@ def probe(target: Target) -> Iterator[tuple[str, Rows]]:
 
 
 def stuck(target: Target) -> Rows:
-    """A row per process stuck in the NVIDIA driver: in state D, not run for `_RECHECK_SECONDS`, not ours.
+    """Rows of processes stuck in the NVIDIA driver: in state D, not run for `_RECHECK_SECONDS`, not gpudoctor's own.
 
-    Unread if none was found before `BUDGET_SECONDS` or `MOST_PROCESSES` ended the search.
+    Columns: pid, name, wchan, device, seconds. Unread if none was found before `BUDGET_SECONDS` or `MOST_PROCESSES`
+    ended the search, or /proc cannot be listed.
     """
     listed = names(target, "/proc")
     if not isinstance(listed, list):
@@ -96,7 +97,7 @@ def stuck(target: Target) -> Rows:
 
 
 def _uninterruptible(target: Target, pids: list[str]) -> tuple[list[_Process], int]:
-    """Processes in state D, and how many processes were looked at within `BUDGET_SECONDS` seconds."""
+    """Processes in state D, and how many of `pids` were looked at within `BUDGET_SECONDS` of processor time."""
     found: list[_Process] = []
     proc = str(target.path("/proc"))
     deadline = time.thread_time() + BUDGET_SECONDS
@@ -109,7 +110,7 @@ def _uninterruptible(target: Target, pids: list[str]) -> tuple[list[_Process], i
 
 
 def _if_uninterruptible(target: Target, proc: str, pid: str) -> _Process | None:
-    """The process if it is in state D, else None; equal to what it was before if it has not run since.
+    """The process if it is in state D, else None; it compares equal to an earlier look if it has not run since.
 
     `proc`: where /proc is here.
     """
@@ -123,7 +124,7 @@ def _if_uninterruptible(target: Target, proc: str, pid: str) -> _Process | None:
 
 
 def _started_by_gpudoctor(target: Target, pid: str) -> bool:
-    """True if it or an ancestor was started by this program or by another running gpudoctor."""
+    """True if the process or an ancestor was started by this program or by another running gpudoctor."""
     proc = str(target.path("/proc"))
     for _ in range(_MOST_PARENTS):
         fields = stat_fields(f"{proc}/{pid}/stat")
@@ -145,7 +146,10 @@ def _command_line(target: Target, pid: str) -> str:
 
 
 def _nvidia_device(target: Target, process: _Process) -> str | None:
-    """The NVIDIA device file it has open; empty if only its name or wait channel points to the driver, else None."""
+    """The NVIDIA device file that the process has open; empty if only its name or wait channel points to the driver.
+
+    None if nothing does.
+    """
     for handle in names_in(target, f"{process.folder}/fd")[:_MOST_FILES]:
         goal = link(str(target.path(f"{process.folder}/fd") / handle))
         if goal.startswith("/dev/nvidia"):
@@ -157,7 +161,7 @@ def _nvidia_device(target: Target, process: _Process) -> str | None:
 
 
 def _row(target: Target, process: _Process, device: str) -> Row:
-    """The row of a stuck process: pid, name, wait channel, device file, and seconds since its start."""
+    """The row of a stuck process: pid, name, wchan, device (file, unread if ``""``), and seconds since its start."""
     folder = process.folder
     return {
         "pid": Known(int(process.pid), f"{folder}/stat"),
@@ -169,7 +173,7 @@ def _row(target: Target, process: _Process, device: str) -> Row:
 
 
 def _wait_channel(target: Target, folder: str) -> Fact:
-    """The kernel function it waits in; unread if the file shows ``0``, as it does to other users."""
+    """The kernel function that the process waits in; unread if /proc shows ``0``, as it does to other users."""
     found = line(target, f"{folder}/wchan")
     if value_of(found) in ("0", "1"):
         return Unread(f"{folder}/wchan: only root may see it")

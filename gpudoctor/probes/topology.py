@@ -77,7 +77,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _numa_nodes(target: Target) -> Fact:
-    """The number of NUMA nodes, from a list such as ``0-1,4``; 1 if the kernel has no such file."""
+    """The number of NUMA nodes, from a list such as ``0-1,4``; 1 without such a file, unread without /sys."""
     path = "/sys/devices/system/node/online"
     found = line(target, path)
     if isinstance(found, Absent) and path_exists(target, "/sys/devices/system") is True:
@@ -91,7 +91,7 @@ def _numa_nodes(target: Target) -> Fact:
 
 
 def _nvidia_class(target: Target, address: str) -> str:
-    """The PCI class of an NVIDIA device, such as ``0x030200``; empty for other vendors or if it cannot be read."""
+    """The PCI class of an NVIDIA device, such as ``0x030200``; empty for other vendors, or if it cannot be read."""
     if text(target, f"{BUS}/{address}/vendor", 16) != "0x10de":
         return ""
     kind = text(target, f"{BUS}/{address}/class", 16)
@@ -99,12 +99,12 @@ def _nvidia_class(target: Target, address: str) -> str:
 
 
 def _is_gpu(target: Target, address: str, kind: str) -> bool:
-    """True for a whole GPU; a GPU's virtual functions are not."""
+    """True if the class `kind` (``0x030200``) is a GPU's and the device is no virtual function of a GPU."""
     return kind.startswith(_GPU_CLASSES) and path_exists(target, f"{BUS}/{address}/physfn") is not True
 
 
 def _any_redirects(redirects: Redirects, bridges: Sequence[str]) -> Fact:
-    """Whether one of the bridges redirects by ACS; unread if none is known to and one could not be read."""
+    """Whether ACS redirects at one of the bridges (addresses); unread if none is known to and one is unread."""
     facts = [redirects(bridge) for bridge in bridges]
     yes = next((fact for fact in facts if value_of(fact)), None)
     unread = next((fact for fact in facts if isinstance(fact, Unread)), None)
@@ -112,7 +112,10 @@ def _any_redirects(redirects: Redirects, bridges: Sequence[str]) -> Fact:
 
 
 def _pair_facts(gpus: Sequence[PciPlace], redirects: Redirects) -> Iterator[tuple[str, Fact | Rows]]:
-    """The group ``gpu_pair`` and the fact `topology.acs_bridges`."""
+    """Yields the group ``gpu_pair`` (a, b, path, acs) and topology.acs_bridges, ports between GPUs where ACS redirects.
+
+    The column acs is absent without a switch between the two, path unread if their NUMA nodes are not known.
+    """
     rows: list[Row] = []
     between_gpus: dict[str, None] = {}
     for a, b in combinations(gpus, 2):
@@ -136,7 +139,11 @@ def _pair_facts(gpus: Sequence[PciPlace], redirects: Redirects) -> Iterator[tupl
 
 
 def _gpu_rows(target: Target, gpus: Sequence[PciPlace], redirects: Redirects, single: bool) -> Iterator[Row]:
-    """One row per GPU, with the nearest network cards and NVMe disks. `single`: the machine has one NUMA node."""
+    """Yields the row of the group ``gpu_path`` of each GPU, with the nearest network cards and NVMe disks.
+
+    Columns: address, bridges, root, switch, iommu_group, acs, ats, nics, nic_path, disks, disk_path. `single`: the
+    machine has one NUMA node.
+    """
     cards = _class_devices(target, "/sys/class/infiniband", single) or _class_devices(target, "/sys/class/net", single)
     disks = _class_devices(target, "/sys/class/nvme", single)
     for gpu in gpus:
@@ -158,14 +165,20 @@ def _gpu_rows(target: Target, gpus: Sequence[PciPlace], redirects: Redirects, si
 
 
 def _class_devices(target: Target, folder: str, single: bool) -> Places:
-    """PCI places of a sysfs class's devices, by name; virtual ones (bridges, veth) have no ``device``."""
+    """PCI place by name of the devices of a sysfs class; virtual ones (bridges, veth) are left out.
+
+    `single`: the machine has one NUMA node.
+    """
     listed = [name for name in names_in(target, folder) if not _VIRTUAL.match(name)]
     places = {name: place_of(target, f"{folder}/{name}/device", single) for name in listed}
     return {name: where for name, where in places.items() if where}
 
 
 def _nearest(gpu: PciPlace, cards: Places, what: str) -> tuple[Fact, Fact]:
-    """Names of the nearest of `cards` to the GPU and the path kind to them; `what`: their name, for the reason."""
+    """Names of those of `cards` nearest to the GPU, and the path kind to them: PIX, PXB, PHB, NODE or SYS.
+
+    Both absent without cards, unread if NUMA nodes are not known. `what`: what cards are, for the reason.
+    """
     if not cards:
         none = Absent(f"no {what} on the PCI bus")
         return none, none

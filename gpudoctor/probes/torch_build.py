@@ -99,7 +99,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _version_file_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
-    """Flavor, CUDA, HIP and git commit, from version.py."""
+    """Yields torch.flavor (cuda, rocm, xpu, mps or cpu), cuda, hip and git, from torch's version.py; unread without it.
+
+    Versions that version.py gives as None are absent.
+    """
     version_texts = torch.version_texts
     if not version_texts:
         trouble = Unread("torch has a dist-info but no version.py to read")
@@ -118,7 +121,8 @@ def _version_file_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fac
 def _elsewhere(target: Target, searched: Sequence[str]) -> Fact:
     """Package folders near by that hold a torch and are not among `searched`.
 
-    Another Python's, the user's own, or those of an environment that is not activated.
+    Unread if one cannot be read, or on Windows. Another Python's, the user's own, or those of an environment (.venv,
+    venv) that is not activated.
     """
     if target.system == "windows":
         return Unread("not read on Windows yet")
@@ -140,7 +144,7 @@ def _elsewhere(target: Target, searched: Sequence[str]) -> Fact:
 
 
 def _installs(target: Target, torch: Torch) -> Iterator[str]:
-    """Each installed copy of torch as text: installer, version and folder."""
+    """Yields each installed copy of torch: ``pip 2.5.1 in FOLDER``, conda's, or ``source tree 2.5.1 in FOLDER``."""
     conda = next((dist for dist in torch.environment.conda if dist.name == "pytorch"), None)
     own = False
     for dist in torch.environment.all("torch"):
@@ -164,7 +168,10 @@ def _bundled_version(torch: Torch, library: str) -> Fact:
 
 
 def _pin_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]]:
-    """The fact `torch.pins_unmet` and the group ``pin``: requirements on NVIDIA wheels and triton that are not met."""
+    """Yields torch.pins_unmet and the group ``pin``: requirements on NVIDIA wheels and triton that are not met.
+
+    Absent if torch has no dist-info, unread if its METADATA cannot be read.
+    """
     if torch.dist is None:
         nothing = Absent("torch has no dist-info, so it pins nothing")
         yield from (("torch.pins_unmet", nothing), ("pin", nothing))
@@ -181,7 +188,7 @@ def _pin_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]
 
 
 def _pin_row(need: UnmetRequirement, source: str) -> Row:
-    """The row of one unmet requirement: name, version wanted, version installed."""
+    """The row of an unmet requirement: name, wants (lowest version) and has, each absent if there is none."""
     return {
         "name": Known(need.name, source),
         "wants": Known(need.lowest_version, source) if need.lowest_version else Absent("it names no lowest version"),
@@ -190,7 +197,7 @@ def _pin_row(need: UnmetRequirement, source: str) -> Row:
 
 
 def _sentences_fact(torch: Torch, sentences: Iterator[str], what: str) -> Fact:
-    """The sentences as a fact; unread if a file cannot be read. `what` names what they were read from."""
+    """The sentences as a known list; unread if reading them raises `OSError`. `what` names what they were read from."""
     try:
         return Known(tuple(sentences), f"{what} in {torch.environment.source}")
     except OSError as error:
@@ -202,7 +209,7 @@ _LIBRARIES_OF_WINDOWS = ("torch_cuda.dll", "torch_cuda_cu.dll")
 
 
 def _architectures_of(path: Path) -> Architectures:
-    """GPU architectures in a library of Linux or Windows; raises `OSError` or `MalformedError`."""
+    """GPU architectures in a library's fat binaries, ELF or ``.dll``; raises `OSError` or `MalformedError`."""
     if path.suffix != ".dll":
         return architectures(path)
     with opened_pe(path) as library:
@@ -210,9 +217,10 @@ def _architectures_of(path: Path) -> Architectures:
 
 
 def _architectures(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
-    """GPU architectures of the first library that holds fat binaries, general and of a few kernels only.
+    """Yields torch.archs and torch.few_archs, the GPU architectures of the first library that holds fat binaries.
 
-    Older torch keeps them in libtorch_cuda_cu.so or libtorch.so.
+    Absent for a CPU build, unread for ROCm or without such a library. Older torch keeps them in libtorch_cuda_cu.so or
+    libtorch.so.
     """
     names = ("torch.archs", "torch.few_archs")
     if torch.version_texts and "cuda" not in torch.version_texts:
@@ -245,7 +253,7 @@ _COMPANIONS = ("torchvision", "torchaudio", "torchtext")
 
 
 def companions_unmet(target: Target, torch: Torch) -> Iterator[str]:
-    """A sentence per companion (torchvision, ...) that was built for another torch or CUDA. Raises `OSError`."""
+    """Yields a sentence per companion (torchvision, ...) built for another torch or CUDA; raises `OSError`."""
     for name in _COMPANIONS:
         dist = torch.environment.first(name)
         if dist:
@@ -254,7 +262,7 @@ def companions_unmet(target: Target, torch: Torch) -> Iterator[str]:
 
 
 def companions_broken(target: Target, torch: Torch) -> Iterator[str]:
-    """A sentence per companion whose library needs a function that this torch does not define. Raises `OSError`."""
+    """Yields a sentence per companion (torchvision, ...) that needs a function torch lacks; raises `OSError`."""
     for name in _COMPANIONS:
         dist = torch.environment.first(name)
         found = NativeLibraries(target, torch, dist).missing_symbols() if dist else None
@@ -273,14 +281,14 @@ def cuda_tag(local: str) -> str | None:
 
 
 def _torch_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
-    """A sentence if the companion requires another torch version."""
+    """Yields a sentence if the companion `dist` requires another torch version. Raises `OSError`."""
     for need in requirements(target, torch.site, dist, lambda name: name == "torch"):
         if parse(torch.version) and not meets(torch.version, need):
             yield f"{dist.name} {dist.version} is for torch {wanted_text(need)}"
 
 
 def _cuda_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
-    """A sentence if the companion is for another CUDA than torch.
+    """Yields a sentence if the companion `dist` is for another CUDA than torch, or one of both is a CPU build.
 
     torchvision refuses another major, torchaudio before 2.9 also another minor; the rest has no CUDA code.
     """
@@ -309,7 +317,7 @@ def _cuda_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
 
 
 def _local_version(target: Target, dist: Dist) -> str:
-    """The local part of its version such as ``cu121``, by its dist-info, else its version.py; empty without one."""
+    """The local part of its version such as ``cu121``, by its dist-info, else its version.py; else empty."""
     if "+" in dist.version:
         return dist.version.partition("+")[2]
     try:

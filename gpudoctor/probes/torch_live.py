@@ -45,12 +45,12 @@ MOOT = {"cuda_driver.state": "hung"}
 
 
 def deadline(target: Target) -> float:
-    """Seconds that this probe may take on this machine."""
+    """Time limit in seconds of the probe that imports torch, for the GPUs on this machine's bus."""
     return _child_seconds(gpus_on_bus(target)) + 10.0
 
 
 def _child_seconds(gpus: int) -> float:
-    """Seconds that the child may take with that many GPUs."""
+    """Seconds that the child that imports torch may take with that many GPUs."""
     return IMPORT_SECONDS + CUDA_SECONDS + CUDA_SECONDS_EACH * gpus
 
 
@@ -131,7 +131,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _every_fact_as(state: Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact and group of this probe with the same state."""
+    """Yields every ``live`` fact and the group ``live_gpu``, all with the same state."""
     yield from ((spec.name, state) for spec in FACTS if not spec.group)
     yield "live_gpu", state
 
@@ -157,7 +157,10 @@ class _ImportWatch:
         return self._waiting.why
 
     def watch(self, line: str | None) -> bool:
-        """Takes a line of the child's output (None: time passed without one); False means that it is given up."""
+        """Handle a line of the child's output (None: time passed without one); False means that it is given up.
+
+        A step that takes long is reported to the target's listener.
+        """
         for entry in answers(line) if line and not self.why else ():
             self.entries += 1
             if type(pid := entry.get("pid")) is int:
@@ -188,7 +191,7 @@ class _LiveAnswers:
         self.unread_rest = Unread(self.ending, reason=self._reason())
 
     def facts(self) -> Iterator[tuple[str, Fact | Rows]]:
-        """Yields every declared fact and the group ``live_gpu``."""
+        """Yields every ``live`` fact and the group ``live_gpu``."""
         yield "live.last_step", Known(self.steps[-1], self.source) if self.steps else self.unread_rest
         yield "live.outcome", Known(self.outcome, self.source) if self.outcome else self.unread_rest
         yield from self._import_facts()
@@ -201,7 +204,7 @@ class _LiveAnswers:
         yield "live_gpu", self._gpus()
 
     def _outcome(self) -> str:
-        """done, hung, not finished, stopped or crashed; empty if the child could not start."""
+        """done (also if the import raised), hung, not finished, stopped or crashed; empty if it did not start."""
         if "done" in self.steps or "error" in self.answers_by_name.get("import", {}):
             return "done"
         if not self.steps:
@@ -213,7 +216,7 @@ class _LiveAnswers:
         return "stopped" if self.answer.status is None else "crashed"
 
     def _reason(self) -> Reason:
-        """The typed reason for facts that the child did not report."""
+        """The `Reason` of facts that the child did not report: TORCH_FAILED, TIMED_OUT or CRASHED."""
         if self.outcome == "done":
             return Reason.TORCH_FAILED
         return Reason.TIMED_OUT if self.outcome in {"hung", "not finished"} else Reason.CRASHED
@@ -235,7 +238,11 @@ class _LiveAnswers:
         return f"`{step}` {how}: {self.answer.how}"
 
     def _import_facts(self) -> Iterator[tuple[str, Fact]]:
-        """Yields `live.import_outcome` and `live.import_error`."""
+        """Yields `live.import_outcome` (ok, error, crashed, hung or not finished) and `live.import_error`.
+
+        The error is absent if the import succeeded, unread if it hung or did not finish; both unread without an
+        outcome.
+        """
         entry = self.answers_by_name.get("import", {})
         error: Fact
         if "value" in entry:
@@ -253,7 +260,10 @@ class _LiveAnswers:
         yield "live.import_error", error
 
     def _answer_fact(self, name: str) -> Fact:
-        """torch's answer of that name; absent if this torch is built without it, unread if it has the wrong type."""
+        """torch's answer of that name; absent if this torch is built without it.
+
+        Unread if the call raised, the answer has the wrong type, or the child ended before it.
+        """
         entry = self.answers_by_name.get(name)
         if entry is None:
             built = self.answers_by_name.get("built_for", {"value": True})
@@ -271,12 +281,12 @@ class _LiveAnswers:
         return Known(tuple(value) if isinstance(value, list) else value, self.source)
 
     def _version_fact(self, name: str, format_version: Any) -> Fact:
-        """The answer of that name formatted as a version; unchanged if it is not known."""
+        """torch's answer of that name through `format_version`; absent or unread as the answer is."""
         answer = self._answer_fact(name)
         return Known(format_version(answer.value), answer.source) if isinstance(answer, Known) else answer
 
     def _cuda_error(self) -> Fact:
-        """The error or warning of CUDA's initialisation; absent if it went without one."""
+        """The warning or error of CUDA's initialisation, or that it crashed or hung; absent if it went without one."""
         warning, error = self.answers_by_name.get("cuda_warning"), self.answers_by_name.get("cuda_error")
         if warning:
             return Known(printable(warning["value"], 600), self.source)
@@ -289,7 +299,7 @@ class _LiveAnswers:
         return self._answer_fact("cuda_error")
 
     def _gpus(self) -> Rows:
-        """One row per device that torch counts; absent if it sees none."""
+        """A row of ``live_gpu`` per device torch counts; absent if it sees none, unread if not known or absurd."""
         count = self._answer_fact("device_count")
         if not isinstance(count, Known):
             return count
@@ -310,7 +320,10 @@ class _LiveAnswers:
         return tuple(rows)
 
     def _initial_row(self, index: int) -> dict[str, Fact]:
-        """A GPU's row before its answers: kernel not run, or the outcome if the child ended at this GPU."""
+        """A GPU's row before its answers are filled in: the kernel is "not run", other columns unread.
+
+        If the child ended at this GPU, its kernel is "error" (it hung or crashed) or unread (not finished).
+        """
         row: dict[str, Fact] = dict.fromkeys(_COLUMNS, self.unread_rest)
         row["kernel"] = Known("not run", self.source)
         if self.steps[-1:] == [f"kernel on GPU {index}"]:
@@ -322,12 +335,12 @@ class _LiveAnswers:
 
 
 def _text(raw: object) -> str:
-    """Printable text of at most 600 characters."""
+    """The value as printable text of at most 600 characters."""
     return printable(raw, 600)
 
 
 def _nccl_version(raw: Any) -> str:
-    """NCCL's version as text: ``(2, 21, 5)`` is 2.21.5; torch before 1.9 gives a number, 2708 for 2.7.8."""
+    """NCCL's version as text: ``(2, 21, 5)`` is 2.21.5; the number of torch before 1.9, 2708, is 2.7.8."""
     if isinstance(raw, tuple):
         return ".".join(str(part) for part in raw)
     return numbered(raw, NCCL_WIDE)

@@ -119,7 +119,11 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _ask(target: Target) -> tuple[Answers, Unread]:
-    """(the child's answers by question, reason for everything that it did not answer)."""
+    """Run ask_windows.py.
+
+    (its answers by question, an `Unread` with how it ended, for questions that it did not answer). The answer to a
+    question that failed is an `Unread`.
+    """
     argv = [sys.executable, "-I", "-S", *script("ask_windows.py")]
     try:
         answer = target.run(argv, _CHILD_SECONDS)
@@ -137,7 +141,7 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
 
 
 def _fact(part: Any, name: str, source: str) -> Fact:
-    """The value `name` of one of the child's answers as a fact; unread if it is missing."""
+    """The value `name` of the child's answer `part` as a fact; unread if it is missing or empty, or as `part` is."""
     if isinstance(part, Unread):
         return part
     value = part.get(name)
@@ -148,7 +152,10 @@ def _fact(part: Any, name: str, source: str) -> Fact:
 
 
 def _system_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """Facts of the group ``host``."""
+    """Yields host.kernel, os, arch, cpu_vendor, uptime_s and virtual_machine, by the child's answer ``system``.
+
+    The virtual machine is known by the maker and model in the firmware, absent if these name no hypervisor.
+    """
     version = "RtlGetVersion"
     yield "host.kernel", _fact(part, "version", version)
     yield "host.os", part if isinstance(part, Unread) else Known(_product(part), version)
@@ -168,7 +175,7 @@ def _system_facts(part: Any) -> Iterator[tuple[str, Fact]]:
 
 
 def _product(part: Answers) -> str:
-    """Name, release and build: ``Windows 11 Pro 23H2 (22631.4317)``. The registry goes on calling 11 Windows 10."""
+    """Windows' name, release and build: ``Windows 11 Pro 23H2 (22631.4317)``. The registry calls 11 Windows 10."""
     name, build = str(part.get("product") or "Windows"), str(part["version"]).rpartition(".")[2]
     if int(build) >= 22000:
         name = name.replace("Windows 10", "Windows 11")
@@ -177,7 +184,7 @@ def _product(part: Answers) -> str:
 
 
 def _memory_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """Facts about memory, page file and commit limit."""
+    """Yields host.memory_mib, and the commit limit, what is left of it and the page file (``windows``), in MiB."""
     source = "GlobalMemoryStatusEx"
     if isinstance(part, Unread):
         names = ("host.memory_mib", "windows.commit_limit_mib", "windows.commit_left_mib", "windows.page_file_mib")
@@ -200,7 +207,7 @@ def _setting(part: Any, name: str, source: str) -> Fact:
 
 
 def _named(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -> Fact:
-    """A numeric setting translated by `names`; if it is absent, `unset` where that is given."""
+    """A numeric setting translated by `names`, unread if these lack it; if it is absent, `unset` where given."""
     if isinstance(state, Absent) and unset:
         return unset
     if not isinstance(state, Known):
@@ -214,7 +221,10 @@ def _named(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -
 
 
 def _setting_facts(part: Any, target: Target) -> Iterator[tuple[str, Fact]]:
-    """Secure Boot, long paths, the GPU's time limit and scheduling, what guards files, Remote Desktop, Hyper-V, WSL."""
+    """Yields facts on Secure Boot, long paths, TDR, GPU scheduling, Smart App Control and controlled folders.
+
+    Also Hyper-V, Remote Desktop, WSL, GPU preference. A setting that is not set has Windows' default, or is absent.
+    """
     off = Known(False, "not set, which means off")
     secure = _named(_setting(part, "secure_boot", "SecureBoot\\State"), {0: False, 1: True})
     yield (
@@ -245,7 +255,10 @@ def _setting_facts(part: Any, target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _gpu_preference(preferences: Answers, target: Target) -> Fact:
-    """The GPU that the user chose for the interpreter; CUDA lists NVIDIA's either way, DirectX and OpenGL follow it."""
+    """The GPU that the user chose for the interpreter: power saving or high performance; absent if Windows chooses.
+
+    CUDA lists NVIDIA's either way; DirectX and OpenGL follow the setting.
+    """
     python = (target.python or "").replace("/", "\\").lower()
     chosen = next((str(text) for path, text in preferences.items() if path.lower() == python), "")
     name = _PREFERENCES.get(next(iter(re.findall(r"GpuPreference=(\d)", chosen)), ""))
@@ -253,7 +266,10 @@ def _gpu_preference(preferences: Answers, target: Target) -> Fact:
 
 
 def _store_python(target: Target) -> Fact:
-    """Whether the first ``python`` of PATH is the Store's alias, without a Python that the Store has installed."""
+    """Whether PATH's first ``python`` is the Microsoft Store's alias without a Python that the Store has installed.
+
+    Absent if PATH has no python.
+    """
     for folder in system_paths.search_list(target.environ.get("PATH", ""), target.system):
         alias = f"{folder}/python.exe"
         names = target.listing(folder) if system_paths.is_store_alias(alias) else []
@@ -265,7 +281,7 @@ def _store_python(target: Target) -> Fact:
 
 
 def _path_dlls(part: Any) -> Rows:
-    """The CUDA DLLs that PATH gives, in its order."""
+    """Rows of the CUDA DLLs in PATH's order: name, path, and first (of its name); absent without one."""
     if isinstance(part, Unread):
         return part
     rows: list[Row] = []
@@ -279,7 +295,10 @@ def _path_dlls(part: Any) -> Rows:
 
 
 def _driver_event(text: str, now: float) -> Row | None:
-    """The row of one event; None where it is not as Windows writes one (EvtRenderEventXml)."""
+    """The row of one event: id, provider, is_reset (TDR), text, time (UTC) and age_s, in seconds before `now`.
+
+    None if it is malformed (EvtRenderEventXml), or Windows' provider Display reports another vendor's driver.
+    """
     from xml.etree import ElementTree  # most machines have no such event
 
     try:
@@ -305,7 +324,7 @@ def _driver_event(text: str, now: float) -> Row | None:
 
 
 def _file_facts(part: Any) -> Iterator[tuple[str, Fact]]:
-    """Facts about the driver's DLLs and the Visual C++ run-time."""
+    """Yields the versions of nvml.dll and nvcuda.dll in System32 (absent without one), and missing Visual C++ DLLs."""
     for name in ("nvml", "nvcuda"):
         if isinstance(part, Unread):
             yield f"windows.{name}_dll", part
@@ -322,7 +341,10 @@ def _file_facts(part: Any) -> Iterator[tuple[str, Fact]]:
 
 
 def _python_machine(target: Target) -> Fact:
-    """What the interpreter was compiled for, from the header of its PE file."""
+    """The processor that the interpreter was compiled for (x86, x86_64, aarch64), by its PE header.
+
+    Absent without an interpreter; unread if the file cannot be read or is no PE file.
+    """
     python = target.python
     if not python:
         return Absent("there is no Python interpreter")
@@ -342,7 +364,7 @@ def _python_machine(target: Target) -> Fact:
 
 
 def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
-    """The group ``display``, and what it tells of the bus and the driver."""
+    """Yields the groups ``display`` and ``pci`` (display devices alone), and facts of bus and driver from them."""
     if isinstance(part, Unread):
         names = ("pci.nvidia_count", "pci.gpu_vendors", "pci.nvidia_drivers", "driver.version", "driver.installed")
         yield from ((name, part) for name in (*names, "display", "pci"))
@@ -364,7 +386,10 @@ def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _driver_facts(nvidia: Sequence[Answers], files: Any) -> Iterator[tuple[str, Fact]]:
-    """The driver's version as NVIDIA counts it, and whether there is one at all."""
+    """Yields driver.version as NVIDIA counts (not without an NVIDIA device), and driver.installed.
+
+    Microsoft's basic display driver is none; nvcuda.dll in System32 counts as installed.
+    """
     served = [device for device in nvidia if device["service"] and device["service"].lower() not in _BASIC]
     versions = [version for device in served if (version := nvidia_version(str(device["driver_version"] or "")))]
     if versions:
@@ -390,13 +415,16 @@ def nvidia_version(version: str) -> str:
 
 
 def _ids(device: Answers) -> tuple[str, str]:
-    """Vendor and device id, four hex digits each; empty where the hardware id has none."""
+    """PCI vendor and device id in lower case, four hex digits each; both empty where the hardware id has none."""
     match = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", str(device["hardware"]), re.I)
     return (match[1].lower(), match[2].lower()) if match else ("", "")
 
 
 def _device_row(device: Answers) -> Row:
-    """The row of one display device."""
+    """The row of one display device: name, vendor, device_id, driver, driver_version, driver_date, problem, memory_mib.
+
+    Columns of a driver are absent without one; others that Windows does not give are unread.
+    """
     source = "SetupAPI"
     vendor, number = _ids(device)
     absent = Absent("no driver is installed for it")

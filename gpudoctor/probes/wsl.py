@@ -58,9 +58,10 @@ def _exists_fact(target: Target, path: str) -> Fact:
 
 
 def _loader_finds_driver(target: Target) -> Fact:
-    """Whether LD_LIBRARY_PATH, ld.so.cache or ld.so.conf.d names /usr/lib/wsl/lib.
+    """Whether LD_LIBRARY_PATH, ld.so.cache, ld.so.conf or ld.so.conf.d names /usr/lib/wsl/lib.
 
-    WSL writes /etc/ld.so.conf.d/ld.wsl.conf itself, unless /etc/wsl.conf tells it not to.
+    Unread if one may not be read. WSL writes /etc/ld.so.conf.d/ld.wsl.conf itself, unless /etc/wsl.conf tells it not
+    to.
     """
     if _FOLDER in target.environ.get("LD_LIBRARY_PATH", "").split(":"):
         return Known(True, "LD_LIBRARY_PATH")
@@ -86,7 +87,10 @@ def _loader_finds_driver(target: Target) -> Fact:
 
 
 def _linux_driver_libraries(target: Target) -> Fact:
-    """Paths of driver libraries that belong to the distribution; links that lead to /usr/lib/wsl are left out."""
+    """Paths of a Linux driver's libraries in the distribution, maybe none.
+
+    Links that lead to /usr/lib/wsl are left out. Unread if none is found and a folder cannot be read.
+    """
     found: dict[str, str] = {}
     trouble: Unread | None = None
     for folder in LIBRARY_FOLDERS:
