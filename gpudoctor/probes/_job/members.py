@@ -87,7 +87,7 @@ class Member:
         return "" if isinstance(self.environ, Unread) else self.environ.get(name, "")
 
     def number(self, name: str) -> int | None:
-        """Integer value of an environment variable; None if unset or no integer."""
+        """Whole number in an environment variable, at most seven digits; None if unset or anything else."""
         value = self.variable(name) if name else ""
         return int(value) if value.isascii() and value.isdecimal() and len(value) < 8 else None
 
@@ -114,7 +114,7 @@ class Job:
     """Why some environments were not read, and so ranks may not be known."""
 
     def below(self, pid: int) -> list[Member]:
-        """The members that descend from that process."""
+        """The job's members that descend from that process, itself not included."""
         found = {pid}
         for member in sorted(self.members.values(), key=lambda one: (int(one.start), one.pid)):
             if member.parent in found:
@@ -123,7 +123,10 @@ class Job:
 
 
 def read_job(pids: Sequence[int]) -> Job | Unread:
-    """The job of those processes, without this one and what it has started; unread where there is none of them."""
+    """The job of those processes: they, their descendants, and what shares a session, group, cgroup or job variables.
+
+    Without gpudoctor's own processes; unread where none of `pids` is a process.
+    """
     stats = _all_processes()
     roots = [pid for pid in pids if pid in stats]
     if not roots:
@@ -140,7 +143,10 @@ def read_job(pids: Sequence[int]) -> Job | Unread:
 
 
 def find_job(variables: Mapping[str, str]) -> Job:
-    """The job of all processes whose environment has these values, except processes of gpudoctor's own Slurm step."""
+    """The job of all processes whose environment has these values; without members if there are none.
+
+    Left out are gpudoctor and its children, its own Slurm step, and processes of another slurmd on this machine.
+    """
     stats = _all_processes()
     own = _environ(os.getpid())
     step = {name: own[name] for name in _KEYS[0] if name in own} if not isinstance(own, Unread) else {}
@@ -159,9 +165,9 @@ def find_job(variables: Mapping[str, str]) -> Job:
 
 
 def find_jobs(on_gpus: Iterable[int] = ()) -> list[Job]:
-    """The jobs of this machine, the one with the most ranks first.
+    """The jobs of this machine that have ranks, the one with the most ranks first.
 
-    A job is what a launcher has numbered as ranks, or a Python program that is among those `on_gpus`.
+    A job is what a launcher has numbered as ranks, or a Python program whose process id is among those `on_gpus`.
     """
     stats = _all_processes()
     reader = _Reader(_READ_SECONDS)
@@ -181,7 +187,10 @@ def find_jobs(on_gpus: Iterable[int] = ()) -> list[Job]:
 
 
 def key_of(job: Job) -> dict[str, str]:
-    """The variables that are the same for all processes of the job, and for no other; empty where none is known."""
+    """The launcher's variables, with values, that are the same for all processes of this job, and for no other job.
+
+    Empty where no process has such variables.
+    """
     ranks = [one.member for one in job.ranks]
     for key in _KEYS:
         for member in [*ranks, *job.members.values()]:
@@ -191,7 +200,7 @@ def key_of(job: Job) -> dict[str, str]:
 
 
 def _job_of(root: int, members: dict[int, Member]) -> Job:
-    """Job with these processes as members, and their ranks; `root` is its first process."""
+    """`Job` with these processes as members, and its ranks; `root`: process id of its first process."""
     hidden = next((one.environ for one in members.values() if isinstance(one.environ, Unread)), None)
     return _with_ranks(Job(root, members, [], hidden=hidden))
 
@@ -212,7 +221,7 @@ def is_same(member: Member) -> bool:
 
 
 def _all_processes() -> dict[int, Member]:
-    """All processes by number, by their stat files alone."""
+    """All processes of the machine by process id, read from their stat files alone (no environment or command line)."""
     found = (read_member(int(name)) for name in names("/proc") if name.isdigit())
     return {member.pid: member for member in found if member}
 
@@ -232,7 +241,10 @@ def _descendants(roots: Iterable[int], stats: Mapping[int, Member]) -> set[int]:
 
 
 def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
-    """Process ids of `roots`, of sessions and groups that one of them leads, and of their Slurm step or container."""
+    """Process ids of `roots`, of sessions and groups that one of them leads, and of their Slurm step or container.
+
+    The last only if gpudoctor itself is not in it.
+    """
     leads = set(roots)
     found = {one.pid for one in stats.values() if one.session in leads or one.group in leads} | leads
     places = {place for pid in roots if (place := job_cgroup(pid))}
@@ -242,20 +254,23 @@ def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
 
 
 def job_cgroup(pid: int) -> str:
-    """The part of the process's control group that names a Slurm step or a container; empty for any other."""
+    """The part of the process's cgroup path that names a Slurm step or container, ``/job_7/step_0``; else empty."""
     match = _OF_A_JOB.search(proc.text(f"/proc/{pid}/cgroup"))
     return match[0] if match else ""
 
 
 def pids_in(cgroup: str) -> set[int]:
-    """The processes in that control group of memory and in those below it; none in the root, which is all."""
+    """Process ids in that cgroup (of memory, in version 1) and in those below it; empty for the root cgroup."""
     inside = re.compile(rf"^\d+:(?:|[^:]*\bmemory\b[^:]*):{re.escape(cgroup)}(?:/|$)", re.M)
     pids = filter(str.isdigit, names("/proc")) if cgroup.strip("/") else ()
     return {int(pid) for pid in pids if inside.search(proc.text(f"/proc/{pid}/cgroup"))}
 
 
 def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
-    """Process ids with the same job key (launcher variables) as the first of `found` that has one."""
+    """Ids of processes not in `found` that have the same job key (launcher variables) as the first of `found` with one.
+
+    Fills the environments of all processes in `stats`; empty if none of `found` has a key.
+    """
     named = next(((key, one) for key in _KEYS for one in found if all(map(one.variable, key))), None)
     if named is None:
         return set()
@@ -268,7 +283,11 @@ def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _
 
 
 def _with_ranks(job: Job) -> Job:
-    """The job with its ranks: for each number the first Python process that has it, else the first process."""
+    """The same job with its ranks, world size and missing ranks set.
+
+    For each rank number the topmost Python process that has it, else the topmost process. Without a launcher's numbers:
+    the Python processes that the topmost one spawned, else that one.
+    """
     living = [one for one in job.members.values() if one.state not in "ZX"]
     for rank, local, world, here in RANK_VARIABLES:
         by_rank: dict[int, list[Member]] = {}
@@ -290,10 +309,10 @@ def _with_ranks(job: Job) -> Job:
 
 
 def _missing(job: Job, here: int | None) -> tuple[int, ...]:
-    """Ranks that the launcher started here and that have no process any more.
+    """Ranks that the launcher started here and that have no process any more; empty if that cannot be known.
 
-    Known where it told how many are here and their numbers follow each other, as torchrun and mpirun number them, and
-    where the ranks meet at this machine's loopback address, so that all are here.
+    It can if the ranks meet at this machine's loopback address, so that all are here, or if their numbers follow each
+    other and the launcher set how many are here (`here`), as torchrun and mpirun do.
     """
     numbers = {one.rank for one in job.ranks if one.rank is not None}
     offsets = {one.rank - one.local_rank for one in job.ranks if one.rank is not None and one.local_rank is not None}
@@ -308,7 +327,7 @@ def _missing(job: Job, here: int | None) -> tuple[int, ...]:
 
 
 def _topmost(members: Sequence[Member]) -> Member:
-    """The member without an ancestor among the members; the oldest of several."""
+    """The member whose parent is not among the members; the oldest of several."""
     pids = {one.pid for one in members}
     tops = [one for one in members if one.parent not in pids]
     return min(tops or members, key=lambda one: (int(one.start), one.pid))
@@ -324,14 +343,18 @@ def _leaders(pythons: Sequence[Member]) -> list[Member]:
 
 
 class _Reader:
-    """Reads environments and command lines in a thread, which is abandoned if the kernel blocks."""
+    """Reads environments and command lines, each in a thread that is abandoned if the kernel blocks it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._stuck = 0
 
     def fill(self, member: Member) -> None:
-        """Set environment and command line of a member."""
+        """Set the member's environment and command line.
+
+        The environment is `Unread` if another user's, or not read in time. After four that were not read in time no
+        more are tried.
+        """
         if self._stuck > 3:
             member.environ = Unread("other processes of it did not answer", reason=Reason.GIVEN_UP)
             return
@@ -343,7 +366,7 @@ class _Reader:
             member.environ, member.command = answer
 
     def _in_time(self, read: Callable[[], T]) -> T | None:
-        """Result of `read`; None if it takes too long."""
+        """Result of `read`, run in a thread; None if it takes longer than the reader's limit."""
         answers: SimpleQueue[T] = SimpleQueue()
         threading.Thread(target=lambda: answers.put(read()), name="read", daemon=True).start()
         try:
@@ -353,7 +376,7 @@ class _Reader:
 
 
 def _environ(pid: int) -> Mapping[str, str] | Unread:
-    """The variables that the process was started with."""
+    """The variables that the process was started with; unread if it is another user's, empty if it has ended."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - many
             entries = file.read(_MOST_ENVIRON_BYTES).split(b"\0")
@@ -366,6 +389,6 @@ def _environ(pid: int) -> Mapping[str, str] | Unread:
 
 
 def _command(pid: int) -> tuple[str, ...]:
-    """The words of its command line; none where it is gone."""
+    """The words of the process's command line; empty where it has ended."""
     words = proc.text(f"/proc/{pid}/cmdline", 1 << 14).rstrip("\0")
     return tuple(words.split("\0")) if words else ()

@@ -35,7 +35,7 @@ _RECORDS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 
 
 def ras_address(environ: Mapping[str, str]) -> tuple[str, int]:
-    """(host, port) at which NCCL's RAS of a rank with that environment listens."""
+    """(host, port) at which NCCL's RAS of a rank with that environment listens: NCCL_RAS_ADDR's, else `RAS_ADDRESS`."""
     host, mark, port = environ.get("NCCL_RAS_ADDR", "").strip().rpartition(":")
     if mark and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
         return host.strip("[]") or RAS_ADDRESS[0], int(port)
@@ -45,8 +45,9 @@ def ras_address(environ: Mapping[str, str]) -> tuple[str, int]:
 def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str | Unread:
     """The verbose report of NCCL's RAS at that address, as ncclras prints it.
 
-    The client greets with its protocol and gets the server's, asks for a time limit, and for the status; the server
-    closes the connection at its end (NCCL src/ras/client.cc, read 2026-11). A server of another version answers, too.
+    Unread if it does not answer in `seconds`. The client greets with its protocol and gets the server's, asks for a
+    time limit, and for the status; the server closes the connection at its end (NCCL src/ras/client.cc, read 2026-11).
+    A server of another version answers, too.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -71,7 +72,8 @@ def flight_record(
 ) -> tuple[str, Mapping[str, Any]] | Unread:
     """The path of the rank's dump of torch's flight recorder, and the document in it.
 
-    `root` is the folder in which its paths begin, `since` when it was started, in seconds of the Unix clock.
+    Unread if there is none to be read. `root` is the folder in which its paths begin, `since` when it was started, in
+    seconds of the Unix clock.
 
     Read in a child with a deadline, for its file system may hang. A dump is JSON, or a pickle of plain values: of any
     other pickle nothing is made.
@@ -91,12 +93,12 @@ def flight_record(
 
 
 def _cache(environ: Mapping[str, str]) -> str:
-    """torch's default cache folder, in which dumps are if no variable names a place."""
+    """The user's cache folder by a job's environment, below which torch writes dumps if no variable names a place."""
     return environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME') or '/tmp'}/.cache"
 
 
 def _dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] | Unread:
-    """The dump in that file; unread if it is missing, older than `since`, or not readable."""
+    """The document in the dump at `root` and `path`; unread if missing, written before `since`, or malformed."""
     try:
         written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
         if written.isdecimal() and int(written) < since:
@@ -134,18 +136,19 @@ class _PlainUnpickler(pickle.Unpickler):
     """Unpickler for containers, texts and numbers only; refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Raise: a class or function named in a pickle would run code."""
+        """Raise `ValueError`: a class or function named in a pickle would run code."""
         raise ValueError(f"its pickle names {module}.{name}"[:120])
 
     def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002
-        """Raise: persistent ids are not supported."""
+        """Raise `ValueError`: persistent ids are not supported."""
         raise ValueError("its pickle refers to something outside")
 
 
 def _plain(value: object, depth: int = 0, left: list[int] | None = None) -> Any:
-    """The value with lists for tuples and text for keys; raises `ValueError` for what is not plain, deep or endless.
+    """The value with lists for tuples and texts of at most 200 characters for keys.
 
-    A pickle may hold the same list a million times: what comes out is counted.
+    Raises `ValueError` for what is not plain, deep or endless. A pickle may hold the same list a million times: what
+    comes out is counted.
     """
     left = [_MOST_VALUES] if left is None else left
     left[0] -= 1
@@ -167,12 +170,15 @@ def _send(line: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _answer(line: socket.socket, deadline: float) -> bytes:
-    """One line from the server; raises `OSError` if the connection ends first."""
+    """One line from the server, or what came before it closed; `TimeoutError` at `deadline`, else `OSError`."""
     return _received(line, deadline, lambda data: data.endswith(b"\n"), 4096)
 
 
 def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
-    """Bytes received until `ends` is true or the connection closes; `TimeoutError`, or `ValueError` beyond `most`."""
+    """Bytes received until `ends` is true of them or the connection closes.
+
+    Raises `TimeoutError` at `deadline` (monotonic seconds), `ValueError` beyond `most` bytes.
+    """
     data = b""
     while not ends(data):
         line.settimeout(max(0.01, deadline - time.monotonic()))
@@ -186,5 +192,5 @@ def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool
 
 
 def _name(address: tuple[str, int]) -> str:
-    """``localhost:28028``."""
+    """The address as text: ``localhost:28028``."""
     return f"{address[0]}:{address[1]}"

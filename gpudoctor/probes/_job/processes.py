@@ -47,7 +47,7 @@ class Process:
 
     @property
     def busy(self) -> float | None:
-        """Its share of one processor since it was first seen, in %; None where it was seen once."""
+        """Its use of processor time since it was first seen, in % of one processor; None if it was seen once."""
         return 100 * (self.cpu_seconds - self.cpu_before) / (self.last - self.first) if self.last > self.first else None
 
 
@@ -71,7 +71,7 @@ class Loading:
     """How many of the machine's they may run on; 0 where nobody has asked."""
 
     def add(self, processes: Mapping[int, Process], seconds: float) -> None:
-        """Add one look at all processes, `seconds` after the previous one."""
+        """Add one look at all processes, by process id, `seconds` after the previous one."""
         workers = [process for process in processes.values() if process.name == _WORKER]
         self.fed = frozenset(worker.parent for worker in workers)
         known = [worker for worker in workers if worker.fresh_wanted is not None]
@@ -91,7 +91,10 @@ class Loading:
                 self.fed_at_work += wanted
 
     def facts(self) -> dict[str, Fact]:
-        """The facts ``run.loader_*``."""
+        """The facts run.loader_workers, loader_seconds, loader_busy, loader_processors and loader_fed_busy.
+
+        All but the first absent if no worker was seen.
+        """
         if not self.most:
             names = ("seconds", "busy", "processors", "fed_busy")
             nobody = Absent("no worker of torch's DataLoader was seen")
@@ -127,17 +130,17 @@ class Tree:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Ids of all processes seen so far, ended ones included."""
+        """Ids of all processes of the command seen so far, ended ones included."""
         return frozenset(self._processes) | {process.pid for process in self._ended}
 
     @property
     def living(self) -> tuple[float, frozenset[int]]:
-        """(processor seconds used by the living processes, their ids)."""
+        """(processor seconds that the living processes used, their ids), as of the last look."""
         living = list(self._processes.values())
         return sum(process.cpu_seconds for process in living), frozenset(process.pid for process in living)
 
     def look(self) -> None:
-        """Read all processes once, and update their maxima."""
+        """Read all processes of the command once, and update their peaks and the tree's."""
         now = time.monotonic()
         for pid in self._found():
             self._read(pid, now)
@@ -151,7 +154,10 @@ class Tree:
         self.most = max(self.most, len(self._processes))
 
     def rows(self) -> tuple[Row, ...]:
-        """Rows of the processes with the largest memory peaks."""
+        """Rows of the 16 processes with the largest memory peaks: pid, name, memory_mib (peak), last_mib, cpu_seconds.
+
+        Also busy (%) and outlived (still running at the last look).
+        """
         processes = sorted([*self._processes.values(), *self._ended], key=lambda one: -one.peak)
         return tuple(
             {
@@ -167,7 +173,7 @@ class Tree:
         )
 
     def _found(self) -> list[int]:
-        """Ids of the known processes and of all their descendants."""
+        """Ids of the command's first process, those known to live, and their descendants; at most `_MOST_PROCESSES`."""
         children = self._children if self._lists_children else self._children_of_all()
         found = dict.fromkeys([self._root, *self._processes])
         queue = list(found)
@@ -178,7 +184,7 @@ class Tree:
         return list(found)
 
     def _children(self, pid: int) -> Iterator[int]:
-        """The children of all threads of that process."""
+        """Yields the process ids that all threads of that process have as children."""
         for task in names(f"{self._proc}/{pid}/task"):
             yield from map(int, first_bytes(f"{self._proc}/{pid}/task/{task}/children").split())
 
@@ -191,12 +197,12 @@ class Tree:
         return lambda pid: iter(found.get(pid, ()))
 
     def _wanted(self, pid: int) -> float | None:
-        """Seconds that its main thread ran or waited for a processor; None where the kernel does not count them."""
+        """Seconds that the process's main thread ran or waited for a processor; None where not counted."""
         numbers = first_bytes(f"{self._proc}/{pid}/schedstat").split()
         return (int(numbers[0]) + int(numbers[1])) / 1e9 if len(numbers) > 1 else None
 
     def _read(self, pid: int, now: float) -> None:
-        """Read one process; it counts as ended if it is gone or another process has its id."""
+        """Read one process into its `Process`, new if unknown; it counts as ended if gone or another has its id."""
         fields = stat_fields(f"{self._proc}/{pid}/stat")
         known = self._processes.get(pid)
         if known and (not fields or fields[20] != known.start or fields[1] in b"ZX"):

@@ -35,7 +35,7 @@ class Group:
 
     @classmethod
     def of_this_process(cls, target: Target) -> Group:
-        """The group that this process is in."""
+        """The control group that this process is in, with its limits; an empty `Group` if /proc does not say."""
         group = cls()
         listed = text(target, "/proc/self/cgroup", 1 << 16)
         if not isinstance(listed, str):
@@ -53,7 +53,10 @@ class Group:
         return group
 
     def counts(self, target: Target) -> dict[str, int]:
-        """The counters by the names of the facts ``run.*``; those that cannot be read are left out."""
+        """The counters oom_kills, limit_reached, memory_throttled, forks_refused and machine_kills so far.
+
+        Those that cannot be read are left out.
+        """
         each = [_count(target, f"{folder}/pids.events", "max") for folder in self.pids]
         refused = [count for count in each if count is not None]
         found = {
@@ -70,14 +73,14 @@ class Group:
         return {name: count for name, count in found.items() if count is not None}
 
     def used(self, target: Target) -> int | None:
-        """Bytes charged to the limiting group, page cache included; None if there is none."""
+        """Bytes now charged to the group with the least memory limit, page cache included; None without a limit."""
         if not self.limiting:
             return None
         used = _number(target, f"{self.limiting}/memory.current")
         return used if used is not None else _number(target, f"{self.limiting}/memory.usage_in_bytes")
 
     def peak(self, target: Target) -> int | None:
-        """The most bytes that the limiting group has ever held; None where the kernel does not count that."""
+        """The most bytes that the group with the least memory limit ever held; None without a limit, or not counted."""
         if not self.limiting:
             return None
         peak = _number(target, f"{self.limiting}/memory.peak")
@@ -85,7 +88,10 @@ class Group:
 
 
 def processors(target: Target) -> Fact:
-    """How many processors this process and what it starts may use: its affinity, and the quota of its cgroups."""
+    """How many processors this process and what it starts may use (may be a fraction).
+
+    Its affinity, or the least CPU quota of its cgroups; unread if the system does not say.
+    """
     least = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 0)
     source = "sched_getaffinity"
     listed = text(target, "/proc/self/cgroup", 1 << 16)
@@ -112,14 +118,14 @@ class SharedResources:
 
     @classmethod
     def here(cls, target: Target, folder: str) -> SharedResources:
-        """Resources of a command in this process's cgroup, working in that folder."""
+        """Resources of a command in this process's cgroup that works in `folder`, with their counters read now."""
         group = Group.of_this_process(target)
         disk = _mount_of(target, folder)
         where = folder if isinstance(disk, Known) else ""
         return cls(target, group, disk, where, group.counts(target), _peak_before=group.peak(target))
 
     def look(self) -> None:
-        """Read all values once, and update the extremes."""
+        """Read available memory, cgroup memory, /dev/shm and disk once, and update the extremes."""
         memory = text(self.target, "/proc/meminfo", 4096)
         match = re.search(r"^MemAvailable:\s*(\d{1,15}) kB", memory, re.M) if isinstance(memory, str) else None
         if match:
@@ -139,11 +145,14 @@ class SharedResources:
                 self._shm = total >> 20
 
     def _lowest(self, name: str, value: int) -> None:
-        """Keep the value if it is the lowest so far."""
+        """Keep the value under `name` if it is the lowest so far."""
         self._least[name] = min(value, self._least.get(name, value))
 
     def facts(self) -> dict[str, Fact]:
-        """Facts ``run.*`` of these resources, with the increase of counters since the start."""
+        """The facts ``run.*`` of memory, /dev/shm, disk, processors and cgroup, with counters' gains since the start.
+
+        What was never read is unread.
+        """
         nobody = Unread("it was not seen while the command ran")
         least = {f"run.{name}": Known(value, _SOURCE) for name, value in self._least.items()}
         facts: dict[str, Fact] = {
@@ -164,12 +173,15 @@ class SharedResources:
         return {**facts, **self._gains()}
 
     def _no(self, setting: str) -> Absent | Unread:
-        """That its control group has no such setting; unread where no group is shown."""
+        """Absent: the command's control group has no such `setting`; unread where no control group is shown."""
         shown = self.group.folder or self.group.is_root
         return Absent(f"its control group has no {setting}") if shown else Unread("no control group is shown")
 
     def _gains(self) -> dict[str, Fact]:
-        """Facts with the increase of each counter since the start."""
+        """The facts run.oom_kills, forks_refused, limit_reached and memory_throttled: counts since the start.
+
+        Unread where not counted; the last two are absent without such a limit.
+        """
         now = self.group.counts(self.target)
         gained = {name: now[name] - before for name, before in self._before.items() if name in now}
         machine = gained.pop("machine_kills", None)
@@ -184,7 +196,7 @@ class SharedResources:
 
 
 def _has(target: Target, folder: str, name: str) -> bool:
-    """Whether the folder has that file."""
+    """True if the folder has that file; False also if that cannot be told."""
     try:
         return target.exists(f"{folder}/{name}")
     except OSError:
@@ -198,16 +210,17 @@ def _number(target: Target, path: str) -> int | None:
 
 
 def _least(target: Target, places: Sequence[str], names: Sequence[str]) -> tuple[int, str]:
-    """The smallest limit that a folder has in a file of one of these names, and that folder; 0 and empty for none."""
+    """(smallest limit in bytes, its folder) among files of these names in these folders; (0, ``""``) if none."""
     limits = ((_number(target, f"{folder}/{name}"), folder) for folder in places for name in names)
     found = [(limit, folder) for limit, folder in limits if limit is not None and limit < NO_LIMIT]
     return min(found, key=lambda one: one[0], default=(0, ""))
 
 
 def _events(target: Target, folder: str, name: str) -> int | None:
-    """How often the memory of that control group itself met that event; None where it is not counted.
+    """How often the memory of that control group itself met event `name`.
 
-    Before Linux 5.2 there is one count for it and all groups below it.
+    None where it is not counted or `folder` is empty. Before Linux 5.2 there is one count for it and all groups below
+    it.
     """
     if not folder:
         return None
@@ -216,14 +229,17 @@ def _events(target: Target, folder: str, name: str) -> int | None:
 
 
 def _count(target: Target, path: str, name: str) -> int | None:
-    """The number of the line ``name NUMBER`` in a file; None where there is none."""
+    """The number in the file's line ``name NUMBER``; None if there is no such line or file."""
     content = text(target, path, 1 << 16)
     match = re.search(rf"^{name} (\d{{1,18}})$", content, re.M) if isinstance(content, str) else None
     return int(match[1]) if match else None
 
 
 def _mount_of(target: Target, folder: str) -> Fact:
-    """The mount point that holds the folder; absent where it is of a network file system, which may not answer."""
+    """The mount point of the disk that holds the folder; unread if not shown.
+
+    Absent if it is of a network file system, which may not answer.
+    """
     listed = text(target, "/proc/self/mountinfo", 1 << 18)
     if not isinstance(listed, str):
         return Unread("the mounts are not shown")

@@ -48,7 +48,7 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """``load (train.py:41)``."""
+        """Function, file name and line: ``load (train.py:41)``."""
         return f"{self.name} ({self.file.rpartition('/')[2]}:{self.line})"
 
 
@@ -62,14 +62,17 @@ class Stack:
 
     @property
     def place(self) -> str:
-        """Innermost function of the program itself, not of a library; if there is none, the innermost of all."""
+        """Innermost function of the program itself, else of a library, as `Frame.place`; empty without any."""
         own = next((one for one in self.frames if not _LIBRARY.search(one.file)), None)
         inner = own or next(iter(self.frames), None)
         return inner.place if inner else ""
 
     @property
     def collective(self) -> str:
-        """The function of torch.distributed that it waits in, such as ``all_reduce``; empty where it is in none."""
+        """The function of torch.distributed that the thread waits in, such as ``all_reduce``; empty if it is in none.
+
+        Also ``backward`` and ``synchronize``, in which collectives are waited for.
+        """
         if any(frame.name == MEETING and _DISTRIBUTED in frame.file for frame in self.frames):
             return MEETING
         for frame in self.frames:
@@ -87,17 +90,17 @@ class Stack:
 
     @property
     def loads(self) -> bool:
-        """True if it waits for the next batch of a DataLoader."""
+        """True if the thread is in torch's DataLoader, as where it waits for the next batch."""
         return any(one.file.endswith(_LOADER) for one in self.frames)
 
     @property
     def is_loader_worker(self) -> bool:
-        """True if it is in a DataLoader worker's loop."""
+        """True if the thread is in a DataLoader worker's loop."""
         return any(one.file.endswith(_WORKER) for one in self.frames)
 
     @property
     def joins(self) -> bool:
-        """True if it joins (waits for) another thread of its process."""
+        """True if the thread joins (waits for) another thread of its process."""
         return bool(self.frames) and self.frames[0].name.rpartition(".")[2] in ("join", "_wait_for_tstate_lock")
 
 
@@ -110,7 +113,10 @@ class Stacks:
 
     @property
     def acting(self) -> Stack | None:
-        """The thread that does the job's work: the main one or, where that joins another, one in torch or in data."""
+        """The thread that does the job's work: the main one, else (if that joins another) one that acts for it.
+
+        That is the first in a collective or in torch's DataLoader, else the main one. None without any thread.
+        """
         main = next((one for one in self.threads if one.thread == self.main), None) or next(iter(self.threads), None)
         if main and main.joins:
             others = (one for one in self.threads if one is not main and (one.collective or one.loads))
@@ -119,7 +125,10 @@ class Stacks:
 
 
 def stacks_of(target: Local, program: str | Unread, pid: int) -> Stacks | Unread:
-    """The Python stacks of the process; unread where the program may not or cannot look into it."""
+    """The Python stacks of the process by py-spy (`program`); torn ones are asked again.
+
+    Unread as `program` is, or where py-spy may not or cannot look into the process.
+    """
     if isinstance(program, Unread):
         return program
     why = Unread("not asked")
@@ -139,14 +148,14 @@ def stacks_of(target: Local, program: str | Unread, pid: int) -> Stacks | Unread
 
 
 def find_program(target: Local) -> str | Unread:
-    """The path of py-spy: beside our own interpreter, where its package puts it, or on PATH."""
+    """The path of py-spy: beside our own interpreter, where its package puts it, else on PATH; else unread."""
     beside = Path(sysconfig.get_path("scripts") or Path(sys.executable).parent) / "py-spy"
     found = str(beside) if os.access(beside, os.X_OK) else target.which("py-spy")
     return found or Unread("py-spy is not installed: pip install 'gpudoctor[job]'", reason=Reason.MISSING)
 
 
 def _refusal(pid: int, complaint: str) -> Unread:
-    """Why py-spy gave no stacks, from its error message."""
+    """Why py-spy gave no stacks, from its error message, as an `Unread` with a `Reason`."""
     if not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
         return Unread("it ended while it was looked at", reason=Reason.MISSING)
     if _DENIED.search(complaint):
@@ -178,7 +187,7 @@ def _rights() -> str:
 
 
 def _parsed(out: str, pid: int) -> Stacks | None:
-    """The stacks in py-spy's JSON; None where it is none, or torn."""
+    """The stacks in py-spy's JSON; None if it is malformed or no thread has a frame."""
     try:
         listed = json.loads(out)
     except (ValueError, RecursionError):
@@ -190,7 +199,7 @@ def _parsed(out: str, pid: int) -> Stacks | None:
 
 
 def _stacks(listed: Sequence[object]) -> Iterator[Stack]:
-    """A stack for each thread of the document."""
+    """Yields a `Stack` for each thread of py-spy's document."""
     for entry in listed:
         if isinstance(entry, Mapping):
             frames: Any = entry.get("frames")
@@ -204,5 +213,5 @@ def _stacks(listed: Sequence[object]) -> Iterator[Stack]:
 
 
 def _whole(value: object) -> int:
-    """The whole number; 0 for anything else."""
+    """The value if it is an integer (and no bool), else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -26,7 +26,7 @@ class Traffic:
 
     @classmethod
     def now(cls) -> Traffic:
-        """Current counters of all interfaces except loopback, and of all RDMA ports."""
+        """Counters as of now: bytes of all interfaces but loopback, TCP segments sent again, bytes of RDMA ports."""
         sent = received = 0
         for line in text("/proc/net/dev").splitlines()[2:]:
             name, _, columns = line.partition(":")
@@ -36,7 +36,10 @@ class Traffic:
         return cls(time.monotonic(), sent, received, _resent(), _ports())
 
     def facts_since(self, before: Traffic) -> dict[str, Fact]:
-        """Facts since `before`: mean MB/s in each direction, and TCP segments retransmitted."""
+        """Facts sent_mb_s, received_mb_s, resent (TCP segments), rdma_sent_mb_s and rdma_received_mb_s since `before`.
+
+        Rates are means. Without an RDMA port its rates are absent; resent is unread if not counted.
+        """
         seconds = max(0.01, self.at - before.at)
         source = "the kernel's counters"
         facts: dict[str, Fact] = {
@@ -54,14 +57,14 @@ class Traffic:
 
 
 def _resent() -> int | None:
-    """TCP segments retransmitted since boot; None if not readable."""
+    """TCP segments retransmitted since boot, by /proc/net/snmp; None if not readable."""
     match = re.search(r"^Tcp: (.*\bRetransSegs\b.*)\nTcp: (.*)$", text("/proc/net/snmp"), re.M)
     values = dict(zip(match[1].split(), match[2].split(), strict=False)) if match else {}
     return int(values["RetransSegs"]) if values.get("RetransSegs", "").isdecimal() else None
 
 
 def _ports() -> tuple[int, int] | None:
-    """Bytes that all RDMA ports have sent and received; None where none shows it."""
+    """Bytes that all RDMA ports together have sent and received; None if no port shows its counters."""
     sums, seen = [0, 0], False
     for device in names(_RDMA):
         for port in names(f"{_RDMA}/{device}/ports"):

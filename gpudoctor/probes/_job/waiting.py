@@ -62,7 +62,7 @@ class Wait:
 
 
 def is_frozen(pid: int) -> bool:
-    """True if the process's cgroup or a parent of it is frozen, which its own state does not show."""
+    """True if the process's freezer cgroup or a parent of it is frozen, which the process's state does not show."""
     listed = proc.text(f"/proc/{pid}/cgroup")
     return any(
         proc.text(f"{place}/freezer.state") in ("FROZEN", "FREEZING")
@@ -81,7 +81,10 @@ class Progress:
 
 
 def wait_of(pid: int) -> Wait | None:
-    """What the process's main thread waits for now; None where it is gone."""
+    """What the process's main thread waits for now; None if the process is gone.
+
+    `kind` is ``nothing`` while it runs, ``hidden`` if the kernel does not show its system call to this user.
+    """
     fields = stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 2:
         return None
@@ -146,12 +149,12 @@ def gpu_files(pid: int) -> set[str]:
 
 
 def mount_of(pid: int, path: str) -> Mount | None:
-    """The file system that holds the path, as that process sees it."""
+    """The file system that holds the path, as that process sees it; None if that is not shown."""
     return mount_in(proc.text(f"/proc/{pid}/mountinfo"), path)
 
 
 def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
-    """Wait for a system call by number; `plain` completed with what its arguments tell."""
+    """`plain` completed by what the system call (`number`, of `kind`) and its arguments show it waits for."""
     state, where = plain.state, plain.where
     if kind == "poll" and number in _SELECTS and not arguments[0] and platform.machine() == "x86_64":
         kind = "sleep"
@@ -168,7 +171,7 @@ def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plai
 
 
 def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
-    """`plain` completed with the file, pipe or socket that the descriptor is open on."""
+    """`plain` completed by the file, pipe or socket that the process's descriptor is open on."""
     state, where = plain.state, plain.where
     opened = proc.link(f"/proc/{pid}/fd/{descriptor}")
     kind, _, rest = opened.partition(":[")
@@ -184,7 +187,7 @@ def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
 
 
 def _peer(pid: int, inode: str) -> str:
-    """The address that a TCP socket is connected to, ``10.0.0.7:29500``; empty where it is none."""
+    """The remote address of the process's TCP socket with that inode, ``10.0.0.7:29500``; empty if it is none."""
     for table in ("tcp", "tcp6"):
         for line in proc.text(f"/proc/{pid}/net/{table}").splitlines()[1:]:
             columns = line.split()
@@ -195,7 +198,7 @@ def _peer(pid: int, inode: str) -> str:
 
 
 def _address(text: str) -> str:
-    """An address as the kernel's table has it (``0100007F``) in the usual form; IPv4 inside IPv6 as IPv4."""
+    """An IP address in the kernel's hexadecimal form (``0100007F``) in the usual one; IPv4 inside IPv6 as IPv4."""
     import socket
 
     raw = b"".join(struct.pack("=I", int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
@@ -205,7 +208,7 @@ def _address(text: str) -> str:
 
 
 def _text_at(pid: int, address: int) -> str:
-    """The text with an end mark at that address of the process's memory; empty where it cannot be read."""
+    """The NUL-terminated text at that address of the process's memory; empty if it cannot be read."""
     if sys.platform == "win32":
         return ""
     try:
@@ -225,6 +228,6 @@ def _text_at(pid: int, address: int) -> str:
 
 
 def _main_state(pid: int) -> str:
-    """The state letter of its main thread."""
+    """The state letter of the process's main thread, ``S``; empty if it is gone."""
     fields = stat_fields(f"/proc/{pid}/task/{pid}/stat")
     return fields[1].decode() if len(fields) > 1 else ""

@@ -131,7 +131,7 @@ class Replies:
         return NOT_REPORTED if value is None else Known(value, self.source)
 
     def reason_unanswered(self, gpu: int | None, call: str) -> Absent | Unread:
-        """Why a call has no answer: absent if the GPU does not support it, else unread."""
+        """Why a call has no answer: absent if it returned without one or is unsupported, else unread with the cause."""
         known = self.failures.get(gpu, {})
         failure = next((known[name] for name in _lookup_names(call) if name in known), None)
         if failure and failure.code != _NOT_SUPPORTED:
@@ -160,7 +160,7 @@ class Replies:
         )
 
     def error(self, gpu: int | None) -> str:
-        """The message of `failure`; empty if there is none."""
+        """The message of the error that keeps this GPU from answering (`failure`); empty if it answers."""
         failure = self.failure(gpu)
         return failure.text if failure else ""
 
@@ -180,22 +180,22 @@ class Replies:
 
     @property
     def timed_out(self) -> bool:
-        """True if NVML or a GPU did not answer in time."""
+        """True if a call of NVML hung or was too slow."""
         return any(fault.state in {"hung", "slow"} for fault in self.faults)
 
     @property
     def unanswered(self) -> str:
-        """Why calls did not answer in time, separated by semicolons; empty if all did."""
+        """Reasons of the calls that hung or were too slow, separated by semicolons; empty if there are none."""
         return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state in {"hung", "slow"}))
 
     @property
     def started(self) -> bool:
-        """True if NVML was initialised."""
+        """True if NVML was initialised, by its answer or that of a later call."""
         return "nvmlInit" in self.answers.get(None, {}) or self.done or bool(self.answers.get(0))
 
     @property
     def ending_reason(self) -> Reason:
-        """TIMED_OUT if something did not answer in time, else NVML_FAILED."""
+        """TIMED_OUT if a call hung or was too slow, else NVML_FAILED."""
         return Reason.TIMED_OUT if self.timed_out else Reason.NVML_FAILED
 
     @property
@@ -205,7 +205,7 @@ class Replies:
 
     @property
     def ending(self) -> str:
-        """Why there are no further answers, as text."""
+        """Why there are no further answers: NVML did not load or start, else all faults and how the child broke."""
         failed = {} if self.started else self.failures.get(None, {})
         for call in ("library", "nvmlInit"):
             if call in failed:
@@ -225,12 +225,15 @@ def _parse_entries(out: str) -> Iterator[Entry]:
 
 @lru_cache(maxsize=4096)
 def _lookup_names(call: str) -> tuple[str, ...]:
-    """Names under which a child or a recording stores the call: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``."""
+    """Names under which a child or a recording may store the call, the most specific first: ``f(3)``, ``f``.
+
+    For two arguments ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``. Cached.
+    """
     return tuple(_iter_lookup_names(call))
 
 
 def _iter_lookup_names(call: str) -> Iterator[str]:
-    """Yields those names, the most specific first."""
+    """Yields the call's name, then its more general forms: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``."""
     yield call
     name, mark, rest = call.partition("(")
     if mark:
@@ -280,7 +283,10 @@ class Limits:
 
 
 def limits(target: Target, gpus: int, seconds: float = SECONDS) -> Limits:
-    """Time limits for a machine with that many GPUs; `seconds` is the time per GPU."""
+    """Time limits of the children that ask NVML, for a machine with `gpus` GPUs and `seconds` for each.
+
+    Opening may take the target's ``wait`` where that is set, at level quick at most `QUICK_WAIT_SECONDS`.
+    """
     opening = max(6, 1 + gpus) * seconds
     if target.wait is not None:
         opening = target.wait
@@ -304,7 +310,10 @@ class NvmlRequest:
 
 
 def ask_nvml(target: Target, request: NvmlRequest) -> Replies:
-    """Run children that ask NVML until all is answered, the time is up, or leaving out a faulty call does not help."""
+    """Run children that ask NVML until all is answered, the time is up, or leaving out a faulty call does not help.
+
+    Returns the answers of all of them; `broken` says why no child could be started, or how one ended by itself.
+    """
     replies = Replies(faults=[Fault(gpu, HANDLE, "asleep", why) for gpu, why in request.asleep.items()])
     argv = child_argv("ask_nvml.py")
     if not argv:
@@ -343,7 +352,10 @@ def ask_nvml(target: Target, request: NvmlRequest) -> Replies:
 
 
 def child_argv(name: str, *more: str) -> list[str]:
-    """Command line that runs the child script `name` with our own interpreter; empty if nvidia-ml-py is missing."""
+    """Command line that runs the child script `name` with our own interpreter; empty if nvidia-ml-py is missing.
+
+    `more`: further arguments of the script.
+    """
     spec = find_spec("pynvml")
     if not spec or not spec.origin:
         return []
@@ -354,9 +366,10 @@ def child_argv(name: str, *more: str) -> list[str]:
 
 
 def _progress_watch(target: Target, opening: float) -> Watch:
-    """A `Watch` that reports progress to the target's listener.
+    """A `Watch` that reports GPUs that are waking, and a slow start of NVML, to the target's listener.
 
-    False (end the child) if NVML takes too long to start, or all is done while a GPU never opened.
+    It ends the child (False) if NVML takes longer than `opening` seconds to start, or all is done while a GPU never
+    opened.
     """
     unopened = False
 
@@ -413,7 +426,10 @@ def _merge_answer(replies: Replies, answer: Answer, seconds: float, call_seconds
 def _classify_timeout(
     replies: Replies, call_label: str, answer: Answer, seconds: float, call_seconds: float
 ) -> tuple[str, str]:
-    """State (hung or slow) and reason for a child that was stopped at its time limit."""
+    """State and reason (text) for a child that was stopped at its time limit.
+
+    hung if NVML did not start or one call took more than `call_seconds`; slow if many calls used up `seconds`.
+    """
     left = f" (pid {answer.stuck} cannot be stopped and is left behind)" if answer.stuck else ""
     if not replies.started or call_label == "nvmlDeviceGetCount":  # no GPU is open yet: it had their time to open
         return "hung", f"{call_label} did not return within {answer.seconds:.0f} s{left}"

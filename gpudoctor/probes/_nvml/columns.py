@@ -33,7 +33,10 @@ class Column:
 
 
 def _column(name: str, kind: Kind, about: str, calls: str = "", read: Reading = as_int, unit: str = "") -> Column:
-    """The `Column` ``gpu.<name>``; `calls` are names separated by blanks, without the prefix ``nvmlDeviceGet``."""
+    """The `Column` ``gpu.<name>`` of type `kind`, described by `about`.
+
+    `calls`: alternatives separated by blanks, without the prefix ``nvmlDeviceGet``; `read` parses the answer.
+    """
     full_names = tuple(f"nvmlDeviceGet{call}" for call in calls.split())
     return Column(name, column(f"gpu.{name}", kind, about, unit), full_names, read)
 

@@ -56,7 +56,7 @@ _SERVER = "nvidia-cuda-mps-server"
 
 
 def rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the groups ``gpu_ecc``, ``mig``, ``gpu_process``, ``nvlink`` and ``p2p``, and ``topology.pairs``."""
+    """Yields the groups gpu_ecc, mig, gpu_process, nvlink and p2p, and topology.pairs, of the first `count` GPUs."""
     gpus = range(count)
     yield (
         "gpu_ecc",
@@ -76,7 +76,10 @@ def _combine_groups(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty
 
 
 def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
-    """ECC counts of one GPU by kind, period and location; none where NVML has none, `Unread` where all failed."""
+    """Rows of one GPU's ECC counts: gpu, kind, since (load or ever), location and count; `Unread` where all failed.
+
+    Counts that the GPU does not report are left out.
+    """
     found: list[Row] = []
     unread: Unread | None = None
     for location, name in _LOCATIONS.items():
@@ -93,7 +96,7 @@ def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
 
 
 def _gpu_row(replies: Replies, gpu: int, texts: Mapping[str, str], **states: Fact) -> Row:
-    """A row of this GPU: its index, `texts` as known facts, and `states` as they are."""
+    """A row of a group: the GPU's index as ``gpu``, `texts` as known facts, and `states` as they are."""
     known = {name: Known(value, replies.source) for name, value in texts.items()}
     return {"gpu": Known(gpu, replies.source), **known, **states}
 
@@ -134,7 +137,11 @@ def _length(raw: object) -> int:
 
 
 def _process_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
-    """One row per process and list (compute, graphics, mps), without children of our own; at most `_MOST_PROCESSES`."""
+    """Rows of the processes on a GPU, one per process and list (compute, graphics, mps), at most `_MOST_PROCESSES`.
+
+    gpudoctor's own children are left out. Empty if there is none; `Unread` if there is none and a list could not be
+    read.
+    """
     found: list[Row] = []
     unread: Unread | None = None
     for name, kind in _LISTS.items():
@@ -172,12 +179,15 @@ def _process_row(replies: Replies, gpu: int, kind: str, entry: Mapping[str, Any]
 
 
 def columns(replies: Replies, gpu: int) -> dict[str, Fact]:
-    """Columns of a GPU that follow from its groups: ECC error locations, MIG devices, processes, and use of MPS."""
+    """Columns of the GPU's row that follow from its groups: ecc_uncorrected_in, mig_instances, processes and mps."""
     return {"ecc_uncorrected_in": _uncorrected_locations(replies, gpu), **_usage_columns(replies, gpu)}
 
 
 def _uncorrected_locations(replies: Replies, gpu: int) -> Fact:
-    """Names of the memory locations with uncorrectable ECC errors since the driver loaded, as one fact."""
+    """Names of the memory locations with uncorrectable ECC errors since the driver loaded, as one known list.
+
+    Unread or absent if no location has a count.
+    """
     calls = {name: f"nvmlDeviceGetMemoryErrorCounter(1,0,{place})" for place, name in _LOCATIONS.items()}
     counts = {name: replies.fact(gpu, call, values.as_int) for name, call in calls.items()}
     counted = [name for name, count in counts.items() if known(count)]
@@ -187,7 +197,10 @@ def _uncorrected_locations(replies: Replies, gpu: int) -> Fact:
 
 
 def _usage_columns(replies: Replies, gpu: int) -> dict[str, Fact]:
-    """The columns ``mig_instances``, ``processes`` (counts) and ``mps`` (whether a process runs under MPS)."""
+    """The columns ``mig_instances``, ``processes`` (both counts) and ``mps`` (whether a process runs under MPS).
+
+    The last two are unread if the processes are; mig_instances is absent where the GPU has no MIG mode.
+    """
     devices = _mig_rows(replies, gpu)
     mode = replies.fact(gpu, "nvmlDeviceGetMigMode", values.item(0, values.as_bool))
     instances: Fact = devices if isinstance(devices, Unread) else Known(len(devices), replies.source)
@@ -225,7 +238,10 @@ _CAPABILITIES = ("read", "write", "nvlink", "atomics")
 
 
 def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the groups ``nvlink`` and ``p2p`` and the fact ``topology.pairs``."""
+    """Yields the groups ``nvlink`` and ``p2p`` and the fact ``topology.pairs`` of the first `count` GPUs.
+
+    The last two are absent with fewer than two GPUs.
+    """
     links = [_links(replies, gpu) for gpu in range(count)]
     yield "nvlink", _combine_groups(links, "no GPU here has NVLink")
     peers = tuple(_peer_row(replies, links, gpu, peer) for gpu in range(count) for peer in range(count) if gpu != peer)
@@ -239,7 +255,7 @@ def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]
 
 
 def _links(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
-    """One row per NVLink of the GPU, up or down; `Absent` or `Unread` where the count of links is."""
+    """One row per NVLink of the GPU, up or down; `Absent` or `Unread` as the count of links is."""
     count = replies.fact(gpu, _LINK_COUNT, values.as_int)
     if not isinstance(count, Known):
         return count
@@ -269,7 +285,7 @@ def _nvlink_row(replies: Replies, gpu: int, link: int) -> Row:
 
 
 def _error_count(replies: Replies, gpu: int, link: int, field: int, old: Sequence[int]) -> Fact:
-    """An NVLink error count by field value `field`, else the sum of the older counters `old`."""
+    """An NVLink's error count by NVML's field value `field`, else the sum of the older counters `old`; else why not."""
     call = f"nvmlDeviceGetFieldValues({field},{link})"
     if replies.raw_answer(gpu, call) is not None or not old:
         return replies.fact(gpu, call, values.as_int)
@@ -320,7 +336,10 @@ def _link_count(
 
 
 def _pairs(replies: Replies, peers: Sequence[Row]) -> Fact:
-    """Fact `topology.pairs`: each pair once, such as ``GPU0-GPU1 NV18``; if no path is known, the state of one path."""
+    """Fact `topology.pairs`: each pair with a known path once, such as ``GPU0-GPU1 NV18``.
+
+    If no path is known: absent or unread as a path is.
+    """
     pairs = []
     missing: Fact = NOT_REPORTED
     for row in peers:

@@ -107,7 +107,7 @@ _VALID = 2
 
 
 def named(table: Mapping[int, str]) -> Reading:
-    """A parser that looks a number up in `table`; ``unknown (42)`` for a number that it lacks."""
+    """A parser that looks an integer up in `table`; ``unknown (42)`` for a number that it lacks."""
     return lambda raw: table.get(int(raw), f"unknown ({int(raw)})")
 
 
@@ -117,12 +117,12 @@ def item(key: str | int, parse: Reading | None = None) -> Reading:
 
 
 def as_int(raw: Any) -> int:
-    """The answer as an integer."""
+    """The answer as an integer; raises `TypeError` or `ValueError` if it is none."""
     return int(raw)
 
 
 def count_or_length(raw: Any) -> int:
-    """An integer, or the length of a list."""
+    """The answer if it is an integer, or its length if it is a list."""
     return len(raw) if isinstance(raw, list) else int(raw)
 
 
@@ -213,13 +213,16 @@ def fabric_problems(raw: Any) -> tuple[str, ...]:
 
 
 def dashed_uuid(raw: Any) -> str:
-    """Hexadecimal digits parted as those of a UUID, 8-4-4-4-12; how many there are is not checked."""
+    """32 hexadecimal digits with the dashes of a UUID, 8-4-4-4-12; how many there are is not checked."""
     plain = printable(raw)
     return "-".join((plain[:8], plain[8:12], plain[12:16], plain[16:20], plain[20:]))
 
 
 def license_state(raw: Any) -> str | None:
-    """A vGPU's licence: licensed, unlicensed, expired, uninitialized or unknown; None if its product needs none."""
+    """A vGPU's licence: licensed, expired, unlicensed (also restricted or unrestricted), uninitialized or unknown.
+
+    None if its product needs none. Of several features, the one that is enabled.
+    """
     features = raw["gridLicensableFeatures"][: int(raw["licensableFeaturesCount"])]
     if not int(raw["isGridLicenseSupported"]) or not features:
         return None
@@ -235,7 +238,10 @@ def license_state(raw: Any) -> str | None:
 
 
 def profile(name: object, attributes: object) -> str | None:
-    """A MIG profile such as ``1g.10gb``, from the device name, else from its slices and memory; None without either."""
+    """A MIG profile such as ``1g.10gb``, from the device name, else from its slices and memory; None without either.
+
+    A compute instance of part of the slices is ``1c.3g.40gb``.
+    """
     _, mark, rest = str(name).partition(" MIG ")
     if mark:
         return printable_text(rest)

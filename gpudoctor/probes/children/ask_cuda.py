@@ -40,7 +40,7 @@ class _LinkMap(ctypes.Structure):
 
 
 def file_of(library: Any) -> str:
-    """Path of the CUDA driver's loaded library; its bare name `LIBRARY` if none is found. May raise `OSError`."""
+    """Path of the loaded CUDA driver library; the bare name `LIBRARY` if it cannot be found. May raise `OSError`."""
     if sys.platform == "win32":
         name = ctypes.create_unicode_buffer(32768)
         handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - as below
@@ -63,7 +63,10 @@ def file_of(library: Any) -> str:
 
 
 def open_library() -> Any:
-    """The CUDA driver's library, opened; raises `OSError`: "No such file" where System32 has it not."""
+    """The CUDA driver's library, opened by ctypes.
+
+    Raises `OSError`; on Windows its text has "No such file" only where System32 lacks the file.
+    """
     if sys.platform != "win32":
         return ctypes.CDLL(LIBRARY)
     try:
@@ -74,7 +77,10 @@ def open_library() -> Any:
 
 
 def load() -> Any:
-    """The library as any CUDA program gets it, by the loader's rules; None if it cannot be loaded. Sends the result."""
+    """Load the CUDA driver's library by the loader's rules, as any CUDA program does, and send its path or the error.
+
+    The library; None if it cannot be loaded.
+    """
     send(ask="library", gpu=None)
     try:
         library = open_library()
@@ -120,7 +126,7 @@ class Asker:
         return bool(code == 0)
 
     def code_of(self, function: Any, arguments: Sequence[Any]) -> Any:
-        """What the function returns; a crash in it, that ctypes on Windows makes an exception of, ends this process."""
+        """Call the function and return its code; on Windows an access violation in it ends this process."""
         if sys.platform != "win32":
             return function(*arguments)
         try:
@@ -137,20 +143,20 @@ class Asker:
         return output.value.decode("utf-8", "replace")
 
     def number(self, name: str, *arguments: Any, key: str = "") -> Optional[int]:
-        """The int that a call writes to its first argument; None if the call failed."""
+        """The int that the call `name`, sent as `key` if given, writes to its first argument; None if it failed."""
         output = ctypes.c_int()
         succeeded = self(key or name, lambda: output.value, (name,), ctypes.byref(output), *arguments)
         return output.value if succeeded else None
 
 
 def ask_device(ask: Asker, device: int) -> None:
-    """Send one device's name, UUID, PCI address, memory and attributes."""
+    """Ask for one device's name, UUID, PCI address, memory and attributes, and send each answer."""
     text = ctypes.create_string_buffer(256)
     size = ctypes.c_size_t()
     uuid = (ctypes.c_ubyte * 16)()
 
     def decoded() -> str:
-        """The text buffer's content."""
+        """The text buffer's content as UTF-8."""
         return text.value.decode("utf-8", "replace")
 
     memory, identity = ("cuDeviceTotalMem_v2", "cuDeviceTotalMem"), ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
@@ -163,7 +169,7 @@ def ask_device(ask: Asker, device: int) -> None:
 
 
 def ask_devices(ask: Asker, count: int) -> None:
-    """Send every device's properties, then which devices can reach each other's memory."""
+    """Ask for and send every device's properties, then which devices can reach each other's memory."""
     devices = {}
     for index in range(count):
         ask.gpu = index
@@ -180,7 +186,10 @@ def ask_devices(ask: Asker, count: int) -> None:
 
 
 def main(depth: str) -> None:
-    """Load the library, ask its version and, unless that is all of `depth`, initialise it and ask for devices."""
+    """Load the library, ask its version and, unless `depth` is ``version``, initialise it and ask for the device count.
+
+    ``devices`` also asks for each device, ``unmasked`` first removes CUDA_VISIBLE_DEVICES.
+    """
     if depth == "unmasked":
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     library = load()

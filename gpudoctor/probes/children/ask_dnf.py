@@ -28,7 +28,11 @@ where trans.id > (select max(id) from trans) - {most} order by trans.id desc
 
 
 def changes(path: str, pattern: str) -> Iterator[Dict[str, Any]]:
-    """Package changes of the newest transactions, the newest first; raises `sqlite3.Error`."""
+    """Yields package changes of the newest transactions in dnf's database, the newest first; raises `sqlite3.Error`.
+
+    `pattern`: regular expression for package names. Keys: name, before, after, at (seconds since 1970), by (command),
+    user (id); a version is empty where there was none.
+    """
     database = sqlite3.connect(
         "file:" + path.replace("%", "%25").replace("?", "%3f") + "?mode=ro&immutable=1", uri=True
     )
@@ -54,7 +58,7 @@ def changes(path: str, pattern: str) -> Iterator[Dict[str, Any]]:
 
 
 def _schema_and_query(database: sqlite3.Connection) -> Tuple[int, str]:
-    """The schema's version (dnf 4 or 5) and the query for it."""
+    """The schema's version, 4 or 5 as dnf's, and the SQL query for package changes in it."""
     tables = {row[0] for row in database.execute("select name from sqlite_master where type = 'table'")}
     columns = {row[1] for row in database.execute("pragma table_info(trans)")}
     command = "trans.cmdline" if "cmdline" in columns else "trans.description"

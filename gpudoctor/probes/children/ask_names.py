@@ -20,7 +20,7 @@ def send(**entry: object) -> None:
 
 
 def resolve(name: str) -> None:
-    """Send the addresses of one name, each once, or why it does not resolve."""
+    """Resolve one host name, and send its addresses, each once, or why it does not resolve."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

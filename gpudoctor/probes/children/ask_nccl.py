@@ -35,7 +35,7 @@ def text_of(library: Any, name: str, argument: Any) -> str:
 
 
 def call(library: Any, name: str, argument: Any) -> bool:
-    """Call an NCCL function and send its failure, if it fails; True if it succeeded."""
+    """Call an NCCL function, announcing it before; send its code and texts if it fails; True if it succeeded."""
     send(ask=name)
     code = getattr(library, name)(argument)
     if code:
@@ -49,7 +49,7 @@ def call(library: Any, name: str, argument: Any) -> bool:
 
 
 def main(path: str) -> None:
-    """Load the library at `path`, then ask its version and for a unique id."""
+    """Load libnccl at `path`, then ask for its version and for a unique id, sending each step and answer."""
     send(ask="library")
     try:
         library = ctypes.CDLL(path)

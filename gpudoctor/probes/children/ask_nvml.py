@@ -128,7 +128,7 @@ class Task:
         _thread.start_new_thread(self._run, (call,))
 
     def _run(self, call: Callable[[], Any]) -> None:
-        """Make the call and keep its result or its exception."""
+        """Make the call, keep its result or its exception, and release the lock that `ends` waits for."""
         try:
             self.result = call()
         except Exception as error:
@@ -137,11 +137,14 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began, to one decimal."""
+        """Seconds since the call began, to one decimal."""
         return round(time.monotonic() - self.began, 1)
 
     def ends(self, until: float, report: Callable[[float], None]) -> bool:
-        """True if it has returned by `until` (`time.monotonic`); `report(seconds)` is called twice a second."""
+        """Wait for the call; False if it has not returned by `until` (`time.monotonic`).
+
+        `report(seconds)` is called twice a second with the seconds since it began.
+        """
         while not self._running.acquire(timeout=max(0.0, min(TICK, until - time.monotonic()))):
             if time.monotonic() >= until:
                 return False
@@ -151,7 +154,11 @@ class Task:
 
 
 def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds: float) -> None:
-    """Open the GPUs one after the other; those that are not open after `seconds` in all are left out."""
+    """Open the GPUs one after the other.
+
+    Those that are not open after `seconds` in all are left out and sent as unopened. One that is slow to open does not
+    keep the next ones waiting: it goes on opening in a thread.
+    """
     until = time.monotonic() + seconds
     late: List[Tuple[int, Any]] = []
     for gpu, call in gpus:
@@ -174,7 +181,10 @@ def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds
 
 
 def opened(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
-    """Wait for one GPU to open; True once NVML has given its handle, which is kept, or an error, which is sent."""
+    """Wait until `until` for one GPU to open; False if it has not.
+
+    True once NVML has given its handle, which is kept in `ask.handles`, or an error, which is sent.
+    """
 
     def report(seconds: float) -> None:
         """Send that the GPU is still waking."""
@@ -191,7 +201,7 @@ def opened(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
 
 
 def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
-    """Index and opening call of each GPU; with `awake` (index and PCI address) only of these."""
+    """Index and opening call of each GPU that NVML counts, or of those in `awake` (pairs of index, PCI address)."""
     nvml = ask.nvml
     count = min(ask.machine("nvmlDeviceGetCount") or 0, MOST_GPUS)
     if awake is None:
@@ -200,7 +210,7 @@ def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
 
 
 def give_up_privileges() -> None:
-    """Drop the right to load kernel modules and make device files, for this process and what it starts."""
+    """Drop the rights to load kernel modules and make device files, also for what it starts; not on Windows."""
     if sys.platform == "win32":
         return  # Windows loads its drivers when it starts
     libc = ctypes.CDLL(None, use_errno=True)
@@ -216,7 +226,7 @@ def give_up_privileges() -> None:
 
 
 def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
-    """Ask one GPU for its names and limits, and its memory errors by location."""
+    """Ask one GPU for its names and limits, retired pages (unless `fields` has them), and memory errors by location."""
     for what in DEPTH:
         ask.gpu(gpu, what)
     if RETIRED not in fields:
@@ -232,7 +242,10 @@ def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
 
 
 def ask_mig(ask: Asker, gpu: int) -> None:
-    """Ask for a GPU's MIG devices; they are sent together, as a recording holds them."""
+    """Ask for a GPU's MIG devices; they are sent together as the answer to ``mig``, as a recording holds them.
+
+    Nothing is sent if NVML does not say how many there can be.
+    """
     most = ask.gpu(gpu, "MaxMigDeviceCount")
     if not most:
         return  # with MIG on there can be some: none were listed because NVML does not say how many to ask for
@@ -280,16 +293,16 @@ def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:
 
 
 def libraries() -> Sequence[str]:
-    """Names or paths of the library, those that it is most likely under first."""
+    """Names or paths under which NVML's library may be loaded on this system, the most likely first."""
     if sys.platform != "win32":
         return LIBRARIES
     return [os.path.join(os.environ[name], place) for name, place in WINDOWS if name in os.environ]
 
 
 def load(ask: Asker) -> bool:
-    """Load NVML by the loader's rules, else from where WSL and NixOS keep it; False if it cannot be loaded.
+    """Load NVML by the loader's rules, else from where WSL and NixOS keep it, and send its name.
 
-    pynvml then finds it loaded.
+    Pynvml then finds it loaded. False, with the first error sent, if it cannot be loaded.
     """
     first = ""
     for name in libraries():
@@ -309,7 +322,7 @@ def load(ask: Asker) -> bool:
 
 
 def binding(folder: str) -> Any:
-    """Import pynvml from `folder`, without ctypes.util, which it never uses and which costs half of the import."""
+    """Import pynvml from `folder` and return it; without ctypes.util, unused and half of the import's time."""
     unused = types.ModuleType("ctypes.util")
     unused.find_library = None  # type: ignore[attr-defined]
     sys.modules.setdefault("ctypes.util", unused)
@@ -320,7 +333,10 @@ def binding(folder: str) -> Any:
 
 
 def main(folder: str, options_json: str = "{}") -> None:
-    """Load NVML, initialise it, open the GPUs and ask for everything."""
+    """Load NVML, initialise it, open the GPUs and ask for everything, printing each call and answer as it goes.
+
+    `folder`: where pynvml is; `options_json`: see `OPTIONS`.
+    """
     options = dict(OPTIONS, **json.loads(options_json))
     if options["unprivileged"]:
         give_up_privileges()

@@ -52,7 +52,7 @@ def last_line(error: BaseException) -> str:
 
 
 def report(name: str, getter: Callable[[], Any]) -> Any:
-    """Send what the getter returns, or its error; returns the value, None if it failed."""
+    """Send what the getter returns as fact `name`, or its error; returns the value, None if it raised."""
     try:
         value = getter()
     except Exception as error:
@@ -64,7 +64,7 @@ def report(name: str, getter: Callable[[], Any]) -> Any:
 
 
 def import_torch() -> Any:
-    """Import torch; None if it is missing or its import failed. Sends the result."""
+    """Import torch and send the result; the module, None if it is missing or its import failed."""
     send(step="import torch")
     try:
         if importlib.util.find_spec("torch") is None:
@@ -83,7 +83,7 @@ def import_torch() -> Any:
 
 
 def start_cuda(torch: Any) -> None:
-    """Send is_available, device count, architectures, and the errors or warnings of CUDA's initialisation."""
+    """Start CUDA; send is_available, device count, architectures, and its initialisation's errors or warnings."""
     send(step="cuda init")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -115,7 +115,7 @@ def check_kernel(torch: Any, device: Any) -> str:
 
 
 def reason_not_to_run(index: int) -> Dict[str, str]:
-    """Entry that says why no kernel is run on this GPU, as a context could fail a job; empty if one may be.
+    """``{"left_alone": why}`` or ``{"error": why}`` if a context on this GPU could fail a job; empty if it cannot.
 
     Only the driver and NVML are asked, which makes no context; what they do not answer forbids nothing.
     """
@@ -160,7 +160,10 @@ def free_memory(pci_bus_id: bytes) -> Any:
 
 
 def try_kernel(torch: Any, index: int, nvidia: bool) -> None:
-    """Send one GPU's name, compute capability and the result of its kernel."""
+    """Run the kernel on one GPU, and send its name, compute capability and the result: ok, wrong, error or not run.
+
+    `nvidia`: only then it is asked first whether one may be run.
+    """
     send(step="kernel on GPU %d" % index)
     try:
         send(gpu=index, name=str(torch.cuda.get_device_name(index)))
@@ -176,7 +179,7 @@ def try_kernel(torch: Any, index: int, nvidia: bool) -> None:
 
 
 def main() -> None:
-    """Run every step in order."""
+    """Import torch, start CUDA, ask for cuDNN and NCCL and try a kernel on each GPU, sending each step before it."""
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     here = os.path.dirname(os.path.abspath(sys.argv[0]))
     if sys.path and sys.path[0] in {"", here}:

@@ -72,7 +72,10 @@ def key_values(path: str, root: Any) -> Dict[str, Any]:
 
 
 def system() -> Dict[str, Any]:
-    """Version, architecture, and what the firmware says of the machine."""
+    """version, revision, product and release of Windows, machine, maker, model, processor, and uptime in seconds.
+
+    None where Windows does not say.
+    """
     words = (wintypes.DWORD * 71)(284)  # RTL_OSVERSIONINFOEXW
     ctypes.WinDLL("ntdll").RtlGetVersion(words)
     bios = r"HARDWARE\DESCRIPTION\System\BIOS"
@@ -100,7 +103,10 @@ def native_machine(kernel: Any) -> Optional[str]:
 
 
 def settings() -> Dict[str, Any]:
-    """Settings that decide what CUDA programs may do."""
+    """Settings of the registry that decide what CUDA programs may do, by name (see `key_value` for the values).
+
+    Not of that form: ``remote`` (in a session of Remote Desktop), ``preferences`` (GPU preference by program's path).
+    """
     graphics = CONTROL + r"\GraphicsDrivers"
     return {
         "secure_boot": key_value(CONTROL + r"\SecureBoot\State", "UEFISecureBootEnabled"),
@@ -119,7 +125,10 @@ def settings() -> Dict[str, Any]:
 
 
 def controlled_folders() -> Any:
-    """Defender's controlled folder access: 0 off, 1 on, 2 audit; a policy comes before what the user has set."""
+    """Defender's controlled folder access: 0 off, 1 on, 2 audit; a policy comes before what the user has set.
+
+    None or ``{"refused": why}`` as `key_value`.
+    """
     guard = r"Microsoft\Windows Defender\Windows Defender Exploit Guard\Controlled Folder Access"
     values = [
         key_value(place + guard, "EnableControlledFolderAccess") for place in ("SOFTWARE\\Policies\\", "SOFTWARE\\")
@@ -128,7 +137,10 @@ def controlled_folders() -> Any:
 
 
 def subsystem() -> Any:
-    """The version of WSL that the user's default distribution runs in, 1 or 2; None where there is no distribution."""
+    """The version of WSL that the user's default distribution runs in, 1 or 2; None where there is no distribution.
+
+    ``{"refused": why}`` where the registry may not be read.
+    """
     lxss = r"Software\Microsoft\Windows\CurrentVersion\Lxss"
     default = key_value(lxss, "DefaultDistribution", winreg.HKEY_CURRENT_USER)
     if not isinstance(default, str):
@@ -146,7 +158,7 @@ class MemoryStatus(ctypes.Structure):
 
 
 def memory() -> Dict[str, int]:
-    """Bytes of memory, and of memory and page files together (what all programs may commit)."""
+    """Bytes of memory (``physical``), and with page files (``commit_limit``, ``commit_left``); raises `OSError`."""
     status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
     if not ctypes.WinDLL("kernel32", use_last_error=True).GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError(ctypes.get_last_error())
@@ -181,7 +193,7 @@ DESCRIPTION, HARDWARE, COMPATIBLE, SERVICE, CLASS, DRIVER, FRIENDLY = 0, 1, 2, 4
 
 
 def devices() -> List[Dict[str, Any]]:
-    """Each display or 3D device on the PCI bus that is there now, also one without a driver."""
+    """`describe` of each display or 3D device on the PCI bus now, also without a driver; raises `OSError`."""
     setup = ctypes.WinDLL("setupapi", use_last_error=True)
     setup.SetupDiGetClassDevsW.restype = ctypes.c_void_p
     setup.SetupDiGetClassDevsW.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR, ctypes.c_void_p, wintypes.DWORD)
@@ -209,7 +221,7 @@ class Device:
         self.setup, self.every, self.info = setup, every, info
 
     def raw(self, number: int) -> bytes:
-        """A property's bytes; empty where the device has none."""
+        """The bytes of the device's property `number` (SPDRP_*); empty where the device has none."""
         buffer, size = ctypes.create_string_buffer(4096), wintypes.DWORD()
         known = self.setup.SetupDiGetDeviceRegistryPropertyW(
             self.every, ctypes.byref(self.info), number, None, buffer, len(buffer), ctypes.byref(size)
@@ -217,11 +229,11 @@ class Device:
         return buffer.raw[: size.value] if known else b""
 
     def texts(self, number: int) -> List[str]:
-        """A property that is a list of texts."""
+        """The device's property `number` (SPDRP_*) that is a list of texts; empty where it has none."""
         return [part for part in self.raw(number).decode("utf-16-le", "replace").split("\0") if part]
 
     def text(self, number: int) -> str:
-        """A property that is a text; empty where the device has none."""
+        """The device's property `number` (SPDRP_*) that is a text; empty where it has none."""
         return (self.texts(number) or [""])[0]
 
     def problem(self) -> Optional[int]:
@@ -240,7 +252,10 @@ class Device:
 
 
 def describe(device: Device) -> Dict[str, Any]:
-    """What the device is, which driver serves it, and whether it works."""
+    """The device's hardware id, name, service, problem code, and its driver's version, date and memory in bytes.
+
+    Keys: hardware, name, service, problem, driver_version, driver_date, memory; empty or None where it has none.
+    """
     driver = device.text(DRIVER)
     key = CONTROL + "\\Class\\" + driver
     return {
@@ -287,7 +302,10 @@ CUDA_DLL = re.compile(
 
 
 def path_dlls() -> List[Dict[str, str]]:
-    """The CUDA and cuDNN DLLs in the folders of PATH, in the order in which Windows searches them."""
+    """Name in lower case and path of the CUDA and cuDNN DLLs in PATH's folders, in the order of PATH.
+
+    At most 200; folders that cannot be listed are left out.
+    """
     listed = []
     for folder in dict.fromkeys(os.environ.get("PATH", "").split(";")):
         try:
@@ -313,7 +331,10 @@ CHANNEL_PATH, NEWEST_FIRST, AS_XML, NO_MORE_ITEMS, MOST_EVENTS = 0x1, 0x200, 1, 
 
 
 def events() -> List[str]:
-    """The newest events of the system's log that are about the GPU's driver, each as the XML that Windows gives."""
+    """The newest 100 events of the last day in Windows' System log about the GPU's driver, each as XML.
+
+    Raises `OSError` if the log cannot be read.
+    """
     log = ctypes.WinDLL("wevtapi", use_last_error=True)
     log.EvtQuery.restype = ctypes.c_void_p
     log.EvtQuery.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR, wintypes.LPCWSTR, wintypes.DWORD)
@@ -350,7 +371,10 @@ QUESTIONS: Dict[str, Callable[[], Any]] = {
 
 
 def answers() -> Iterator[Dict[str, Any]]:
-    """The lines: each question, then its answer or how it failed."""
+    """Yields the child's entries: ``{"ask": name}``, then ``{"call": name, "is": answer}``, or ``"text"`` if it failed.
+
+    Last comes ``{"done": True}``.
+    """
     for name, question in QUESTIONS.items():
         yield {"ask": name}
         try:
@@ -361,7 +385,7 @@ def answers() -> Iterator[Dict[str, Any]]:
 
 
 def main() -> None:
-    """Print all lines."""
+    """Print each entry of `answers` as a line of `MARK` and JSON."""
     for entry in answers():
         sys.stdout.write(MARK + json.dumps(entry) + "\n")
         sys.stdout.flush()

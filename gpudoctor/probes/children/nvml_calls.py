@@ -80,13 +80,13 @@ def to_json_value(value: Any) -> Any:
 
 
 def end_as_crashed(error: Exception) -> None:
-    """End this process as the crash in a library would have, that ctypes on Windows makes an exception of."""
+    """End this process as a crash if `error` is an access violation, which ctypes on Windows raises; else nothing."""
     if sys.platform == "win32" and isinstance(error, OSError) and str(error).startswith("exception: "):
         ctypes.windll.kernel32.TerminateProcess(ctypes.c_void_p(-1), 0xC0000005)
 
 
 def format_call(name: str, arguments: Sequence[int]) -> str:
-    """The key of a call, such as ``Name(1,2)``."""
+    """The key of a call: the name and its arguments, ``Name(1,2)``."""
     return "%s(%s)" % (name, ",".join(map(str, arguments)))
 
 
@@ -107,18 +107,21 @@ class Asker:
         self.unsent = ""
 
     def machine(self, call: str) -> Any:
-        """Make a call about the machine: ``nvmlDeviceGetCount`` or ``nvmlSystemGetProcessName(4242)``."""
+        """Make a call about the machine, ``nvmlSystemGetProcessName(4242)``, and send its answer; None if it failed."""
         name, arguments = parse_call(call)
         return self.report(None, call, lambda: self.call(name, *arguments))
 
     def gpu(self, gpu: int, what: str) -> Any:
-        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``: the name without ``nvmlDeviceGet``; None if it fails."""
+        """Ask a GPU for ``PciInfo`` or ``Temperature(0)`` (the name without ``nvmlDeviceGet``) and send the answer.
+
+        The answer; None if it failed or is left out.
+        """
         call = "nvmlDeviceGet" + what
         name, arguments = parse_call(call)
         return self.report(gpu, call, lambda: self.call(name, self.handles[gpu], *arguments))
 
     def pair(self, gpu: int, peer: int, what: str, *arguments: int) -> Any:
-        """Make a call such as ``P2PStatus`` about two GPUs; None if it fails or a GPU is left out."""
+        """Make a call such as ``P2PStatus`` about two GPUs and send its answer; None if it failed or is left out."""
         name = "nvmlDeviceGet" + what
         if self.is_left_out(peer, "*"):
             return None
@@ -143,7 +146,7 @@ class Asker:
         return found
 
     def is_left_out(self, gpu: Optional[int], call: str) -> bool:
-        """True if the call, all calls of the GPU, or the function for every GPU is left out."""
+        """True if `left_out` holds the call about this GPU, all calls of the GPU, or the function for every GPU."""
         left = self.left_out
         return bool(left) and not left.isdisjoint({(gpu, call), (gpu, "*"), (None, call.partition("(")[0])})
 
@@ -155,9 +158,10 @@ class Asker:
         send_answer: bool = True,
         mig: Optional[int] = None,
     ) -> Any:
-        """Announce the call, make it, and send its answer (unless `send_answer` is False) or its failure.
+        """Announce the call, make it by `getter`, and send its answer (unless `send_answer` is False) or its failure.
 
-        The answer; None if it failed. `mig`: index of the MIG device it is about, whose failures are not sent.
+        The answer; None if it failed or is left out. `mig`: index of the MIG device it is about, whose failures are not
+        sent.
         """
         if self.is_left_out(gpu, call):
             return None
@@ -178,7 +182,10 @@ class Asker:
         return value
 
     def report_failure(self, gpu: Optional[int], call: str, error: Exception) -> None:
-        """Send NVML's code and message; NOT_SUPPORTED is not sent. A lost GPU is left out from then on."""
+        """Send a failed call's NVML code and message (code None for another exception); NOT_SUPPORTED is not sent.
+
+        A GPU that is lost is left out from then on. On Windows ends the process if the error is an access violation.
+        """
         end_as_crashed(error)
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
         if code == LOST and gpu is not None and not call.startswith(OF_TWO):
@@ -195,7 +202,10 @@ class Asker:
             return "code %d" % code
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Make the call in the newest form that both pynvml and the driver have; raises what pynvml raises."""
+        """Make an NVML call in the newest form that pynvml and the driver have, and return its answer as JSON has it.
+
+        Raises what pynvml raises.
+        """
         forms = FORMS.get(name, (name,))
         for form in forms[:-1]:
             try:
@@ -208,7 +218,10 @@ class Asker:
         return self.call_form(forms[-1], arguments)
 
     def call_form(self, form: str, arguments: Sequence[Any]) -> Any:
-        """Make the call in one form: the function, or the function and the version or struct that it takes."""
+        """Make a call in one form, ``name`` or ``name constant``, and return its answer as JSON has it.
+
+        The constant is pynvml's version number for the call, or the struct that it fills. Raises what pynvml raises.
+        """
         name, _, struct_name = form.partition(" ")
         function = getattr(self.nvml, name)
         function = getattr(function, "__wrapped__", function)  # its wrapper decodes strictly
@@ -224,9 +237,9 @@ class Asker:
         return to_json_value(struct)
 
     def processes(self, gpu: int, what: str) -> Tuple[List[Any], int]:
-        """At most MOST_PROCESSES processes of a list, and how many there are; raises `NVMLError`.
+        """At most MOST_PROCESSES entries of a GPU's list of processes, and how many there are; raises `NVMLError`.
 
-        pynvml itself takes seconds for a million.
+        `what`: ``ComputeRunningProcesses`` or the like. pynvml itself takes seconds for a million.
         """
         try:
             function = self.nvml._nvmlGetFunctionPointer("nvmlDeviceGet%s_v3" % what)  # noqa: SLF001
@@ -246,7 +259,7 @@ class Asker:
         return entries, count.value
 
     def send(self, **entry: Any) -> None:
-        """Append one protocol line to what is to be sent."""
+        """Append the entry as a protocol line to what `flush` will write."""
         self.unsent += "@gpudoctor " + json.dumps(entry) + "\n"
 
     def flush(self) -> None:

@@ -28,7 +28,10 @@ class ProcessNames:
         self._pids_by_gpu: Dict[int, List[int]] = {}
 
     def name_and_user(self, pid: int, fallback: Callable[[], str]) -> Tuple[str, str]:
-        """Name and user of a process; `fallback()` names it if /proc does not."""
+        """Name and user of a process, looked up once; `fallback()` names it if /proc does not.
+
+        Both empty if nothing tells them; the user is ``uid N`` until the system has answered.
+        """
         if pid not in self._known:
             name = display_name(command(pid))
             if not name:
@@ -48,7 +51,7 @@ class ProcessNames:
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
 
     def _user(self, uid: int) -> str:
-        """Name of a user; ``uid N`` until the system has answered, empty for -1.
+        """Name of the user; ``uid N`` until the system has answered or if it knows none, empty for -1.
 
         A directory server may be slow, so that the look-up runs in a thread.
         """
@@ -60,7 +63,7 @@ class ProcessNames:
         return self._users[uid]
 
     def _look_up(self, uid: int) -> None:
-        """Store the user's name, if there is one."""
+        """Store the name of the user with that id, if the system knows one; not on Windows."""
         if sys.platform != "win32":
             with suppress(KeyError):
                 self._users[uid] = pwd.getpwuid(uid).pw_name
@@ -84,9 +87,9 @@ def user_id(pid: int) -> int:
 
 
 def display_name(argv: List[str]) -> str:
-    """A short name for a command line, never more than a program, script or module; empty if it is empty.
+    """A short name for a command line, never more than a program, script or module; empty for an empty list.
 
-    ``train.py`` for ``/usr/bin/python3 -u train.py --secret x``.
+    ``train.py`` for ``/usr/bin/python3 -u train.py --secret x``, ``-m torch`` for ``python -m torch x``.
     """
     if not argv:
         return ""

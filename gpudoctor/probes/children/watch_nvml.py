@@ -77,7 +77,7 @@ class Watcher(Asker):
         self.process_names = ProcessNames()
 
     def make(self, gpu: int, call: str, getter: Any) -> Any:
-        """Make a call, with `step` set meanwhile; raises what the call raises."""
+        """Make a call and return its answer, with `step` set meanwhile; raises what the call raises."""
         self.step = (call, gpu, time.monotonic())
         if self.announce:
             self.send(ask=call, gpu=gpu)
@@ -88,7 +88,10 @@ class Watcher(Asker):
             self.step = None
 
     def ask_if_supported(self, gpu: int, what: str, getter: Any) -> Any:
-        """Make a call and keep its answer; None if it failed. What is not supported is not asked again."""
+        """Make the call `getter` about a GPU and keep its answer or failure as `what`; the answer, None if it failed.
+
+        Not asked again: what the GPU does not support, and a GPU that was lost.
+        """
         known = self.known.setdefault(gpu, {})
         if known.get(what, "") is None or gpu in self.errors:
             return None
@@ -105,19 +108,19 @@ class Watcher(Asker):
         return answer
 
     def record(self, gpu: int, what: str, answer: Any) -> None:
-        """Keep an answer, and send it in this round if it changed."""
+        """Keep an answer; one that differs from the last is sent at the end of this round."""
         known = self.known.setdefault(gpu, {})
         if what not in known or known[what] != answer:
             known[what] = answer
             self.changed.setdefault(gpu, {})[what] = answer
 
     def get(self, gpu: int, what: str) -> Any:
-        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``; None if it failed."""
+        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``, names without ``nvmlDeviceGet``; None if it failed."""
         name, arguments = parse_call("nvmlDeviceGet" + what)
         return self.ask_if_supported(gpu, what, lambda: self.call(name, self.handles[gpu], *arguments))
 
     def ask_fields(self, gpu: int, wanted: Any) -> None:
-        """Ask for field values in one call; each is kept as an answer of its own."""
+        """Ask for NVML field values in one call; each is kept by itself, ``FieldValues(82)``, None if it failed."""
         if gpu in self.errors or self.known.get(gpu, {}).get("FieldValues", "") is None:
             return
         asked = [field if len(field) > 1 else field[0] for field in wanted]
@@ -134,7 +137,7 @@ class Watcher(Asker):
             self.record(gpu, name, getattr(value.value, VALUE_TYPES[value.valueType]) if known else None)
 
     def open(self, count: int, left_out: List[int]) -> None:
-        """Open all GPUs but those in `left_out`; errors are kept by GPU."""
+        """Open the first `count` GPUs but those in `left_out`; keeps their handles, or why not in `errors`."""
         for gpu in range(min(count, MOST_GPUS)):
             if gpu in left_out:
                 self.errors[gpu] = "not asked any more: a call about it did not return"
@@ -146,7 +149,7 @@ class Watcher(Asker):
                 self.errors[gpu] = self.error_text(error.value)
 
     def round(self, number: int) -> None:
-        """Ask what is due in round `number`, and send what changed."""
+        """Make the calls that are due in round `number` (0: all of them), then send what changed, and all errors."""
         for gpu in self.handles:
             first = number == 0
             for what in ONCE if first else ():
@@ -169,7 +172,7 @@ class Watcher(Asker):
         self.changed = {}
 
     def ask_slow(self, gpu: int) -> None:
-        """Ask for what changes only by a reset, an error or an administrator, and for NVLink states."""
+        """Ask a GPU for what only a reset, an error or an administrator changes, and how many NVLinks are up."""
         for what in SLOW:
             self.get(gpu, what)
         self.ask_fields(gpu, FIELDS)
@@ -179,7 +182,7 @@ class Watcher(Asker):
             self.record(gpu, "links_up", sum(1 for state in states if state))
 
     def ask_counters(self, gpu: int) -> None:
-        """Ask for the counters of errors: memory, PCIe, and sums over all NVLinks."""
+        """Ask a GPU for its counters of errors: memory, PCIe, and sums over all its NVLinks."""
         for what in COUNTERS:
             self.get(gpu, what)
         links, name = self.known[gpu].get("FieldValues(91)"), next(iter(LINK_COUNTERS))
@@ -202,7 +205,7 @@ class Watcher(Asker):
             self.record(gpu, name, sum(counts) if counts else None)
 
     def ask_lists(self, gpu: int) -> None:
-        """Ask for the processes, and for the MIG devices with their memory."""
+        """Ask a GPU for its processes (rows of pid, name, user and bytes of memory) and its MIG devices."""
         found: Dict[int, Any] = {}
         for what in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):
             try:
@@ -220,12 +223,12 @@ class Watcher(Asker):
             self.record(gpu, "mig", self.mig_instances(gpu))
 
     def name_and_user(self, gpu: int, pid: int) -> Tuple[str, str]:
-        """Name and user of a process; NVML's name for it if /proc has none."""
+        """Name and user of a process, by /proc; NVML's name for it if /proc has none."""
         ask = partial(self.call, "nvmlSystemGetProcessName", pid)
         return self.process_names.name_and_user(pid, lambda: str(self.make(gpu, "nvmlSystemGetProcessName", ask)))
 
     def mig_instances(self, gpu: int) -> List[Dict[str, Any]]:
-        """Answers of the GPU's MIG devices; those that do not change are asked once."""
+        """Answers, by call, of each of the GPU's MIG devices; only their memory is asked for anew."""
         if gpu not in self.mig:
             self.mig[gpu] = []
             for place in range(MOST_INSTANCES):
@@ -245,14 +248,14 @@ class Watcher(Asker):
 
 
 def exit_at_end_of_input() -> None:
-    """End the process when standard input ends."""
+    """Wait for the end of standard input, then end the process."""
     while os.read(0, 4096):
         pass
     os._exit(0)
 
 
 def report_stuck_calls(watcher: Watcher) -> None:
-    """Send once in a while which call has not returned for longer than PATIENCE seconds; never returns."""
+    """Send, twice a second, which call has not returned for longer than PATIENCE seconds; never returns."""
     while True:
         time.sleep(PATIENCE / 2)
         step = watcher.step
@@ -262,7 +265,10 @@ def report_stuck_calls(watcher: Watcher) -> None:
 
 
 def main(folder: str, seconds: str, left_out: str, aloud: str) -> None:
-    """Load NVML, initialise it, and ask in rounds every `seconds`; returns only if NVML does not start."""
+    """Load NVML, initialise it, and ask in rounds every `seconds`; returns only if NVML does not start.
+
+    `folder`: where pynvml is; `left_out`: indices of GPUs as a JSON list; `aloud`: ``aloud`` if calls are announced.
+    """
     _thread.start_new_thread(exit_at_end_of_input, ())
     watcher = Watcher(None, aloud == "aloud")
     _thread.start_new_thread(report_stuck_calls, (watcher,))
