@@ -300,17 +300,17 @@ def find_events(log: Log, pattern: re.Pattern[str], text: str, key: Callable[[st
 def _first_offset(text: str, raw: str) -> int:
     """Offset of the first `raw` that no digit follows: ``): 4`` is not in ``): 45``; else of the first, -1 if none."""
     at = text.find(raw)
-    while text[at + len(raw) : at + len(raw) + 1].isdigit():
+    while at >= 0 and text[at + len(raw) : at + len(raw) + 1].isdigit():
         at = text.find(raw, at + 1)
-    return at
+    return at if at >= 0 else text.find(raw)
 
 
 def _last_offset(text: str, raw: str) -> int:
     """Offset of the last `raw` that no digit follows, else of the last; -1 if there is none."""
     at = text.rfind(raw)
-    while text[at + len(raw) : at + len(raw) + 1].isdigit():
+    while at >= 0 and text[at + len(raw) : at + len(raw) + 1].isdigit():
         at = text.rfind(raw, 0, at)
-    return at
+    return at if at >= 0 else text.rfind(raw)
 
 
 def xids(log: Log, own_gpus: set[str] | None) -> tuple[Row, ...]:

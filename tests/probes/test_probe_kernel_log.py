@@ -220,6 +220,17 @@ def test_processes_that_crashed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_crash_whose_line_is_longer_than_its_pattern(tmp_path: Path) -> None:
+    """Bazel's long names: what the pattern takes of the line ends within the number of a core."""
+    library = "libexternal_Sxla_Sxla_Sservice_Sgpu_Slibgpu_Uexecutable_Ukernels_Ufor_Uarray.so.2"
+    at = "[a1234,7f1234567000+12345000] likely on CPU 112 (core 156, socket 1)"
+    line = f"python3[4711]: segfault at 7f1234567890 ip 00007f1234567890 sp 00007ffd12345678 error 4 in {library}{at}"
+    tree = tree_of(tmp_path, record("usb 1-1: new device", 90), record(line, 60), record("usb 1-2: new device", 30))
+    assert rows(tree, "crash", "pid", "library", "line", "count", "age_s", "last_age_s") == [
+        (4711, library, line, 1, 60, 60)
+    ]
+
+
 XID_45 = "NVRM: Xid (PCI:0000:1a:00): 45, pid=4711, name=python3, Ch 000000{:02x}"
 XID_119 = "NVRM: Xid (PCI:0000:1a:00): 119, pid=4711, name=python3, Timeout after 45s of waiting for RPC response"
 XID_149 = "NVRM: Xid (PCI:0000:1a:00): 149, NETIR_LINK_EVT  {}   XC0 i0 Link 0{} (0x004505c6 0x00000000)"
