@@ -51,7 +51,7 @@ LIBRARY_FOLDERS = (
 _LIBRARY = pattern(r"(?:libcuda|libnvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
 
 
-def module_of(target: Target, kernel: str) -> Fact:
+def module_path(target: Target, kernel: str) -> Fact:
     """Path of the nvidia module's file for that kernel release; absent if there is none, unread if unreadable."""
     why: Absent | Unread = Absent(f"no {_ROOTS[0]}/{kernel}")
     for root in _ROOTS:
@@ -104,7 +104,7 @@ def other_kernels(target: Target, running: str) -> Fact:
     if not isinstance(kernels, list):
         return as_unread(kernels)
     others = [name for name in reversed(kernels) if name != running][:_MOST_KERNELS]
-    return Known(tuple(name for name in others if known(module_of(target, name))), _ROOTS[0])
+    return Known(tuple(name for name in others if known(module_path(target, name))), _ROOTS[0])
 
 
 def module_version(target: Target, module: str, kernel: str) -> Fact:
@@ -371,7 +371,7 @@ class Daemon:
                 return Known(True, folder)
         return Known(False, f"no {_UNITS[0]}/{self.unit}.service")
 
-    def packaged(self, target: Target) -> Fact:
+    def packaged_version(self, target: Target) -> Fact:
         """The driver version by the daemon's dpkg package: ``570.124.06-1`` is 570.124.06; unread without one."""
         installed = installed_packages(target, rf"{self.package}(?:-\d+)?")
         if not isinstance(installed, dict):
@@ -398,7 +398,7 @@ def persistenced(target: Target, hidden: str) -> Fact:
     return PERSISTENCED.running(target)
 
 
-def last_run(target: Target, path: str) -> str | Absent | Unread:
+def log_since_start(target: Target, path: str) -> str | Absent | Unread:
     """The text that a daemon logged since its last start, as far as the last 256 KiB of its log reach.
 
     Absent without a log, unread if it cannot be read. Fabric manager and IMEX begin with ``[Jul 23 2024 07:53:55]

@@ -103,7 +103,7 @@ class Log:
         """A copy with only the messages logged earlier than `seconds` since boot, and `seconds` as its time `now`."""
         return replace(self, text=self.text[: len(self.text) - len(self.since(seconds).text)], now=seconds)
 
-    def after_last(self, needle: str, since: str = "") -> Log:
+    def from_last(self, needle: str, since: str = "") -> Log:
         """A copy of the log from the last line that contains `needle` on, that line included.
 
         The whole log if none does. If `since` stands between the last two `needle`, the copy starts at the line with

@@ -147,7 +147,7 @@ _MORE_FOLDERS = ("/usr/lib/wsl/lib", "/.singularity.d/libs")
 def _inside_facts(target: Target, engine: str) -> Iterator[tuple[str, Fact]]:
     """All facts of a container seen from inside; `engine` as `host.container` names it."""
     plugin_devices = tuple(names_in(target, _PLUGIN))
-    requested = _requested(target, plugin_devices)
+    requested = _requested_gpus(target, plugin_devices)
     yield "container.requested", requested
     yield "container.capabilities", _capabilities(target.environ.get("NVIDIA_DRIVER_CAPABILITIES"))
     table = text(target, _MOUNTS, 1 << 20)
@@ -164,7 +164,7 @@ def _inside_facts(target: Target, engine: str) -> Iterator[tuple[str, Fact]]:
     yield "container.device_access", _device_access(target)
 
 
-def _requested(target: Target, plugin_devices: tuple[str, ...]) -> Fact:
+def _requested_gpus(target: Target, plugin_devices: tuple[str, ...]) -> Fact:
     """The requested GPUs: the device plugin's mounts, else NVIDIA_VISIBLE_DEVICES (``none`` is an empty list).
 
     Absent if the variable is not set, empty or ``void``. The mounts count first, as most CUDA images set the variable
@@ -320,7 +320,7 @@ def _engine_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     yield "container.engines", Known(tuple(engines), "programs in the usual folders")
     yield from _toolkit_facts(target)
     broken: list[str] = []
-    docker, default, trouble = _docker(target, broken)
+    docker, default, trouble = _docker_runtimes(target, broken)
     known = ["docker"] if docker else []
     crio = [f"{_CRIO}/{name}" for name in names_in(target, _CRIO)]
     for engine, paths in (("containerd", _CONTAINERD), ("cri-o", crio)):
@@ -368,7 +368,7 @@ def _setting(content: str | Absent | Unread, pattern: str) -> Fact:
     return Known(match[1], _TOOLKIT) if match else Absent(f"{_TOOLKIT} does not say")
 
 
-def _docker(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | None]:
+def _docker_runtimes(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | None]:
     """(whether Docker has NVIDIA's runtime, its default runtime, an `Unread` if daemon.json is unreadable).
 
     The default is absent if none is named. What cannot work (no JSON, missing programs) is appended to `broken`.

@@ -70,7 +70,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     owners = wheel_owners(target, installed if isinstance(installed, Environment) else None)
     yield "lib", tuple(_library_row(copy, owners, torch, loader, target) for copy in found)
     yield "libs.shadowing", _shadowing(target, torch, loader)
-    yield "libs.missing", _missing(torch, loader)
+    yield "libs.missing", _missing_libraries(torch, loader)
     yield "libs.clashes", _clashes_fact(target, torch, loader)
 
 
@@ -149,7 +149,7 @@ def _own_files(target: Target, torch: Torch) -> dict[str, str]:
     }
 
 
-def _missing(torch: Torch | Absent | Unread, loader: Loader) -> Fact:
+def _missing_libraries(torch: Torch | Absent | Unread, loader: Loader) -> Fact:
     """Sentences ``NAME, which FILE needs`` for CUDA libraries that torch needs and the loader finds nowhere.
 
     The driver's are left out. Absent or unread as torch is.

@@ -16,7 +16,7 @@ from gpudoctor.probes._driver_files import (
     dkms_builds,
     driver_libraries,
     kernel_headers,
-    module_of,
+    module_path,
     module_version,
     other_kernels,
     persistenced,
@@ -94,7 +94,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "driver.peermem_loaded", next((fact for fact in peer if value_of(fact)), peer[0])
     yield from _bound_gpu_facts(target, loaded)
     yield "driver.gsp_files", _gsp_files(target, version)
-    yield "driver.module_params", params(target)
+    yield "driver.module_params", module_params(target)
     yield from device_files(target, loaded, inside, wsl)
     yield from _disk_facts(target, loaded, hidden, wsl)
     for module in ("nouveau", "nvidia"):
@@ -207,7 +207,7 @@ def _disk_facts(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterato
     """
     kernel = _machine_kind.kernel(target)
     release = text_of(kernel)
-    found = module_of(target, release) if release else Unread(getattr(kernel, "why", "no kernel release"))
+    found = module_path(target, release) if release else Unread(getattr(kernel, "why", "no kernel release"))
     others: Fact = Absent("the running kernel has one")
     version: Fact
     on_disk: Fact
@@ -333,7 +333,7 @@ def _modprobe_files(target: Target) -> tuple[list[str], str]:
 PROC = "/proc/driver/nvidia"
 
 
-def params(target: Target) -> Fact:
+def module_params(target: Target) -> Fact:
     """The loaded nvidia module's parameters by name: lines ``EnableGpuFirmware: 18``; absent or unread as the file."""
     path = f"{PROC}/params"
     found = text(target, path, 1 << 16)
@@ -402,7 +402,7 @@ def _minors(target: Target) -> list[str]:
 
 def _created_on_demand(target: Target) -> bool:
     """True if device files are made at first use: the module allows it and we are root or nvidia-modprobe is setuid."""
-    values = value_of(params(target))
+    values = value_of(module_params(target))
     if isinstance(values, dict) and values.get("ModifyDeviceFiles") == "0":
         return False
     status = text(target, "/proc/self/status", 4096)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, known, texts_of, value_of
-from gpudoctor.probes._driver_files import Daemon, last_run, logged_errors, logged_version
+from gpudoctor.probes._driver_files import Daemon, log_since_start, logged_errors, logged_version
 from gpudoctor.probes._machine_kind import host_hidden
 from gpudoctor.probes._reading import names, path_exists, refusal, text
 from gpudoctor.target import Target
@@ -90,7 +90,7 @@ def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
     settings = text(target, _CONFIG, 1 << 16)
     match = re.search(r"^LOG_FILE_NAME=(/\S+)", settings, re.M) if isinstance(settings, str) else None
     path = match[1] if match else "/var/log/fabricmanager.log"
-    log = last_run(target, path)
+    log = log_since_start(target, path)
     installed = _installed_version(target)
     logged = logged_version(log, path)
     runs = value_of(state) == "running"
@@ -101,7 +101,7 @@ def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
 
 def _installed_version(target: Target) -> Fact:
     """The fabric manager's version by its dpkg package, else, from level standard on, by ``--version``; else unread."""
-    packaged = _MANAGER.packaged(target)
+    packaged = _MANAGER.packaged_version(target)
     if known(packaged) or target.level == "quick":
         return packaged
     argv = (_MANAGER.binary(target), "--version")
@@ -176,10 +176,10 @@ def _imex_facts(target: Target) -> Iterator[tuple[str, Fact]]:
         for name in ("imex.version", "imex.enabled", "imex.errors"):
             yield name, Absent(fact.source)
         return
-    yield "imex.version", _IMEX.packaged(target)
+    yield "imex.version", _IMEX.packaged_version(target)
     yield "imex.enabled", _IMEX.enabled(target)
     path = "/var/log/nvidia-imex.log"
-    yield "imex.errors", _daemon_errors(target, _IMEX, state, logged_errors(last_run(target, path), path))
+    yield "imex.errors", _daemon_errors(target, _IMEX, state, logged_errors(log_since_start(target, path), path))
 
 
 def _imex_nodes(target: Target) -> Fact:

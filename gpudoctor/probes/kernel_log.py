@@ -138,7 +138,7 @@ def _driver_lines(log: Log) -> Log:
 
     The driver names itself only after it has probed the GPUs, NVLink's part before that.
     """
-    return log.after_last("NVRM: loading NVIDIA UNIX", since="nvidia-nvlink: Nvlink Core is being initialized")
+    return log.from_last("NVRM: loading NVIDIA UNIX", since="nvidia-nvlink: Nvlink Core is being initialized")
 
 
 def _other_events(

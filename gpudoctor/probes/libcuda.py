@@ -192,9 +192,9 @@ def _parse_replies(answer: Answer, depth: str) -> Replies:
     path = str(library.get("is", ""))
     replies = Replies(f"libcuda ({printable(path)})" if "/" in path else "libcuda")
     if "is" not in library:
-        _set_not_loaded(replies, library, answer, printable(library.get("text") or _ending(answer, entries)))
+        _set_not_loaded(replies, library, answer, printable(library.get("text") or _describe_ending(answer, entries)))
         return replies
-    why = "" if any("done" in entry for entry in entries) else printable(_ending(answer, entries))
+    why = "" if any("done" in entry for entry in entries) else printable(_describe_ending(answer, entries))
     _set_library_facts(replies, library, by_call)
     replies.facts["cuda_driver.version"] = _version_fact(by_call.get("cuDriverGetVersion"), why, replies.source)
     replies.facts.update(_init_facts(replies, by_call.get("cuInit"), why, depth))
@@ -305,7 +305,7 @@ def _state_facts(replies: Replies, answer: Answer, why: str, depth: str) -> dict
     return {"cuda_driver.state": Known(state, replies.source), "cuda_driver.message": Known(message, replies.source)}
 
 
-def _ending(answer: Answer, entries: Sequence[Entry]) -> str:
+def _describe_ending(answer: Answer, entries: Sequence[Entry]) -> str:
     """Text for people: which call a child was in when it ended unfinished, and how (time limit, crash, exit)."""
     last = next((entry for entry in reversed(entries) if "ask" in entry), {"ask": "its start", "gpu": None})
     where = "the load of libcuda.so.1" if last["ask"] == "library" else str(last["ask"])

@@ -42,7 +42,7 @@ _NAMES = tuple(spec.name for spec in FACTS)
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``libnccl`` facts, by a child that calls libnccl; absent if the target has none."""
-    path = _library(target)
+    path = _library_path(target)
     if not isinstance(path, str):
         yield from ((name, path) for name in _NAMES)
         return
@@ -56,7 +56,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from _answer_facts(answer, path)
 
 
-def _library(target: Target) -> str | Absent | Unread:
+def _library_path(target: Target) -> str | Absent | Unread:
     """Path of the libnccl that torch would load; without torch, the environment's copy, else the loader's.
 
     Absent if there is none; unread if there is none and the environment is unread.
@@ -99,12 +99,15 @@ def _answer_facts(answer: Answer, path: str) -> Iterator[tuple[str, Fact | Rows]
     using = _USING.search(answer.err)
     state = _state(answer, by_call)
     yield "libnccl.state", Known(state, path)
-    yield "libnccl.version", _version(by_call.get("ncclGetVersion", {}).get("is"), state, path)
+    yield "libnccl.version", _version_fact(by_call.get("ncclGetVersion", {}).get("is"), state, path)
     has_unique_id = by_call.get("ncclGetUniqueId", {}).get("is") is True
     for part in ("interface", "address"):
         announced = Known(using[part].strip("[]"), f"{path}, NCCL_DEBUG=INFO") if using and has_unique_id else None
-        yield f"libnccl.{part}", announced or Unread(_error(answer, by_call) or "this release does not print it")
-    error = _error(answer, by_call)
+        yield (
+            f"libnccl.{part}",
+            announced or Unread(_error_message(answer, by_call) or "this release does not print it"),
+        )
+    error = _error_message(answer, by_call)
     yield "libnccl.error", Known(error, path) if error else Absent("it found a place to meet")
     if error:
         yield "text", text_rows("\n".join(line for line in answer.err.splitlines() if "NCCL WARN" in line), "libnccl")
@@ -121,7 +124,7 @@ def _state(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
     return "ok" if by_call.get("ncclGetUniqueId", {}).get("is") is True else "failed"
 
 
-def _error(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
+def _error_message(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
     """NCCL's error message, else how the child was ended; empty if nothing failed."""
     failed = next((entry for entry in by_call.values() if "code" in entry), None)
     if failed:
@@ -129,7 +132,7 @@ def _error(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
     return "" if answer.ok else printable(f"the child that asks libnccl was {answer.how}")
 
 
-def _version(number: object, state: str, path: str) -> Fact:
+def _version_fact(number: object, state: str, path: str) -> Fact:
     """The version number as text, 22705 as 2.27.5, up to 2.8 with a digit less (2804: 2.8.4); unread without one."""
     if not isinstance(number, int) or number <= 0:
         return Unread(f"libnccl is {state}")

@@ -210,12 +210,12 @@ def _gpu_row(replies: Replies, gpu: int) -> Row:
     row.update(groups.columns(replies, gpu))
     if value_of(row["virtual"]) is False:
         row["license"] = Absent("only a vGPU needs a licence")
-    row["error"] = _error(replies, gpu)
-    row["error_code"] = _error_code(replies, gpu, row["error"])
+    row["error"] = _gpu_error(replies, gpu)
+    row["error_code"] = _gpu_error_code(replies, gpu, row["error"])
     return row
 
 
-def _error(replies: Replies, gpu: int) -> Fact:
+def _gpu_error(replies: Replies, gpu: int) -> Fact:
     """Why this GPU does not answer; absent if it does, unread if it was not asked to the end."""
     crash = next((fault.why for fault in replies.faults if fault.gpu == gpu and fault.state == "crashed"), "")
     open_failure = replies.failures.get(gpu, {}).get(HANDLE)
@@ -233,7 +233,7 @@ def _error(replies: Replies, gpu: int) -> Fact:
     return replies.unread_rest
 
 
-def _error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
+def _gpu_error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
     """NVML's return code for a GPU that does not answer; absent if there is none, else as `error` is."""
     failure = replies.failure(gpu)
     if failure and failure.code is not None:

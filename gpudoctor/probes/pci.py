@@ -134,14 +134,14 @@ def _row(target: Target, address: str, vendor: str, device: str, known: dict[tup
         "address": Known(address, BUS),
         "vendor": Known(VENDORS.get(vendor, "other"), f"{folder}/vendor"),
         "device_id": Known(f"{vendor}:{device}", f"{folder}/device"),
-        "name": _name(target, address, known.get((vendor, device)), sleeping),
-        "driver": _driver(target, folder),
+        "name": _product_name(target, address, known.get((vendor, device)), sleeping),
+        "driver": _bound_driver(target, folder),
         "alive": sleeping or _alive_fact(target, folder),
         "link_speed": sleeping or link_speed(target, f"{folder}/current_link_speed"),
         "link_speed_max": sleeping or link_speed(target, f"{folder}/max_link_speed"),
         "link_width": sleeping or link_width(target, f"{folder}/current_link_width"),
         "link_width_max": sleeping or link_width(target, f"{folder}/max_link_width"),
-        **_slot(target, folder),
+        **_slot_columns(target, folder),
         **uplink(target, folder),
         **_bar_columns(target, f"{folder}/resource"),
         "numa_node": Absent(f"{folder}/numa_node says -1") if value_of(node) == -1 else node,
@@ -150,7 +150,7 @@ def _row(target: Target, address: str, vendor: str, device: str, known: dict[tup
     }
 
 
-def _slot(target: Target, folder: str) -> Row:
+def _slot_columns(target: Target, folder: str) -> Row:
     """The columns slot_speed_max and slot_width_max of the port above the device.
 
     Unread if there is none, or it sleeps at level quick.
@@ -163,7 +163,7 @@ def _slot(target: Target, folder: str) -> Row:
     }
 
 
-def _driver(target: Target, folder: str) -> Fact:
+def _bound_driver(target: Target, folder: str) -> Fact:
     """Name of the kernel driver bound to the device; absent if none is bound."""
     path = f"{folder}/driver"
     try:
@@ -202,7 +202,7 @@ def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
     }
 
 
-def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
+def _product_name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
     """The product name that NVIDIA's driver gives, else `by_id`, else unread.
 
     While the device is asleep (`sleeping` says so) the driver is not asked.

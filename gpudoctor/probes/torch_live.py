@@ -201,7 +201,7 @@ class _LiveAnswers:
         yield "live.cuda_error", self._cuda_error()
         yield "live.cudnn", self._version_fact("cudnn", lambda number: numbered(number, CUDNN_WIDE))
         yield "live.nccl", self._version_fact("nccl", _nccl_version)
-        yield "live_gpu", self._gpus()
+        yield "live_gpu", self._gpu_rows()
 
     def _outcome(self) -> str:
         """done (also if the import raised), hung, not finished, stopped or crashed; empty if it did not start."""
@@ -298,7 +298,7 @@ class _LiveAnswers:
             return Absent("CUDA was initialised without a word")
         return self._answer_fact("cuda_error")
 
-    def _gpus(self) -> Rows:
+    def _gpu_rows(self) -> Rows:
         """A row of ``live_gpu`` per device torch counts; absent if it sees none, unread if not known or absurd."""
         count = self._answer_fact("device_count")
         if not isinstance(count, Known):

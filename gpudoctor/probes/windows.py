@@ -140,7 +140,7 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
     return replies, Unread(f"the child that asks Windows ended at {asked or 'its start'}: {answer.how}", reason=reason)
 
 
-def _fact(part: Any, name: str, source: str) -> Fact:
+def _answer_fact(part: Any, name: str, source: str) -> Fact:
     """The value `name` of the child's answer `part` as a fact; unread if it is missing or empty, or as `part` is."""
     if isinstance(part, Unread):
         return part
@@ -157,11 +157,11 @@ def _system_facts(part: Any) -> Iterator[tuple[str, Fact]]:
     The virtual machine is known by the maker and model in the firmware, absent if these name no hypervisor.
     """
     version = "RtlGetVersion"
-    yield "host.kernel", _fact(part, "version", version)
+    yield "host.kernel", _answer_fact(part, "version", version)
     yield "host.os", part if isinstance(part, Unread) else Known(_product(part), version)
-    yield "host.arch", _fact(part, "machine", "IsWow64Process2")
-    yield "host.cpu_vendor", _fact(part, "processor", "registry: CentralProcessor")
-    yield "host.uptime_s", _fact(part, "uptime", "GetTickCount64")
+    yield "host.arch", _answer_fact(part, "machine", "IsWow64Process2")
+    yield "host.cpu_vendor", _answer_fact(part, "processor", "registry: CentralProcessor")
+    yield "host.uptime_s", _answer_fact(part, "uptime", "GetTickCount64")
     if isinstance(part, Unread):
         yield "host.virtual_machine", part
         return
@@ -206,7 +206,7 @@ def _setting(part: Any, name: str, source: str) -> Fact:
     return Absent(f"{source} is not set") if value is None else Known(value, f"registry: {source}")
 
 
-def _named(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -> Fact:
+def _translated(state: Fact, names: Mapping[Any, Value], unset: Fact | None = None) -> Fact:
     """A numeric setting translated by `names`, unread if these lack it; if it is absent, `unset` where given."""
     if isinstance(state, Absent) and unset:
         return unset
@@ -226,24 +226,27 @@ def _setting_facts(part: Any, target: Target) -> Iterator[tuple[str, Fact]]:
     Also Hyper-V, Remote Desktop, WSL, GPU preference. A setting that is not set has Windows' default, or is absent.
     """
     off = Known(False, "not set, which means off")
-    secure = _named(_setting(part, "secure_boot", "SecureBoot\\State"), {0: False, 1: True})
+    secure = _translated(_setting(part, "secure_boot", "SecureBoot\\State"), {0: False, 1: True})
     yield (
         "host.secure_boot",
         Absent("booted without UEFI, or it has no Secure Boot") if isinstance(secure, Absent) else secure,
     )
-    yield "windows.long_paths", _named(_setting(part, "long_paths", "LongPathsEnabled"), {0: False, 1: True}, off)
+    yield "windows.long_paths", _translated(_setting(part, "long_paths", "LongPathsEnabled"), {0: False, 1: True}, off)
     for name, value, default in (("tdr_delay", "TdrDelay", 2), ("tdr_ddi_delay", "TdrDdiDelay", 5)):
         state = _setting(part, name, f"GraphicsDrivers: {value}")
         yield f"windows.{name}_s", Known(default, f"{state.why}: the default") if isinstance(state, Absent) else state
     level = _setting(part, "tdr_level", "GraphicsDrivers: TdrLevel")
-    yield "windows.tdr_off", _named(level, {0: True, 1: False, 2: False, 3: False}, off)
-    yield "windows.gpu_scheduling", _named(_setting(part, "gpu_scheduling", "HwSchMode"), {1: False, 2: True})
-    yield "windows.app_control", _named(_setting(part, "app_control", "VerifiedAndReputablePolicyState"), _APP_CONTROL)
+    yield "windows.tdr_off", _translated(level, {0: True, 1: False, 2: False, 3: False}, off)
+    yield "windows.gpu_scheduling", _translated(_setting(part, "gpu_scheduling", "HwSchMode"), {1: False, 2: True})
+    yield (
+        "windows.app_control",
+        _translated(_setting(part, "app_control", "VerifiedAndReputablePolicyState"), _APP_CONTROL),
+    )
     guard = _setting(part, "controlled_folders", "Controlled Folder Access")
-    yield "windows.controlled_folders", _named(guard, _CONTROLLED, Known("off", "not set, which means off"))
+    yield "windows.controlled_folders", _translated(guard, _CONTROLLED, Known("off", "not set, which means off"))
     service = _setting(part, "hyper_v", "Services\\vmms")
     start = {0: True, 1: True, 2: True, 3: True, 4: False}
-    yield "windows.hyper_v", _named(service, start, Known(False, "there is no service vmms"))
+    yield "windows.hyper_v", _translated(service, start, Known(False, "there is no service vmms"))
     remote = part if isinstance(part, Unread) else Known(part["remote"], "SM_REMOTESESSION")
     yield "windows.remote_session", remote
     version = _setting(part, "wsl", "Lxss")

@@ -133,12 +133,12 @@ def read_job(pids: Sequence[int]) -> Job | Unread:
         return Unread(f"no process {', '.join(map(str, pids))}", reason=Reason.MISSING)
     below = set(roots) | _descendants(roots, stats)
     ours = ({os.getpid()} | _descendants({os.getpid()}, stats)) - (below if os.getpid() not in below else set())
-    seeds = _around(roots, stats)
+    seeds = _related_pids(roots, stats)
     found = (seeds | _descendants(seeds, stats)) - ours
     reader = _Reader(_READ_SECONDS)
     for pid in found:
         reader.fill(stats[pid])
-    found |= _of_same_job([stats[pid] for pid in found], stats, reader) - ours
+    found |= _pids_of_same_job([stats[pid] for pid in found], stats, reader) - ours
     return _job_of(roots[0], {pid: stats[pid] for pid in found})
 
 
@@ -240,7 +240,7 @@ def _descendants(roots: Iterable[int], stats: Mapping[int, Member]) -> set[int]:
     return found
 
 
-def _around(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
+def _related_pids(roots: Sequence[int], stats: Mapping[int, Member]) -> set[int]:
     """Process ids of `roots`, of sessions and groups that one of them leads, and of their Slurm step or container.
 
     The last only if gpudoctor itself is not in it.
@@ -266,7 +266,7 @@ def pids_in(cgroup: str) -> set[int]:
     return {int(pid) for pid in pids if inside.search(proc.text(f"/proc/{pid}/cgroup"))}
 
 
-def _of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
+def _pids_of_same_job(found: Sequence[Member], stats: Mapping[int, Member], reader: _Reader) -> set[int]:
     """Ids of processes not in `found` that have the same job key (launcher variables) as the first of `found` with one.
 
     Fills the environments of all processes in `stats`; empty if none of `found` has a key.
@@ -301,14 +301,14 @@ def _with_ranks(job: Job) -> Job:
             job.ranks.append(RankProcess(chosen, number, chosen.number(local)))
         first = job.ranks[0].member
         job.world = first.number(world)
-        job.missing = _missing(job, first.number(here))
+        job.missing = _missing_ranks(job, first.number(here))
         return job
     pythons = [one for one in living if one.is_python and not one.is_service]
-    job.ranks = [RankProcess(one) for one in (_leaders(pythons) or living[:1])]
+    job.ranks = [RankProcess(one) for one in (_spawned_ranks(pythons) or living[:1])]
     return job
 
 
-def _missing(job: Job, here: int | None) -> tuple[int, ...]:
+def _missing_ranks(job: Job, here: int | None) -> tuple[int, ...]:
     """Ranks that the launcher started here and that have no process any more; empty if that cannot be known.
 
     It can if the ranks meet at this machine's loopback address, so that all are here, or if their numbers follow each
@@ -333,7 +333,7 @@ def _topmost(members: Sequence[Member]) -> Member:
     return min(tops or members, key=lambda one: (int(one.start), one.pid))
 
 
-def _leaders(pythons: Sequence[Member]) -> list[Member]:
+def _spawned_ranks(pythons: Sequence[Member]) -> list[Member]:
     """Rank processes of a job without a launcher: Python processes spawned by the topmost one, else that one itself."""
     if not pythons:
         return []

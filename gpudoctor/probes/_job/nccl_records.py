@@ -53,18 +53,20 @@ def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str |
     try:
         with socket.create_connection(address, min(2.0, seconds)) as line:
             _send(line, _GREETING, deadline)
-            if not _answer(line, deadline).upper().startswith(b"SERVER PROTOCOL "):
-                return Unread(f"{_name(address)} does not speak NCCL's RAS", reason=Reason.MALFORMED)
+            if not _receive_line(line, deadline).upper().startswith(b"SERVER PROTOCOL "):
+                return Unread(f"{_host_and_port(address)} does not speak NCCL's RAS", reason=Reason.MALFORMED)
             _send(line, b"TIMEOUT %d\n" % max(1, int(seconds) - 3), deadline)
-            if _answer(line, deadline).strip().upper() != b"OK":
-                return Unread(f"NCCL's RAS at {_name(address)} refuses a time limit", reason=Reason.MALFORMED)
+            if _receive_line(line, deadline).strip().upper() != b"OK":
+                return Unread(f"NCCL's RAS at {_host_and_port(address)} refuses a time limit", reason=Reason.MALFORMED)
             _send(line, b"VERBOSE STATUS\n", deadline)
-            return _received(line, deadline, lambda _: False, _MOST_RAS_BYTES).decode("utf-8", "replace")
+            return _receive(line, deadline, lambda _: False, _MOST_RAS_BYTES).decode("utf-8", "replace")
     except TimeoutError:
-        return Unread(f"NCCL's RAS at {_name(address)} gave no answer within {seconds:g} s", reason=Reason.TIMED_OUT)
+        return Unread(
+            f"NCCL's RAS at {_host_and_port(address)} gave no answer within {seconds:g} s", reason=Reason.TIMED_OUT
+        )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return Unread(f"NCCL's RAS at {_name(address)}: {why}", reason=Reason.MISSING)
+        return Unread(f"NCCL's RAS at {_host_and_port(address)}: {why}", reason=Reason.MISSING)
 
 
 def flight_record(
@@ -79,11 +81,11 @@ def flight_record(
     other pickle nothing is made.
     """
     named = next((environ[name] for name in _DUMP_VARIABLES if environ.get(name)), "")
-    stems = [named] if named else [f"{_cache(environ)}/torch/comm_lib_trace_rank_", "/tmp/nccl_trace_rank_"]
+    stems = [named] if named else [f"{_cache_folder(environ)}/torch/comm_lib_trace_rank_", "/tmp/nccl_trace_rank_"]
     why = Unread(f"{stems[0]}{rank}: no dump was written", reason=Reason.MISSING)
     for stem in stems:
         if stem.startswith("/"):
-            found = _dump(target, f"{stem}{rank}", root, since)
+            found = _read_dump(target, f"{stem}{rank}", root, since)
             if isinstance(found, dict):
                 return f"{stem}{rank}", found
             why = found if found.reason is not Reason.MISSING or named else why
@@ -92,12 +94,12 @@ def flight_record(
     return why
 
 
-def _cache(environ: Mapping[str, str]) -> str:
+def _cache_folder(environ: Mapping[str, str]) -> str:
     """The user's cache folder by a job's environment, below which torch writes dumps if no variable names a place."""
     return environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME') or '/tmp'}/.cache"
 
 
-def _dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] | Unread:
+def _read_dump(target: Local, path: str, root: str, since: float) -> dict[str, Any] | Unread:
     """The document in the dump at `root` and `path`; unread if missing, written before `since`, or malformed."""
     try:
         written = target.run(["stat", "-c", "%Y", "--", f"{root}{path}"], _DUMP_SECONDS).out.strip()
@@ -169,12 +171,12 @@ def _send(line: socket.socket, data: bytes, deadline: float) -> None:
     line.sendall(data)
 
 
-def _answer(line: socket.socket, deadline: float) -> bytes:
+def _receive_line(line: socket.socket, deadline: float) -> bytes:
     """One line from the server, or what came before it closed; `TimeoutError` at `deadline`, else `OSError`."""
-    return _received(line, deadline, lambda data: data.endswith(b"\n"), 4096)
+    return _receive(line, deadline, lambda data: data.endswith(b"\n"), 4096)
 
 
-def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
+def _receive(line: socket.socket, deadline: float, ends: Callable[[bytes], bool], most: int) -> bytes:
     """Bytes received until `ends` is true of them or the connection closes.
 
     Raises `TimeoutError` at `deadline` (monotonic seconds), `ValueError` beyond `most` bytes.
@@ -191,6 +193,6 @@ def _received(line: socket.socket, deadline: float, ends: Callable[[bytes], bool
     return data
 
 
-def _name(address: tuple[str, int]) -> str:
+def _host_and_port(address: tuple[str, int]) -> str:
     """The address as text: ``localhost:28028``."""
     return f"{address[0]}:{address[1]}"

@@ -142,7 +142,7 @@ class Tree:
     def look(self) -> None:
         """Read all processes of the command once, and update their peaks and the tree's."""
         now = time.monotonic()
-        for pid in self._found():
+        for pid in self._pids_to_read():
             self._read(pid, now)
         if self._looked:
             self.loading.add(self._processes, now - self._looked)
@@ -172,7 +172,7 @@ class Tree:
             for process in processes[:_MOST_LISTED]
         )
 
-    def _found(self) -> list[int]:
+    def _pids_to_read(self) -> list[int]:
         """Ids of the command's first process, those known to live, and their descendants; at most `_MOST_PROCESSES`."""
         children = self._children if self._lists_children else self._children_of_all()
         found = dict.fromkeys([self._root, *self._processes])
@@ -196,7 +196,7 @@ class Tree:
                 found.setdefault(int(fields[2]), []).append(int(name))
         return lambda pid: iter(found.get(pid, ()))
 
-    def _wanted(self, pid: int) -> float | None:
+    def _runnable_seconds(self, pid: int) -> float | None:
         """Seconds that the process's main thread ran or waited for a processor; None where not counted."""
         numbers = first_bytes(f"{self._proc}/{pid}/schedstat").split()
         return (int(numbers[0]) + int(numbers[1])) / 1e9 if len(numbers) > 1 else None
@@ -224,7 +224,7 @@ class Tree:
         known.cpu_before = known.cpu_before if now > known.first else cpu_seconds
         known.fresh_cpu = cpu_seconds - known.cpu_seconds if now > known.first else 0.0
         known.cpu_seconds = cpu_seconds
-        wanted = self._wanted(pid) if known.name == _WORKER or pid in self.loading.fed else None
+        wanted = self._runnable_seconds(pid) if known.name == _WORKER or pid in self.loading.fed else None
         both = wanted is not None and known.wanted is not None
         known.fresh_wanted = wanted - known.wanted if both else None  # type: ignore[operator]
         known.wanted = wanted

@@ -165,14 +165,16 @@ class SharedResources:
         if isinstance(self.disk, Absent):
             facts["run.disk_low_mib"] = self.disk
         group = self.group
-        unlimited, at = self._no("limit"), group.limiting
+        unlimited, at = self._no_setting("limit"), group.limiting
         facts["run.memory_limit_mib"] = Known(group.limit >> 20, at) if group.limit else unlimited
         facts["run.memory_limit_at"] = Known(at, at) if group.limit else unlimited
-        facts["run.memory_high_mib"] = Known(group.high >> 20, group.slowing) if group.high else self._no("memory.high")
+        facts["run.memory_high_mib"] = (
+            Known(group.high >> 20, group.slowing) if group.high else self._no_setting("memory.high")
+        )
         facts["run.cgroup_peak_mib"] = Known(self._most, at) if self._most else unlimited
         return {**facts, **self._gains()}
 
-    def _no(self, setting: str) -> Absent | Unread:
+    def _no_setting(self, setting: str) -> Absent | Unread:
         """Absent: the command's control group has no such `setting`; unread where no control group is shown."""
         shown = self.group.folder or self.group.is_root
         return Absent(f"its control group has no {setting}") if shown else Unread("no control group is shown")
@@ -189,8 +191,8 @@ class SharedResources:
             gained["oom_kills"] = 0  # nobody was killed on the whole machine
         uncounted = Unread("the control group's counters are not shown")
         facts: dict[str, Fact] = dict.fromkeys(("run.oom_kills", "run.forks_refused"), uncounted)
-        facts["run.limit_reached"] = self._no("limit")
-        facts["run.memory_throttled"] = uncounted if self.group.high else self._no("memory.high")
+        facts["run.limit_reached"] = self._no_setting("limit")
+        facts["run.memory_throttled"] = uncounted if self.group.high else self._no_setting("memory.high")
         facts.update({f"run.{name}": Known(max(0, count), "counters of the cgroup") for name, count in gained.items()})
         return facts
 

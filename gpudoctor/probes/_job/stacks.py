@@ -137,7 +137,7 @@ def stacks_of(target: Local, program: str | Unread, pid: int) -> Stacks | Unread
             answer = target.run([program, *_OPTIONS, str(pid)], _PY_SPY_SECONDS, {"RUST_BACKTRACE": "0"})
         except OSError as error:
             return Unread(f"py-spy cannot be started: {error.strerror or error}", reason=Reason.FAILED)
-        if answer.ok and (found := _parsed(answer.out, pid)):
+        if answer.ok and (found := _parse_dump(answer.out, pid)):
             return found
         if answer.status is None:
             return Unread(f"py-spy {answer.how}", reason=Reason.TIMED_OUT)
@@ -159,14 +159,14 @@ def _refusal(pid: int, complaint: str) -> Unread:
     if not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
         return Unread("it ended while it was looked at", reason=Reason.MISSING)
     if _DENIED.search(complaint):
-        return Unread(_rights(), reason=Reason.DENIED)
+        return Unread(_permission_hint(), reason=Reason.DENIED)
     if _NO_PYTHON.search(complaint):
         return Unread("no Python interpreter is in it", reason=Reason.MISSING)
     first = next((line for line in complaint.splitlines() if line.strip()), "no output")
     return Unread(f"py-spy: {printable(first.removeprefix('Error: ').strip(), 120)}", reason=Reason.FAILED)
 
 
-def _rights() -> str:
+def _permission_hint() -> str:
     """Text on why py-spy may not read a process here, and how to permit it."""
     try:
         scope = Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii").strip()
@@ -186,7 +186,7 @@ def _rights() -> str:
     return "the kernel forbids to look into it (seccomp, a user namespace or a security module)"
 
 
-def _parsed(out: str, pid: int) -> Stacks | None:
+def _parse_dump(out: str, pid: int) -> Stacks | None:
     """The stacks in py-spy's JSON; None if it is malformed or no thread has a frame."""
     try:
         listed = json.loads(out)
@@ -194,24 +194,26 @@ def _parsed(out: str, pid: int) -> Stacks | None:
         return None
     if not isinstance(listed, list):
         return None
-    threads = tuple(_stacks(listed))
+    threads = tuple(_parse_threads(listed))
     return Stacks(threads, pid) if any(one.frames for one in threads) else None
 
 
-def _stacks(listed: Sequence[object]) -> Iterator[Stack]:
+def _parse_threads(listed: Sequence[object]) -> Iterator[Stack]:
     """Yields a `Stack` for each thread of py-spy's document."""
     for entry in listed:
         if isinstance(entry, Mapping):
             frames: Any = entry.get("frames")
             found = tuple(
-                Frame(printable(one.get("name"), 200), printable(one.get("filename"), 500), _whole(one.get("line")))
+                Frame(
+                    printable(one.get("name"), 200), printable(one.get("filename"), 500), _int_or_zero(one.get("line"))
+                )
                 for one in (frames if isinstance(frames, list) else ())
                 if isinstance(one, Mapping)
             )
-            number = _whole(entry.get("os_thread_id")) or _whole(entry.get("thread_id"))
+            number = _int_or_zero(entry.get("os_thread_id")) or _int_or_zero(entry.get("thread_id"))
             yield Stack(number, printable(entry.get("thread_name") or "", 80), found)
 
 
-def _whole(value: object) -> int:
+def _int_or_zero(value: object) -> int:
     """The value if it is an integer (and no bool), else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -100,7 +100,7 @@ def wait_of(pid: int) -> Wait | None:
         return Wait(state, "nothing", where=where)
     number, arguments = int(call[0]), [int(word, 16) for word in call[1:7]]
     kind = next((kind for kind, numbers in _CALLS.get(platform.machine(), {}).items() if number in numbers), "")
-    return _understood(pid, number, kind, arguments, Wait(state, "nothing", where=where))
+    return _wait_in_call(pid, number, kind, arguments, Wait(state, "nothing", where=where))
 
 
 def exit_of(pid: int) -> str:
@@ -153,7 +153,7 @@ def mount_of(pid: int, path: str) -> Mount | None:
     return mount_in(proc.text(f"/proc/{pid}/mountinfo"), path)
 
 
-def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
+def _wait_in_call(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
     """`plain` completed by what the system call (`number`, of `kind`) and its arguments show it waits for."""
     state, where = plain.state, plain.where
     if kind == "poll" and number in _SELECTS and not arguments[0] and platform.machine() == "x86_64":
@@ -165,12 +165,12 @@ def _understood(pid: int, number: int, kind: str, arguments: Sequence[int], plai
             path = f"{folder}/{path}" if folder else path
         return Wait(state, "file", path, mount_of(pid, path) if path else None, where)
     if kind in ("file", "socket", "ioctl"):
-        return _of_descriptor(pid, arguments[0], plain)
+        return _wait_on_descriptor(pid, arguments[0], plain)
     names_of = {"sleep": "sleep", "futex": "lock", "poll": "events", "child": "child"}
     return Wait(state, names_of.get(kind, "nothing"), where=where)
 
 
-def _of_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
+def _wait_on_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
     """`plain` completed by the file, pipe or socket that the process's descriptor is open on."""
     state, where = plain.state, plain.where
     opened = proc.link(f"/proc/{pid}/fd/{descriptor}")

@@ -60,15 +60,15 @@ def rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
     gpus = range(count)
     yield (
         "gpu_ecc",
-        _combine_groups([_ecc_rows(replies, gpu) for gpu in gpus], "no GPU here counts ECC errors by place"),
+        _join_gpu_rows([_ecc_rows(replies, gpu) for gpu in gpus], "no GPU here counts ECC errors by place"),
     )
-    yield "mig", _combine_groups([_mig_rows(replies, gpu) for gpu in gpus], "no GPU here is divided into MIG devices")
-    processes = _combine_groups([_process_rows(replies, gpu) for gpu in gpus], "no process")
+    yield "mig", _join_gpu_rows([_mig_rows(replies, gpu) for gpu in gpus], "no GPU here is divided into MIG devices")
+    processes = _join_gpu_rows([_process_rows(replies, gpu) for gpu in gpus], "no process")
     yield "gpu_process", () if isinstance(processes, Absent) else processes
-    yield from _link_rows(replies, count)
+    yield from _connection_groups(replies, count)
 
 
-def _combine_groups(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty: str) -> Rows:
+def _join_gpu_rows(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty: str) -> Rows:
     """The rows of all GPUs; if there is none, the first `Unread` among them, else `Absent(why_empty)`."""
     rows = tuple(row for of_gpu in groups if not isinstance(of_gpu, (Absent, Unread)) for row in of_gpu)
     unread = next((of_gpu for of_gpu in groups if isinstance(of_gpu, Unread)), None)
@@ -237,13 +237,13 @@ _LINK_SPEED_FIELD = 164
 _CAPABILITIES = ("read", "write", "nvlink", "atomics")
 
 
-def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
+def _connection_groups(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the groups ``nvlink`` and ``p2p`` and the fact ``topology.pairs`` of the first `count` GPUs.
 
     The last two are absent with fewer than two GPUs.
     """
-    links = [_links(replies, gpu) for gpu in range(count)]
-    yield "nvlink", _combine_groups(links, "no GPU here has NVLink")
+    links = [_nvlink_rows(replies, gpu) for gpu in range(count)]
+    yield "nvlink", _join_gpu_rows(links, "no GPU here has NVLink")
     peers = tuple(_peer_row(replies, links, gpu, peer) for gpu in range(count) for peer in range(count) if gpu != peer)
     if count < 2:
         alone = Absent("a single GPU has no peer" if count else "NVML lists no GPU")
@@ -254,7 +254,7 @@ def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]
     yield "topology.pairs", _pairs(replies, peers)
 
 
-def _links(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
+def _nvlink_rows(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
     """One row per NVLink of the GPU, up or down; `Absent` or `Unread` as the count of links is."""
     count = replies.fact(gpu, _LINK_COUNT, values.as_int)
     if not isinstance(count, Known):

@@ -171,16 +171,16 @@ def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds
             ask.flush()
             task = Task(call)
             patience = max(TICK, min(NEXT, seconds / 4, until - task.began))
-            if not opened(ask, gpu, task, len(gpus), task.began + patience):
+            if not wait_until_open(ask, gpu, task, len(gpus), task.began + patience):
                 late.append((gpu, task))
     for gpu, task in late:
-        if task is None or not opened(ask, gpu, task, len(gpus), until):
+        if task is None or not wait_until_open(ask, gpu, task, len(gpus), until):
             ask.left_out.add((gpu, "*"))
             ask.send(gpu=gpu, unopened=seconds)
     ask.send(opened=len(ask.handles))
 
 
-def opened(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
+def wait_until_open(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
     """Wait until `until` for one GPU to open; False if it has not.
 
     True once NVML has given its handle, which is kept in `ask.handles`, or an error, which is sent.
@@ -292,7 +292,7 @@ def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:
         ask.machine("nvmlSystemGetProcessName(%d)" % pid)
 
 
-def libraries() -> Sequence[str]:
+def library_candidates() -> Sequence[str]:
     """Names or paths under which NVML's library may be loaded on this system, the most likely first."""
     if sys.platform != "win32":
         return LIBRARIES
@@ -305,7 +305,7 @@ def load(ask: Asker) -> bool:
     Pynvml then finds it loaded. False, with the first error sent, if it cannot be loaded.
     """
     first = ""
-    for name in libraries():
+    for name in library_candidates():
         ask.send(ask="library", gpu=None, path=name)
         ask.flush()
         try:
@@ -321,7 +321,7 @@ def load(ask: Asker) -> bool:
     return False
 
 
-def binding(folder: str) -> Any:
+def import_pynvml(folder: str) -> Any:
     """Import pynvml from `folder` and return it; without ctypes.util, unused and half of the import's time."""
     unused = types.ModuleType("ctypes.util")
     unused.find_library = None  # type: ignore[attr-defined]
@@ -354,7 +354,7 @@ def main(folder: str, options_json: str = "{}") -> None:
 
     _thread.start_new_thread(report_starting, ())
     if load(ask):
-        ask.nvml = binding(folder)
+        ask.nvml = import_pynvml(folder)
         ready = ask.report(None, "nvmlInit", lambda: ask.nvml.nvmlInit() or 0)
         gpus = gpus_to_open(ask, options["awake"]) if ready is not None else []
         started.append(True)

@@ -24,12 +24,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS, binding, load
+    from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS, import_pynvml, load
     from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
     from gpudoctor.probes.children.process_names import ProcessNames
 else:
     sys.path.insert(0, sys.argv[1])
-    from ask_nvml import MIG, MOST_GPUS, binding, load
+    from ask_nvml import MIG, MOST_GPUS, import_pynvml, load
     from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
     from process_names import ProcessNames
 
@@ -276,7 +276,7 @@ def main(folder: str, seconds: str, left_out: str, aloud: str) -> None:
     if not load(watcher):
         watcher.flush()
         return
-    watcher.nvml = binding(folder)
+    watcher.nvml = import_pynvml(folder)
     watcher.step = ("nvmlInit", -1, time.monotonic())
     if watcher.report(None, "nvmlInit", lambda: watcher.nvml.nvmlInit() or 0) is None:
         watcher.flush()
