@@ -112,7 +112,7 @@ class Collection:
         return self.so_far()
 
     def so_far(self) -> Snapshot:
-        """The snapshot of what the probes have reported by now; facts of running probes are unread, as pending."""
+        """The snapshot of what the probes have yielded by now, without waiting; facts of running probes are unread."""
         runs = sorted(self._runs, key=lambda run: run.name)
         facts, groups = _merge(runs)
         if self.target.system != "windows" and any(run.name == "pci" for run in runs):

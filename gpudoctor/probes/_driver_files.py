@@ -300,7 +300,7 @@ class Daemon:
     folder: str = ""
 
     def binary(self, target: Target) -> str:
-        """Path of the installed program; empty if it is not installed."""
+        """Path of the daemon's installed program; empty if it is not installed."""
         for folder in (self.folder,) if self.folder else _PROGRAM_FOLDERS:
             if path_exists(target, f"{folder}/{self.program}") is True:
                 return f"{folder}/{self.program}"

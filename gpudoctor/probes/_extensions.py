@@ -38,9 +38,9 @@ _BITSANDBYTES = pattern(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
 
 
 def extensions(target: Target, site: Site, environment: Environment, torch: Torch | Absent | Unread) -> Iterator[Row]:
-    """Yields a row per installed extension of torch: name, version; torch, cuda, abi (built for).
+    """Yields a row per installed extension of torch: name, version, torch, cuda and abi (that it was built for).
 
-    Missing_symbols, missing_libraries and archs (of its libraries).
+    Also missing_symbols, missing_libraries and archs of its libraries.
     """
     seen: set[str] = set()
     for dist in environment.dists:

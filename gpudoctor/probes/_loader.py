@@ -263,7 +263,7 @@ def library_copies(target: Target, loader: Loader, site: Site | None) -> list[Li
 
 
 def wheel_owners(target: Target, environment: Environment | None) -> dict[str, Dist]:
-    """Path of each installed library to the NVIDIA wheel that installed it, by the wheels' RECORD files."""
+    """The NVIDIA wheel that installed each library, by the library's path, from the wheels' RECORD files."""
     if environment is None:
         return {}
     wheels = [dist for dist in environment.dists if dist.name.startswith("nvidia-")]

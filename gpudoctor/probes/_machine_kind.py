@@ -106,7 +106,7 @@ def _declared_engine(target: Target) -> Fact | None:
 
 
 def _engine_by_cgroup(target: Target) -> Fact | None:
-    """The engine by the cgroup paths of process 1; None if they name none."""
+    """The container engine by the cgroup paths of process 1; None if they name none or cannot be read."""
     paths = text(target, "/proc/1/cgroup")
     if isinstance(paths, str):
         for engine, pattern in _CGROUPS:
@@ -117,7 +117,7 @@ def _engine_by_cgroup(target: Target) -> Fact | None:
 
 
 def _absent_or_unclear(target: Target) -> Fact:
-    """Absent, as there is no mark of a container; unread if the root file system looks like a container's.
+    """Absent: nothing names a container engine; unread if the root file system looks like a container's all the same.
 
     Nodes that boot over the network have such roots too; they run systemd and show the kernel's own threads.
     """

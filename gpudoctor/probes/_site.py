@@ -129,7 +129,7 @@ def _venv_site(target: Target, python: str, prefix: str, settings: dict[str, str
 
 
 def _conda_site(target: Target, python: str, prefix: str) -> Site | None:
-    """The site of a conda environment; None if its Python version is not clear."""
+    """The site of a conda environment; None if its Python version is not clear. Raises `OSError`."""
     versions = [
         match[1] for name in target.listing(f"{prefix}/conda-meta") if (match := re.match(r"python-(\d[\d.]*)-", name))
     ]
@@ -164,7 +164,7 @@ def _user_site(target: Target, minor: str) -> str:
 
 
 def _pythonpath_folders(target: Target) -> list[str]:
-    """The absolute folders of PYTHONPATH."""
+    """The absolute folders of the session's PYTHONPATH, in order."""
     return system_paths.search_list(target.environ.get("PYTHONPATH", ""), target.system)
 
 

@@ -59,7 +59,10 @@ _FAILURE_WORDS = re.compile(
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Yields the ``fabric`` and ``imex`` facts; systemd and its journal are asked of daemons that are down."""
+    """Yields the ``fabric`` and ``imex`` facts and the fabric manager's state and version; unread in a container.
+
+    systemd and its journal are asked of daemons that are down. imex.channels is known in containers, too.
+    """
     hidden = host_hidden(target)
     found = names(target, _CHANNELS)
     if isinstance(found, list):

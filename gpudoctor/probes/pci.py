@@ -58,7 +58,7 @@ _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the ``pci`` facts and one row per display or 3D device; all unread if sysfs shows no PCI bus."""
+    """Yields the ``pci`` facts and rows of display and 3D devices, and driver.nvswitch; unread without a PCI bus."""
     addresses = names(target, BUS)
     if not isinstance(addresses, list):
         yield from _all_unread(Unread(pci_hidden(target) or addresses.why + no_bus_hint(target)))

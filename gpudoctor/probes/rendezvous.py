@@ -217,10 +217,7 @@ def _socket_owner(target: Target, inode: str) -> str:
 
 
 def _ancestors(target: Target) -> set[str]:
-    """Pids, as text, of this process and its ancestors, at most 64.
-
-    /proc's ``4711 (name) S 4242 ...``: state and parent follow the last parenthesis.
-    """
+    """Pids, as text, of this process and its ancestors, at most 64."""
     found: set[str] = set()
     pid = "self"
     while pid not in ("", "0") and len(found) < _MOST_ANCESTORS:
@@ -230,7 +227,10 @@ def _ancestors(target: Target) -> set[str]:
 
 
 def _pid_and_parent(target: Target, pid: str) -> tuple[str, str]:
-    """The process's own pid and its parent's, as text, for a pid or ``self``; both empty if it cannot be read."""
+    """The process's own pid and its parent's, as text, for a pid or ``self``; both empty if it cannot be read.
+
+    In /proc's ``4711 (name) S 4242 ...`` state and parent follow the last parenthesis.
+    """
     stat = text(target, f"/proc/{pid}/stat", 4096)
     if not isinstance(stat, str):
         return "", ""

@@ -104,7 +104,8 @@ _MOST_OUTPUT_BYTES = 4 << 20
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the ``live`` facts and the group ``live_gpu``, from a child that imports torch and runs a kernel per GPU.
 
-    Also the group ``text`` with what the import printed to stderr.
+    Also the group ``text`` with what the import printed to stderr. Absent without Python or torch, unread if the child
+    cannot be started.
     """
     if target.python is None:
         yield from _every_fact_as(Absent("there is no Python to import torch with"))

@@ -100,7 +100,7 @@ Answers = Mapping[str, Any]
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the ``windows`` facts, the group ``display``, and the facts of host, bus and driver that they give."""
+    """Yields ``windows`` facts, the groups display, pci, path_dll and driver_event, and facts of host and driver."""
     yield "host.platform", Known("windows", "the platform of the Python that runs this")
     yield "windows.python_machine", _python_machine(target)
     replies, why = _ask(target)

@@ -66,7 +66,7 @@ class Member:
 
     @property
     def is_python(self) -> bool:
-        """True if it runs a Python interpreter, by its executable or its command line."""
+        """True if the process runs a Python interpreter, by its executable or its command line."""
         words = (self.program, self.command[0] if self.command else "")
         return any(_PYTHON.fullmatch(word.rpartition("/")[2]) for word in words)
 
@@ -79,7 +79,7 @@ class Member:
 
     @property
     def program(self) -> str:
-        """Path of its executable; ``""`` if not readable."""
+        """Path of the process's executable; ``""`` if not readable."""
         return proc.link(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")
 
     def variable(self, name: str) -> str:

@@ -41,7 +41,7 @@ class Failure:
 
     @property
     def why(self) -> str:
-        """The reason as text, with the return code; TOO_OLD if the library lacks the function."""
+        """The reason as text: ``NVML: GPU is lost (code 15)``; `TOO_OLD` if the library lacks the function."""
         if self.code == _FUNCTION_NOT_FOUND:
             return TOO_OLD
         return f"NVML: {self.text}" + ("" if self.code is None else f" (code {self.code})")
@@ -278,7 +278,7 @@ class Limits:
 
     @property
     def whole(self) -> float:
-        """Seconds for all children together."""
+        """Seconds for all children that ask NVML together: `opening` and `asking`."""
         return self.opening + self.asking
 
 

@@ -15,7 +15,7 @@ import threading
 
 
 def send(**entry: object) -> None:
-    """Write one protocol line at once."""
+    """Write the entry at once, as a marked line of JSON to standard output."""
     os.write(1, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 

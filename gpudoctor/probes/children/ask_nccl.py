@@ -21,7 +21,7 @@ os.dup2(2, 1)  # whatever the library prints is no answer of ours
 
 
 def send(**entry: Any) -> None:
-    """Write one protocol line at once."""
+    """Write the entry at once, as a marked line of JSON to the original standard output."""
     os.write(_protocol, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 

@@ -86,7 +86,7 @@ MOST_GPUS = MOST_LINKS = MOST_NAMES = 64
 
 
 def ask_everything(ask: Asker) -> None:
-    """Make all calls, what matters most for all GPUs first, so that a call that never returns costs little."""
+    """Make and send all calls, what matters most for all GPUs first, so that a call that never returns costs little."""
     for call in SYSTEM:
         ask.machine(call)
     gpus = list(ask.handles)
@@ -264,7 +264,7 @@ def ask_mig(ask: Asker, gpu: int) -> None:
 
 
 def ask_links(ask: Asker, gpu: int, count: int) -> None:
-    """Ask for the state, version, remote end and error counts of each of a GPU's NVLinks."""
+    """Ask for and send state, version, remote end, speed and error counts of a GPU's first `count` NVLinks."""
     active = []
     for link in range(count):
         if ask.gpu(gpu, "NvLinkState(%d)" % link):
@@ -280,7 +280,7 @@ def ask_links(ask: Asker, gpu: int, count: int) -> None:
 
 
 def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:
-    """Ask for the processes on each GPU and for their names."""
+    """Ask for and send the processes on each GPU and their names."""
     pids: Dict[int, None] = {}
     for gpu in gpus:
         for what in PROCESSES:
@@ -300,9 +300,9 @@ def library_candidates() -> Sequence[str]:
 
 
 def load(ask: Asker) -> bool:
-    """Load NVML by the loader's rules, else from where WSL and NixOS keep it, and send its name.
+    """Load NVML by the loader's rules, else from where WSL and NixOS keep it, so that pynvml finds it; send its name.
 
-    Pynvml then finds it loaded. False, with the first error sent, if it cannot be loaded.
+    False, with the first error sent, if it cannot be loaded.
     """
     first = ""
     for name in library_candidates():

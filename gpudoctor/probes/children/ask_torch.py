@@ -39,7 +39,7 @@ SIDE = 256
 
 
 def send(**entry: Any) -> None:
-    """Write one protocol line at once."""
+    """Write the entry at once, as a marked line of JSON to the original standard output."""
     os.write(_protocol, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 

@@ -182,9 +182,10 @@ class Asker:
         return value
 
     def report_failure(self, gpu: Optional[int], call: str, error: Exception) -> None:
-        """Send a failed call's NVML code and message (code None for another exception); NOT_SUPPORTED is not sent.
+        """Send a failed call's NVML code and message (code None for another exception).
 
-        A GPU that is lost is left out from then on. On Windows ends the process if the error is an access violation.
+        Not NOT_SUPPORTED, but for opening. A GPU that is lost is left out from then on. On Windows ends the process if
+        the error is an access violation.
         """
         end_as_crashed(error)
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None

@@ -149,7 +149,7 @@ class Watcher(Asker):
                 self.errors[gpu] = self.error_text(error.value)
 
     def round(self, number: int) -> None:
-        """Make the calls that are due in round `number` (0: all of them), then send what changed, and all errors."""
+        """Make the calls due in round `number` (0: all but PCIe throughput), then send what changed and all errors."""
         for gpu in self.handles:
             first = number == 0
             for what in ONCE if first else ():
