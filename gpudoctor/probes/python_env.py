@@ -85,7 +85,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from _interpreter_facts(target, site)
     installed = environment(target)
     if not isinstance(installed, Environment):
-        unread = ("installer", "duplicates", "leftovers", "damaged", "overwritten")
+        unread = ("installer", "duplicates", "leftovers", "damaged", "damaged_files", "overwritten")
         yield from ((f"python.{name}", installed) for name in unread)
         yield "package", installed
         return

@@ -253,4 +253,5 @@ def test_a_package_folder_that_refuses_leaves_packages_unread(venv: Venv, monkey
     monkeypatch.setattr(target, "listing", refusing)  # root, who runs tests in containers, is refused nothing
     facts = dict(python_env.probe(target))
     assert facts["package"] == Unread(f"package folders could not be listed: {venv.site}: Permission denied")
+    assert facts["python.damaged_files"] == facts["package"]
     assert isinstance(facts["python.version"], Known)
