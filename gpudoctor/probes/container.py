@@ -145,7 +145,10 @@ _MORE_FOLDERS = ("/usr/lib/wsl/lib", "/.singularity.d/libs")
 
 
 def _inside_facts(target: Target, engine: str) -> Iterator[tuple[str, Fact]]:
-    """All facts of a container seen from inside; `engine` as `host.container` names it."""
+    """Yields requested, capabilities, driver_mounts, driver_version, driver_in_image, handover, lacks, device_access.
+
+    The ``container`` facts seen from inside one; `engine` as `host.container` names it.
+    """
     plugin_devices = tuple(names_in(target, _PLUGIN))
     requested = _requested_gpus(target, plugin_devices)
     yield "container.requested", requested
@@ -315,7 +318,7 @@ _PLAIN = ("runc", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux")
 
 
 def _engine_facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Yields facts about the container engines on a host, the NVIDIA toolkit, and NVIDIA's runtime in settings."""
+    """Yields container.engines, runtimes, default_runtime, broken and the toolkit's facts, of a host's engines."""
     engines = [name for name, paths in _ENGINES.items() if any(path_exists(target, path) is True for path in paths)]
     yield "container.engines", Known(tuple(engines), "programs in the usual folders")
     yield from _toolkit_facts(target)

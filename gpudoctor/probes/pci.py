@@ -218,7 +218,7 @@ def _product_name(target: Target, address: str, by_id: Fact | None, sleeping: Un
 
 
 def _names_by_id(target: Target, ids: set[tuple[str, str]]) -> dict[tuple[str, str], Fact]:
-    """Product names by (vendor, device id) from the machine's pci.ids; ids that are not in it are left out."""
+    """Product names by (vendor, device id) from the machine's first file pci.ids; ids that it lacks are left out."""
     out: dict[tuple[str, str], Fact] = {}
     for path in _NAMES if ids else ():
         found = text(target, path, 4 << 20)

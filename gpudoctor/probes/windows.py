@@ -367,7 +367,11 @@ def _python_machine(target: Target) -> Fact:
 
 
 def _device_facts(part: Any, files: Any) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the groups ``display`` and ``pci`` (display devices alone), and facts of bus and driver from them."""
+    """Yields the groups ``display`` and ``pci`` (display devices alone) and the facts on bus and driver that follow.
+
+    Those are pci.nvidia_count, gpu_vendors, nvidia_drivers, driver.version and driver.installed. All are unread if the
+    child did not list the devices (`part`).
+    """
     if isinstance(part, Unread):
         names = ("pci.nvidia_count", "pci.gpu_vendors", "pci.nvidia_drivers", "driver.version", "driver.installed")
         yield from ((name, part) for name in (*names, "display", "pci"))

@@ -71,7 +71,10 @@ class Loading:
     """How many of the machine's they may run on; 0 where nobody has asked."""
 
     def add(self, processes: Mapping[int, Process], seconds: float) -> None:
-        """Add one look at all processes, by process id, `seconds` after the previous one."""
+        """Add what DataLoader workers and the processes that they feed did in the `seconds` since the last look.
+
+        `processes`: all of the command's by process id; nothing is added if none is such a worker.
+        """
         workers = [process for process in processes.values() if process.name == _WORKER]
         self.fed = frozenset(worker.parent for worker in workers)
         known = [worker for worker in workers if worker.fresh_wanted is not None]
@@ -202,7 +205,10 @@ class Tree:
         return (int(numbers[0]) + int(numbers[1])) / 1e9 if len(numbers) > 1 else None
 
     def _read(self, pid: int, now: float) -> None:
-        """Read one process into its `Process`, new if unknown; it counts as ended if gone or another has its id."""
+        """Read memory, processor time and name of one process into its `Process`, a new one if unknown.
+
+        It counts as ended if it is gone, or another process has its id.
+        """
         fields = stat_fields(f"{self._proc}/{pid}/stat")
         known = self._processes.get(pid)
         if known and (not fields or fields[20] != known.start or fields[1] in b"ZX"):

@@ -86,7 +86,10 @@ class Replies:
     source: str = "NVML"
 
     def add_output(self, answer: Answer) -> tuple[int | None, str] | None:
-        """Add a child's output; returns the (GPU, call) it was in when it ended, None if it was in none."""
+        """Add the answers, failures and GPUs that did not open in a child's output.
+
+        Returns the (GPU, call) that the child was in when it ended, None if it was in none.
+        """
         current: tuple[int | None, str] | None = None
         for entry in _parse_entries(answer.out):
             gpu = entry.get("gpu")
@@ -374,7 +377,7 @@ def _progress_watch(target: Target, opening: float) -> Watch:
     unopened = False
 
     def watch(line: str | None) -> bool:
-        """Handle one line of the child's output; False ends the child."""
+        """Report what a line of the child's output says of waking GPUs or a slow start; False ends the child."""
         nonlocal unopened
         if not line or not any(word in line for word in ('"waking"', '"starting"', '"unopened"', '"opened"', '"done"')):
             return True

@@ -319,7 +319,10 @@ def _path(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], ro
 def _link_count(
     replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], row: Row, gpu: int, peer: int
 ) -> int:
-    """Number of active NVLinks between two GPUs: direct ones, else those through switches; 0 if there is none."""
+    """Number of active NVLinks between two GPUs; 0 if there is none.
+
+    Direct ones, else the fewer of both GPUs' links to switches, unless `row` says that NVLink is not ok for the pair.
+    """
     ends = []
     for near, far in ((gpu, peer), (peer, gpu)):
         of_gpu = links[near]

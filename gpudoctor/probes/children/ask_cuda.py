@@ -40,7 +40,10 @@ class _LinkMap(ctypes.Structure):
 
 
 def file_of(library: Any) -> str:
-    """Path of the loaded CUDA driver library; the bare name `LIBRARY` if it cannot be found. May raise `OSError`."""
+    """Path of the loaded CUDA driver library, by dlinfo, else by the memory map (on Windows by its own call).
+
+    The bare name `LIBRARY` if neither tells; may raise `OSError`.
+    """
     if sys.platform == "win32":
         name = ctypes.create_unicode_buffer(32768)
         handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - as below

@@ -182,7 +182,7 @@ class Watcher(Asker):
             self.record(gpu, "links_up", sum(1 for state in states if state))
 
     def ask_counters(self, gpu: int) -> None:
-        """Ask a GPU for its counters of errors: memory, PCIe, and sums over all its NVLinks."""
+        """Ask a GPU for its counters of errors, memory's, PCIe's, and sums over all its NVLinks, and keep them."""
         for what in COUNTERS:
             self.get(gpu, what)
         links, name = self.known[gpu].get("FieldValues(91)"), next(iter(LINK_COUNTERS))
@@ -205,7 +205,7 @@ class Watcher(Asker):
             self.record(gpu, name, sum(counts) if counts else None)
 
     def ask_lists(self, gpu: int) -> None:
-        """Ask a GPU for its processes (rows of pid, name, user and bytes of memory) and its MIG devices."""
+        """Ask a GPU for its processes (pid, name, user and bytes of memory each) and MIG devices, and keep them."""
         found: Dict[int, Any] = {}
         for what in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):
             try:
