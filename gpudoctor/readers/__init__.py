@@ -96,7 +96,7 @@ def _too_large(name: str, limit: int) -> DocumentError:
 
 
 def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
-    """The lines worth reading of a log read in pieces, the others empty; raises `DocumentError` where too large."""
+    """The log's lines worth reading, the others empty; raises `DocumentError` if too large or a saved snapshot."""
     name = clean(name)
     kept_lines: list[str] = []
     open_line = ""
@@ -120,7 +120,7 @@ def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
 
 
 def _decoded(raw: bytes, name: str) -> str:
-    """The bytes as text by their apparent encoding; raises `DocumentError` for binary data."""
+    """The bytes as text by their apparent encoding, empty if all are blank or 0; raises `DocumentError` for binary."""
     head = raw[:65536]
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")
@@ -149,7 +149,11 @@ def read_text(text: str, name: str = "report") -> Snapshot:
 
 
 def read_report(text: str, name: str) -> Snapshot:
-    """The facts that all readers find in a pasted report; readers that fail or take too long in ``report.trouble``."""
+    """The snapshot of all facts that the readers find in a pasted report, with its count of lines and of placed lines.
+
+    Readers that fail or take too long are listed in ``report.trouble`` and give nothing. A text of more than 64 Ki
+    characters is not searched for people's notes, but for labels.
+    """
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
@@ -197,7 +201,7 @@ def readers_by_exactness() -> tuple[ModuleType, ...]:
 
 
 def parse_snapshot(text: str, name: str) -> Snapshot:
-    """The snapshot in the JSON `text`; raises `DocumentError`, which names the file as `name`."""
+    """The snapshot in a snapshot's or diagnosis' JSON `text`; raises `DocumentError` that names the file as `name`."""
     try:
         return from_json(parse_json(text))
     except DocumentError as error:
@@ -239,7 +243,10 @@ def read_in_pieces(name: str) -> Iterator[bytes]:
 
 
 def _raw_pieces(name: str) -> Iterator[bytes]:
-    """The bytes of the file, pipe or standard input in pieces, as they are; raises `OSError`."""
+    """The bytes of the file, pipe or standard input in pieces, not unpacked; raises `OSError`.
+
+    Nothing of a named pipe without a writer.
+    """
     if name == "-":
         yield from _chunks(sys.stdin.buffer)
         return
@@ -261,12 +268,15 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _open_nonblocking(name: str, flags: int) -> int:
-    """An opener for `open` that does not wait for a named pipe's writer."""
+    """An opener for `open` that does not wait for a named pipe's writer; returns the file descriptor."""
     return os.open(name, flags | system.NON_BLOCKING)
 
 
 def _first_bytes(descriptor: int) -> bytes:
-    """The first bytes written into a named pipe; empty where no writer came within 5 s or it wrote nothing."""
+    """The first bytes written into a named pipe; empty where no writer came within 5 s or it wrote nothing.
+
+    Once a writer is there, its first bytes are waited for without limit.
+    """
     end = time.monotonic() + _PIPE_SECONDS
     while time.monotonic() < end:
         try:
@@ -289,7 +299,8 @@ _MOST_CLASHES = 5
 def merge_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
     """One snapshot of one machine from several, given oldest first; every source names the file it came from.
 
-    Of two different answers the later one is taken, and ``report.clashes`` lists them.
+    Of two different answers the later one is taken, unless it is unread or the earlier one says the same more
+    completely; ``report.clashes`` lists those that differ.
     """
     named = [_with_file_name(snapshot) for snapshot in snapshots]
     facts: dict[str, Fact] = {}
@@ -303,7 +314,10 @@ def merge_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 
 def _merged_groups(snapshots: Sequence[Snapshot]) -> dict[str, Rows]:
-    """The rows of every group from all snapshots: text lines in file order, a GPU's newest values first."""
+    """The rows of every group from all snapshots: text lines in file order, equal rows of others once.
+
+    Rows about one GPU become one, with the newest values.
+    """
     groups: dict[str, Rows] = {}
     for group in dict.fromkeys(group for snapshot in snapshots for group in snapshot.groups):
         for snapshot in reversed(snapshots) if group == "gpu" else snapshots:
@@ -316,7 +330,7 @@ def _merged_groups(snapshots: Sequence[Snapshot]) -> dict[str, Rows]:
 
 
 def _merged_target(snapshots: Sequence[Snapshot]) -> Target:
-    """The target of the merged snapshot: all names; kind and level of the first that is no report, if any."""
+    """The merged snapshot's target: all names joined; the rest of the first that is no report, else the first's."""
     name = " + ".join(snapshot.target.name for snapshot in snapshots)
     main = next((snapshot.target for snapshot in snapshots if snapshot.target.kind != "report"), snapshots[0].target)
     return replace(main, name=name)
@@ -353,7 +367,7 @@ def _summed_counts(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
 
 
 def _describe_clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
-    """A sentence for each fact to which two snapshots give incompatible answers; at most five and a count."""
+    """A sentence per fact that snapshots contradict (`taken` has the one kept); at most five, then how many more."""
     all_names = (name for snapshot in snapshots for name in snapshot.facts)
     names = dict.fromkeys(name for name in all_names if not name.startswith(("report.", "manifest.")))
     clashes = 0

@@ -190,7 +190,10 @@ def split_gpu_names(text: str) -> list[str]:
 
 
 def gpu_facts(text: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of the GPUs that the text lists, numbered in its order; nothing where no name tells its maker."""
+    """Rows of ``gpu`` for NVIDIA's GPUs that the text lists, numbered in its order; other makers as pci.gpu_vendors.
+
+    Names whose maker is not known are skipped; nothing where no name tells its maker.
+    """
     makers = [(name, maker) for name in split_gpu_names(text) if (maker := gpu_vendor(name))]
     if makers:
         yield from gpu_facts_by_vendor(
@@ -217,9 +220,9 @@ def gpu_facts_by_vendor(rows: Sequence[Row]) -> Iterator[tuple[str, Fact | Rows]
 
 
 def adapter_facts(rows: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
-    """Number of NVIDIA adapters, all makers, and NVIDIA's kernel drivers, from rows of ``pci``.
+    """pci.nvidia_count, pci.gpu_vendors (all makers) and pci.nvidia_drivers (kernel drivers) from rows of ``pci``.
 
-    At least one row must have a known ``vendor``.
+    At least one row must have a known ``vendor``. pci.nvidia_drivers is left out where no driver is known.
     """
     vendors = [fact for row in rows if (fact := known(row["vendor"]))]
     makers, source = [str(fact.value) for fact in vendors], vendors[0].source

@@ -27,7 +27,7 @@ def merge_entry(facts: dict[str, Fact], groups: dict[str, Rows], key: str, entry
 
 
 def better_fact(first: Fact | None, second: Fact) -> Fact:
-    """The first fact, unless it is None or unread, or the second says the same more completely."""
+    """The first fact, unless it is None, unread (and the second not), or the second says the same more completely."""
     if first is None or isinstance(first, Unread):
         return first if isinstance(first, Unread) and isinstance(second, Unread) else second
     if isinstance(first, Known) and isinstance(second, Known) and _is_more_complete(first.value, second.value):

@@ -127,7 +127,10 @@ class Paste:
 
     @cached_property
     def documents(self) -> list[tuple[int, int, dict[str, object]]]:
-        """First and last line and content of each JSON object that begins a line; what is cut or broken is left out."""
+        """Index of first and last line, and content, of each JSON object that begins a line; broken ones are left out.
+
+        Empty where not all of the text was kept; at most 64 lines are tried.
+        """
         if not self.whole or ('": ' not in self.text and '" : ' not in self.text and '":' not in self.text):
             return []
         found: list[tuple[int, int, dict[str, object]]] = []
@@ -165,7 +168,7 @@ class Paste:
     def matches(
         self, find: Callable[[str], re.Match[str] | None], *needles: str
     ) -> Iterator[tuple[re.Match[str], str]]:
-        """What `find` finds in each line that contains one of `needles`, with its source; these lines are placed."""
+        """Match and source for each line that has one of `needles` and that `find` matches; these lines are placed."""
         for index, line in self.having(*needles):
             if match := find(line):
                 yield match, self.use(index)
@@ -184,7 +187,7 @@ class Paste:
                 yield after, self.lines[after]
 
     def commands_starting(self, *prefixes: str) -> Iterator[tuple[int, str]]:
-        """Index and text of each command that starts with one of `prefixes`, ``sudo`` ignored."""
+        """Index and text of each command that starts with one of `prefixes`, also behind ``sudo``, which is kept."""
         for index, command in self.commands.items():
             program = command.removeprefix("sudo ").lstrip()
             if program.startswith(prefixes):
@@ -326,14 +329,14 @@ def _documentation_end(lines: Sequence[str], start: int, command_lines: set[int]
 
 
 def _end_of_output(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
-    """Index of the next command, or of the line that frames another output."""
+    """Index of the next command or of the line that frames another output; the number of lines without one."""
     framed = start < len(lines) and _BORDER.match(lines[start])
     first = start + 1 if framed else start
     return next((at for at in range(first, len(lines)) if at in command_lines or _BORDER.match(lines[at])), len(lines))
 
 
 def _end_of_field_list(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
-    """Index of the first paragraph that describes no field, the next command or frame."""
+    """Index where nvidia-smi's list of query fields ends: other paragraph, command or frame, else the text's end."""
     for at in range(start, len(lines)):
         begins = bool(lines[at].strip()) and not lines[at - 1].strip()
         if at in command_lines or _BORDER.match(lines[at]) or (begins and not _FIELD.match(lines[at])):

@@ -27,28 +27,28 @@ class Pattern:
 
     @property
     def compiled(self) -> re.Pattern[str]:
-        """The compiled `re.Pattern`, for calls outside the budget."""
+        """The compiled `re.Pattern`, compiled at first use; its searches are not charged to the time budget."""
         if self._compiled is None:
             self._compiled = re.compile(self.source)
         return self._compiled
 
     def search(self, text: str) -> re.Match[str] | None:
-        """As `re.search`, charged to the budget."""
+        """As `re.search`; raises `TooCostlyError` where the thread's time budget for the text is used up."""
         check_current(len(text))
         return self.compiled.search(text)
 
     def match(self, text: str) -> re.Match[str] | None:
-        """As `re.match`, charged to the budget."""
+        """As `re.match`; raises `TooCostlyError` where the thread's time budget for the text is used up."""
         check_current(len(text))
         return self.compiled.match(text)
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
-        """As `re.fullmatch`, charged to the budget."""
+        """As `re.fullmatch`; raises `TooCostlyError` where the thread's time budget for the text is used up."""
         check_current(len(text))
         return self.compiled.fullmatch(text)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """As `re.finditer`, charged to the budget."""
+        """As `re.finditer`; raises `TooCostlyError` where the thread's time budget for the text is used up."""
         check_current(len(text))
         return self.compiled.finditer(text)
 
@@ -74,7 +74,7 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def by_phrase(text: str) -> dict[str, str]:
-    """The head of each phrase of such lines."""
+    """The head by phrase, from ``head: phrase | phrase`` lines; an indented line continues the one above."""
     return {phrase: head for head, listed in table(text) for phrase in listed}
 
 
@@ -226,7 +226,7 @@ def _add_edges(text: str, starts: dict[int, bool]) -> None:
 
 
 def _repeatable_shape(line: str) -> str:
-    """The line without numbers that vary between repetitions; an Xid keeps its number and GPU."""
+    """The line's first 400 characters in lower case, ``#`` for numbers that vary; of an Xid its message's beginning."""
     xid = _XID.search(line)
     return xid.group() if xid else _VARIES.sub("#", line[:400].lower())
 

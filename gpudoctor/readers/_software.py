@@ -89,7 +89,7 @@ def _torch_facts(rows_by_name: Mapping[str, list[Row]]) -> Iterator[tuple[str, F
 
 
 def _framework_facts(rows_by_name: Mapping[str, list[Row]]) -> Iterator[tuple[str, Fact]]:
-    """Versions of Triton, TensorFlow and JAX, and the CUDA of JAX's plugin."""
+    """Versions of Triton, TensorFlow and JAX, that TensorFlow is built for the CPU, and the CUDA of JAX's plugin."""
     for fact, names in (
         ("triton.version", ("triton", "pytorch-triton", "triton-windows")),
         ("tf.version", ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tf-nightly")),
@@ -122,7 +122,7 @@ def _extension(row: Row) -> Row:
 
 
 def tag_columns(tag: str, source: str) -> dict[str, Fact]:
-    """The columns of ``extension`` that a build tag tells: CUDA, torch and C++ ABI."""
+    """Columns cuda, torch and abi of ``extension`` as far as a build tag (``cu122torch2.1cxx11abiTRUE``) names them."""
     row: dict[str, Fact] = {}
     if cuda := _TAG_CUDA.search(tag):
         digits = cuda.group(1)
@@ -164,7 +164,11 @@ def is_gpu_variable(name: str) -> bool:
 
 
 def variable_facts(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:
-    """``env.NAME`` of each variable; and library path, CUDA's folders in PATH, NCCL's variables, CUDA_HOME by them."""
+    """``env.NAME`` of each variable and, of those given: env.library_path, env.path, env.nccl_set, cuda.home.
+
+    env.path has only CUDA's folders of PATH, env.nccl_set the names of NCCL's and Gloo's variables; cuda.home is
+    CUDA_HOME, then CUDA_PATH.
+    """
     yield from ((f"env.{name}", value) for name, value in values.items())
     library = values.get("LD_LIBRARY_PATH")
     if isinstance(library, Known) and ("/" in str(library.value) or not library.value):

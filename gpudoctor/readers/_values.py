@@ -308,7 +308,10 @@ def is_about_the_past(line: str) -> bool:
 
 
 def works(text: str) -> bool | None:
-    """True where the words say that a thing works, False that it does not, None for neither; a denial wins."""
+    """True where the words say that a thing works (``no errors``, too), False that it does not, None for neither.
+
+    In a text with words of both kinds the denial wins.
+    """
     if _NO_FAULT.search(text):
         return True
     if _UNWELL.search(text):

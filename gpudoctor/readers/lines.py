@@ -70,7 +70,7 @@ def _rejoined_driver_messages(numbered: Sequence[tuple[int, str]]) -> Iterator[t
 def _without_log_prefix(paste: Paste) -> Iterator[tuple[str, str]]:
     """Text and source of consecutive log lines without the logger's prefix (``[rank0]:``, a time).
 
-    Only runs of two lines and more: a message over several lines is then one message.
+    Only runs of two lines and more: a message over several lines is then one message. Nothing where the paste was cut.
     """
     consecutive: list[tuple[str, str]] = []
     for index, (line, bare) in enumerate(zip(paste.lines, paste.bare, strict=True)) if paste.whole else ():

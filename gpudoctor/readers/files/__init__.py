@@ -37,7 +37,7 @@ _BEGINS = re.compile(
 
 @lru_cache(maxsize=1)
 def formats() -> tuple[ModuleType, ...]:
-    """The modules of all manifest formats, by name."""
+    """The modules of all manifest formats (compose, Dockerfile, lock file, ...), by name; cached."""
     return tuple(module for module in modules_of(sys.modules[__name__]) if hasattr(module, "KIND"))
 
 
@@ -71,7 +71,7 @@ def manifest(text: str, name: str) -> Snapshot | None:
 
 
 def _read_as(module: ModuleType, text: str, name: str) -> Snapshot | None:
-    """What the format's module reads from the text; None where it recognises nothing; raises `UnreadableError`."""
+    """The snapshot of what the format's module reads; None where it recognises nothing; raises `UnreadableError`."""
     document = Manifest(text, PurePath(name.replace("\\", "/")).name)
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {"text": ()}

@@ -121,9 +121,9 @@ class Node:
         return self._kind == "mapping"
 
     def items(self, depth: int = 0) -> Iterator[tuple[str, Node]]:
-        """Keys and values of a mapping, its own before those merged in with ``<<``; none for other nodes.
+        """Keys and values of a mapping, then those merged in with ``<<``; none for other nodes.
 
-        At most 500 keys; `depth` counts merges within merges.
+        At most 500 keys; `depth` counts merges within merges, of which five are followed.
         """
         merged: list[Node] = []
         for key, value in self._node.value[:_MOST_ENTRIES] if self._kind == "mapping" else ():
@@ -158,9 +158,9 @@ class Node:
 
 
 def documents(text: str, having: tuple[str, ...] = ()) -> list[Node]:
-    """The YAML documents of the text, empty ones left out; of several only those that hold one of the words `having`.
+    """The YAML documents of the text, empty ones left out; of several only those that hold a word of `having`.
 
-    As many as fit into 160 000 characters. Raises `UnreadableError` with line and reason.
+    As many as fit into 160 000 characters. Raises `UnreadableError` for broken YAML or a first document beyond that.
     """
     nodes: list[Node] = []
     room_left = LONGEST_YAML
@@ -275,7 +275,7 @@ _FACTORS = {"": 1, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def size_mib(text: str) -> int | None:
-    """The size in MiB, rounded down; a bare number is bytes; None for no size. M and G count as 1024-based."""
+    """The size in MiB, rounded down; a bare number is bytes; None for no size. ``M``, ``MB`` and ``Mi`` are MiB."""
     match = _SIZE.fullmatch(text[:40])
     if not match:
         return None
@@ -290,10 +290,13 @@ _VARIABLE = re.compile(r"\\\$|\$(?:\{([A-Za-z_]\w*)(?:(:?[-+])([^{}]*))?\}|([A-Z
 
 
 def substituted(text: str, values: Mapping[str, str]) -> str:
-    """The text with ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` replaced; unset names stay, cut at 8000 signs."""
+    """The text with ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` replaced, at most 8000 characters.
+
+    Names without a value or default stay.
+    """
 
     def replacement(match: re.Match[str]) -> str:
-        """What replaces one variable reference."""
+        r"""What replaces one variable reference: its value, default or alternative, ``$`` for ``\$``, else itself."""
         name, operator, alternative = match[1] or match[4], match[2], match[3] or ""
         if not name:
             return "$"

@@ -65,7 +65,7 @@ class RequestedPackage:
 
     @property
     def followed(self) -> bool:
-        """Whether it is a package of GPU software, of which rules judge the version."""
+        """Whether it is a package of GPU software, whose version rules judge, or one that matters to these."""
         return self.name in FOLLOWED or self.name in _BESIDE or self.name.startswith(("nvidia-", "jax-cuda"))
 
     def row(self, source: str) -> Row:
@@ -120,7 +120,7 @@ def _extras(text: str | None) -> tuple[str, ...]:
 
 
 def with_index_options(requirement: RequestedPackage, options: Options) -> RequestedPackage:
-    """The package with the index options of its command or file; an index of its own is kept."""
+    """The package with the options' index, unless it has one (``none`` for --no-index), and their further ones."""
     index = "none" if options.no_index else options.index
     return replace(
         requirement,
@@ -170,7 +170,7 @@ class Options:
 
 
 def parse_arguments(arguments: Sequence[str], options: Options) -> Iterator[str]:
-    """The arguments that are requirements, in order; options among them are put into `options`."""
+    """Yields the arguments that are requirements, in order; puts the options among them into `options`."""
     remaining = iter(arguments)
     for word in remaining:
         if not word.startswith("-"):
@@ -185,7 +185,7 @@ def parse_arguments(arguments: Sequence[str], options: Options) -> Iterator[str]
 
 
 def _apply_option(name: str, value: str, options: Options) -> None:
-    """Put one option that matters here into `options`; others are ignored."""
+    """Put an option about indexes, requirement files, local projects or the backend into `options`; ignore others."""
     if name in _INDEX:
         options.index = value
     elif name in _MORE:

@@ -31,7 +31,7 @@ _NO_GPUS = ("", "none", "void")
 
 
 def named(name: str) -> bool:
-    """Whether a file of that name is a compose file: ``compose.yaml``, ``docker-compose.gpu.yml``."""
+    """Whether a file of that name (lower case) is a compose file: ``compose.yaml``, ``docker-compose.gpu.yml``."""
     return bool(_NAME.fullmatch(name))
 
 
@@ -43,7 +43,8 @@ def recognizes(text: str) -> bool:
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     """A row of ``service`` for each service; variables and /dev/shm size of the one that is about GPUs.
 
-    Nothing where there are no services; raises `UnreadableError` for broken YAML.
+    Also container.asks_gpus, host.container and host.platform, and the files that add to it. Nothing where there are no
+    services; raises `UnreadableError` for broken YAML.
     """
     tree = next(iter(documents(manifest.text)), Node())
     services: list[tuple[Service, str, Node]] = []
@@ -67,7 +68,10 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _service(name: str, node: Node) -> Service:
-    """The service's image, GPU request and /dev/shm size."""
+    """The compose service's image, GPU request and /dev/shm size.
+
+    NVIDIA_VISIBLE_DEVICES without GPUs cancels a request by runtime.
+    """
     values = dict(variables_of(node))
     runtime = _substituted_text(node.at("runtime"))
     asks = _gpu_request(node) or ("runtime: nvidia" if "nvidia" in runtime else "")
@@ -80,7 +84,7 @@ def _service(name: str, node: Node) -> Service:
 
 
 def _gpu_request(node: Node) -> str:
-    """How the service asks for GPUs, such as ``gpus: all``; empty where it does not."""
+    """How the compose service asks for GPUs, such as ``gpus: all``; empty where it does not. `runtime` aside."""
     gpus = node.at("gpus")
     if _substituted_text(gpus) or gpus.list():
         return f"gpus: {_substituted_text(gpus) or 'devices'}"
@@ -110,7 +114,7 @@ def _shm_mib(node: Node) -> int | None:
 
 
 def _shm_source(node: Node, source: str, manifest: Manifest) -> str:
-    """The source of the /dev/shm size: its line, else that it is Docker's default."""
+    """The source of the /dev/shm size: its line, which is marked as understood, or that it is Docker's default."""
     if size := node.at("shm_size"):
         return manifest.use(size.line)
     return f"{source}: Docker's own size, for nothing else is said"
@@ -139,7 +143,7 @@ def _variable_facts(node: Node, manifest: Manifest) -> Iterator[tuple[str, Fact 
 
 
 def _referenced_files(node: Node) -> Iterator[str]:
-    """Paths of files that add to the service: its Dockerfile, the extended service, variable files."""
+    """Paths of files that add to the service: its Dockerfile, the file of the extended service, variable files."""
     build = node.at("build")
     if build:
         folder = _substituted_text(build) or _substituted_text(build.at("context")) or "."
@@ -152,5 +156,5 @@ def _referenced_files(node: Node) -> Iterator[str]:
 
 
 def _substituted_text(node: Node) -> str:
-    """The scalar with variables replaced by their defaults."""
+    """The node's scalar with variables replaced by their defaults; variables without one stay as written."""
     return substituted(node.text, {})

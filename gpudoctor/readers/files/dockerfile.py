@@ -48,12 +48,15 @@ class Stage:
 
 
 def named(name: str) -> bool:
-    """Whether a file of that name is a Dockerfile: ``Dockerfile.gpu``, ``train.dockerfile``, ``Containerfile``."""
+    """Whether a file of that lower-case name is a Dockerfile: ``dockerfile.gpu``, ``train.dockerfile``."""
     return bool(re.fullmatch(r"(?:dockerfile|containerfile)(?:[-._].*)?|.*\.(?:dockerfile|containerfile)", name))
 
 
 def recognizes(text: str) -> bool:
-    """Whether the text is a Dockerfile: begins with FROM or ARG, and holds instructions only."""
+    """Whether the text is a Dockerfile: begins with FROM or ARG, and holds only instructions, two or more.
+
+    False above 200 000 characters.
+    """
     if not _FIRST.match(text) or len(text) > 200_000:
         return False
     lines = Manifest(text, "").lines
@@ -68,7 +71,7 @@ def recognizes(text: str) -> bool:
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of the last stage, the image that is built: base image, Python, packages and variables.
+    """Facts of the last build stage, the image that is built: base image, Python, packages and variables.
 
     Nothing where there is no stage.
     """
@@ -120,7 +123,7 @@ def _final_stage(manifest: Manifest) -> Stage | None:
 
 
 def _new_stage(instruction: Instruction, global_arguments: dict[str, str], stages: dict[str, Stage]) -> Stage:
-    """The stage that a FROM begins, with all of the earlier stage that it names; entered into `stages` by name."""
+    """The stage that a FROM begins, a copy of the earlier stage that it names, if any; put into `stages` by name."""
     match = _FROM.fullmatch(substituted(instruction.arguments, global_arguments))
     image, name = (match[1], match[2]) if match else (instruction.arguments, None)
     if parent := stages.get(image.lower()):
@@ -191,7 +194,7 @@ def _commands_of_run(instruction: Instruction, values: dict[str, str]) -> Iterat
 
 
 def _assignments(text: str, values: dict[str, str]) -> Iterator[tuple[str, str | None]]:
-    """Names and values of an ENV or ARG instruction; None for an ARG without a value."""
+    """Names and values of an ENV or ARG instruction, with `values` for variables; None for an ARG without a value."""
     if not re.match(r"[A-Za-z_]\w*=", text):
         name, _, value = text.partition(" ")
         yield name, substituted(value.strip(), values) if value else None
@@ -214,8 +217,9 @@ _BACKENDS = re.compile(r"cu\d{2,3}|cpu|rocm[\d.]+|xpu")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Each simple command of a shell text (its first `_LONGEST_LINE` characters) as its words. If quotes do not close,
-    all of it is split at white space and newlines end no command.
+    """Each simple command of a shell text's first 20 000 characters as its words.
+
+    If quotes do not close, the text is split at white space and newlines end no command.
     """
     lexer = shlex.shlex(text[:_LONGEST_LINE].replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
@@ -289,7 +293,7 @@ def _installer(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _project_files(words: Sequence[str]) -> list[str]:
-    """The project files that a command installs as a whole: ``uv sync``, ``conda env create -f FILE``."""
+    """The project files that a command installs as a whole: ``uv sync``, ``conda env create -f FILE``; or none."""
     head = tuple(words[:3])
     if head[:2] == ("uv", "sync"):
         return ["uv.lock"]

@@ -59,7 +59,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _pip_requirements(section: Node, manifest: Manifest) -> list[tuple[_requirements.RequestedPackage, str]]:
-    """The packages under ``- pip:`` with their sources; pip's options there apply to all of them."""
+    """The packages under ``- pip:`` with their sources; pip's options there apply to all. Marks the lines."""
     options = _requirements.Options()
     requirements: list[tuple[_requirements.RequestedPackage, str]] = []
     for node in section.list():

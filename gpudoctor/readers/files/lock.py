@@ -54,7 +54,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _pinned_package(lines: Sequence[str]) -> RequestedPackage | None:
-    """The package that one table pins, with index and marker; None without name and version."""
+    """The package that the lines of one ``[[package]]`` table pin, with index and marker; None without a version."""
     values: dict[str, str] = {}
     for line in lines:
         if match := _VALUE.match(line):

@@ -75,7 +75,7 @@ def _pod_specs(manifest: Manifest) -> Iterator[Node]:
 
 
 def _service(container: Node, spec: Node) -> Service:
-    """The container's image, GPU request (limits, claims or runtime class) and /dev/shm size."""
+    """The container's image, GPU request (limits, claims or runtime class) and /dev/shm size; `spec` is its pod's."""
     runtime = spec.at("runtimeClassName").text
     limits = [(name, value) for name, value in container.at("resources", "limits").items() if _GPU.fullmatch(name)]
     asks = next((f"{name}: {value.text}" for name, value in limits if value.text not in ("0", "")), "")

@@ -40,9 +40,9 @@ def recognizes(text: str) -> bool:
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row of ``requirement`` for each dependency, with the index from the tool's tables; the Pythons it is for.
+    """A row of ``requirement`` for each dependency of GPU software, with its index; manifest.python, its Pythons.
 
-    Raises `UnreadableError` for broken TOML.
+    Names of the other dependencies as manifest.others. Raises `UnreadableError` for broken TOML.
     """
     tree = parse_toml(manifest.text)
     places = Places(manifest)
@@ -85,7 +85,7 @@ def _project_requirements(tree: Mapping[str, Any], places: Places) -> Requiremen
 
 
 def _extra(group: str) -> str:
-    """The group's name as the extra of a dependency; empty for groups that are installed by default."""
+    """The dependency group's name as the extra of its packages; empty for ``dev`` and ``main``, default groups."""
     return "" if group in _DEFAULT_GROUPS else group
 
 
@@ -130,7 +130,10 @@ def _from_source(
     index_urls: Mapping[str, str],
     default_options: _requirements.Options,
 ) -> RequestedPackage:
-    """The dependency from one uv source: a URL, a named index, or else the default indexes."""
+    """The dependency from one entry of uv's sources: a URL, a named index, or else the default options' indexes.
+
+    With the entry's marker joined to its own, and the entry's extra or group unless it has one.
+    """
     if "url" in entry:
         wheel = _requirements.parse_wheel_name(str(entry["url"]))
         requirement = replace(requirement, url=str(entry["url"]), spec=wheel.spec if wheel else requirement.spec)
@@ -145,7 +148,7 @@ def _from_source(
 
 
 def _joined_markers(first: str, second: str) -> str:
-    """Both markers joined with "and"; the one that is not empty."""
+    """Both markers joined with "and"; of one empty, the other."""
     return f"({first}) and ({second})" if first and second else first or second
 
 
@@ -183,7 +186,7 @@ def _poetry_requirements(tree: Mapping[str, Any], places: Places) -> Requirement
 
 
 def _poetry_dependency(name: str, entry: Mapping[str, Any]) -> tuple[RequestedPackage, str]:
-    """One poetry dependency, and the name of its source (empty for the default)."""
+    """One poetry dependency, and the name of its source, empty for the default; its extra is ``optional`` if it is."""
     wheel = _requirements.parse_wheel_name(str(entry.get("url") or entry.get("file") or ""))
     requirement = RequestedPackage(
         normal(name),

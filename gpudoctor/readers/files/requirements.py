@@ -58,7 +58,7 @@ def named(name: str) -> bool:
 
 
 def recognizes(text: str) -> bool:
-    """Whether every line is a requirement or an option, with at least one option: ``pip freeze`` prints none."""
+    """Whether every line is a pip requirement or option, and one at least an option: ``pip freeze`` prints none."""
     if not _OPTION.search(text) or len(text) > 200_000:
         return False
     manifest = Manifest(text, "")
@@ -69,9 +69,9 @@ def recognizes(text: str) -> bool:
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row of ``requirement`` for each requirement; the index options of the file apply to all of them.
+    """A row of ``requirement`` for each of GPU software, others' names; the index options of the file apply to all.
 
-    Nothing where more than 30 % of the lines are no requirement.
+    Further requirement files as manifest.elsewhere. Nothing where more than 30 % of the lines are no requirement.
     """
     options = _requirements.Options()
     requirements: list[tuple[_requirements.RequestedPackage, str]] = []

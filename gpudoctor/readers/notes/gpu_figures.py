@@ -89,7 +89,10 @@ def _add_numbers(row: dict[str, Fact], numbers: dict[str, int], paste: Paste, in
 
 
 def _clocks_mhz(label: Label) -> dict[str, int]:
-    """Current clock in MHz and, where the note compares it with a higher one, the maximum; empty without a clock."""
+    """clock_mhz, and clock_max_mhz where the note gives a higher one; only the latter of a label of the maximum.
+
+    Empty where the value has no clock.
+    """
     if not (first := _HERTZ.search(label.value)):
         return {}
     scale = 1000 if first.group(2) in "Gg" else 1
@@ -102,7 +105,7 @@ def _clocks_mhz(label: Label) -> dict[str, int]:
 
 
 def _pcie_link(label: Label) -> dict[str, int]:
-    """PCIe lanes and generation, current and maximum, where the note compares the two; else empty."""
+    """link_width, link_generation and the ``_max`` of each, where the note compares current and maximum; else empty."""
     comparison = _AGAINST.search(label.value)
     if not comparison:
         return {}
@@ -115,7 +118,7 @@ def _pcie_link(label: Label) -> dict[str, int]:
 
 
 def _power_watts(label: Label) -> dict[str, int]:
-    """Power drawn, limit or default limit in watts, with the value it is compared with where higher; else empty."""
+    """power_w, power_limit_w or power_limit_default_w, with the limit it is compared with where higher; else empty."""
     if not (first := _WATTS.search(label.value)):
         return {}
     watts = int(float(first.group(1)))

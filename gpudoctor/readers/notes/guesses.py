@@ -34,13 +34,13 @@ _WINDOWS_WORDS = ("c:\\", "d:\\", ".dll", "winerror", "win_amd64", "\\lib\\site-
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``extension`` by wheel tags, and host.platform."""
+    """Rows of ``extension`` by wheel tags that the text names, and the operating system, guessed."""
     yield from _wheel_tags(paste)
     yield from _platform(paste)
 
 
 def _platform(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.platform guessed from system names, paths and commands in the text; any other reader overrules it."""
+    """The operating system's facts by a line that names it, then host.platform guessed from paths and commands."""
     for index, line in enumerate(paste.bare):
         if index not in paste.used and (match := _NAMED.match(line.strip(" -*").partition(",")[0])):
             yield from system_facts(match.group(), f"line {paste.numbers[index]}")

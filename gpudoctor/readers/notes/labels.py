@@ -46,9 +46,10 @@ _CHANGED = Pattern(
 
 
 def read(paste: Paste) -> Answers:
-    """The facts of every label that the tables know and no other reader has placed, in the order of the text.
+    """Yields the facts of the ``label: value`` lines that no other reader has placed, and marks these lines as placed.
 
-    All columns of one ``gpu`` row, environment variables and what follows from them included.
+    All GPU columns make one ``gpu`` row, left out if all are unread; environment variables give ``env.NAME`` and what
+    follows from them; lines without a colon that name the driver's version give that.
     """
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
@@ -88,14 +89,14 @@ def read(paste: Paste) -> Answers:
 
 
 def _facts_of_label(entries: tuple[tuple[str, str], ...], label: Label, source: str) -> Answers:
-    """A fact for each (name, form) entry in whose form the label's value can be read."""
+    """Yields (name, fact) for each (name, form) entry in whose form the label's value can be read."""
     for name, form in entries:
         if (answer := _fact_of_value(form, label.value, source)) is not None:
             yield name, answer
 
 
 def _fact_of_value(form: str, text: str, source: str) -> Fact | None:
-    """The text read in that form as a fact: known, absent or unread; None where it cannot be read."""
+    """The text parsed in the form, a key of `FORMS`; `Absent` of ``not set``, `Unread` of ``N/A``; else None."""
     parse: Callable[[str], Value] = FORMS[form]
     if form == "bool":
         answer = parse(text)
@@ -109,7 +110,11 @@ def _fact_of_value(form: str, text: str, source: str) -> Fact | None:
 
 
 def _variable_name(label: Label, paste: Paste) -> str:
-    """The environment variable that the label spells: well known, or GPU software's and in capitals; else empty."""
+    """The environment variable that the label spells; empty where it spells none.
+
+    Either one of `VARIABLES`, or one of GPU software written in capitals with at most one word as value, whose name
+    holds no word of a message (``NCCL WARN``).
+    """
     name = env_name(label.name)
     is_capitals = paste.bare[label.index].partition(":")[0].strip("-* ").isupper() and len(label.value.split()) < 2
     is_message = any(word in name.split("_") for word in ("SMI", "WARN", "INFO", "ERROR", "SETUP", "VERSION"))
@@ -124,7 +129,7 @@ def _variable_value(variable: str, label: Label) -> str:
 
 
 def _driver_lines(paste: Paste) -> Answers:
-    """Driver version and module kind from lines without a colon (``NVIDIA driver 512.78``) or of an upgrade."""
+    """Driver version and module kind from lines without a colon (``NVIDIA driver 512.78``); of an upgrade the new."""
     for index, line in paste.having("driver"):
         if match := _DRIVER.match(line.strip()) or _CHANGED.match(line):
             yield "driver.version", Known(next(filter(None, match.groups())), paste.use(index))
@@ -134,7 +139,7 @@ def _driver_lines(paste: Paste) -> Answers:
 
 
 def _numbered_gpus(label: Label, source: str) -> Answers:
-    """A row of ``gpu`` for each number in the label: ``GPU 0,1: NVIDIA GeForce RTX 3090``."""
+    """A row of ``gpu`` per number of ``GPU 0,1: NVIDIA GeForce RTX 3090``; nothing for several or unknown names."""
     gpu_names = split_gpu_names(label.value)
     if len(gpu_names) == 1 and gpu_vendor(gpu_names[0]):
         numbers = [int(number) for number in label.name.split()[1:]]
@@ -175,7 +180,7 @@ _CORES = frozenset(
 
 
 def unplaced_labels(paste: Paste) -> Iterator[Label]:
-    """The labels that no reader has placed; those with a place or time in them last and without it.
+    """The labels with a value that no reader has placed; last those with a place or time (``host driver``), without it.
 
     Several such labels that give one thing different values are left out: one may be another machine or the past.
     """
@@ -225,7 +230,7 @@ _LIBCUDA = Pattern(r"\blibcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
 def _libcuda_facts(label: Label, source: str) -> Answers:
-    """Path and kind of libcuda, and the driver library's version in its name; absent where it is missing."""
+    """libs.libcuda and its kind from a path, driver.library_version from its name; or libs.libcuda as missing only."""
     missing_value = missing_fact(label.value, source)
     if missing_value:
         yield "libs.libcuda", missing_value
@@ -251,7 +256,7 @@ running: running | active | started
 
 
 def _fabric_manager_facts(label: Label, source: str) -> Answers:
-    """Version and state of the fabric manager: not installed, failed, stopped or running."""
+    """Version and state (not installed, failed, stopped, running) of the fabric manager; nothing of other words."""
     low = label.value.lower()
     if version := driver_version(label.value):
         yield "driver.fabric_manager_version", Known(version, source)
@@ -260,8 +265,8 @@ def _fabric_manager_facts(label: Label, source: str) -> Answers:
         yield "driver.fabric_manager", Known(state, source)
 
 
-def _module_kind(label: Label, source: str) -> Answers:
-    """The kernel module's kind, open or proprietary, or its version, or another driver in its place."""
+def _module_kind_facts(label: Label, source: str) -> Answers:
+    """driver.module_kind (open, proprietary), else driver.module_version, else nouveau or nova as the loaded driver."""
     low = label.value.lower()
     if "open" in low.replace("opensuse", "") or low in ("dual mit/gpl", "mit/gpl", "gpl"):
         yield "driver.module_kind", Known("open", source)
@@ -275,7 +280,11 @@ def _module_kind(label: Label, source: str) -> Answers:
 
 
 def _driver_facts(label: Label, source: str) -> Answers:
-    """Driver version, module kind and whether it is installed, from a version, package name or yes/no."""
+    """Version, module kind and whether installed of the driver, from a version, package name or yes/no.
+
+    A value such as ``not installed`` makes the version `Absent`, ``N/A`` `Unread`; the version in a label of a package
+    is driver.module_disk_version.
+    """
     value = label.value
     missing_value = missing_fact(value, source)
     is_package_label = "package" in label.name
@@ -300,7 +309,7 @@ def _driver_facts(label: Label, source: str) -> Answers:
 
 
 def _module_flavour(value: str, package: re.Match[str] | None) -> str:
-    """The kernel module's flavour in a driver's name or package: open, proprietary, or empty."""
+    """``open`` or ``proprietary`` by words in `value`, else by the driver package's name; empty where neither tells."""
     if flavour := _FLAVOUR.search(value):
         return "open" if "open" in flavour.group().lower() else "proprietary"
     if package:
@@ -321,7 +330,10 @@ _UNAME = Pattern(r"release='([^']+)'")
 
 
 def _gpu_names(label: Label, source: str) -> Answers:
-    """Rows of ``gpu`` from a list of names, and NVIDIA's count; 0 for "none", nothing for "unknown"."""
+    """Rows of ``gpu`` from a list of names, NVIDIA's count, other makers; count 0 for "none", nothing for "unknown".
+
+    With rows, gpu.count is `Unread`: the names are not the driver's own list.
+    """
     if missing_fact(label.value, source):
         if label.value.lower() in ("none", "no", "absent", "missing"):
             yield "pci.nvidia_count", Known(0, source)
@@ -335,7 +347,7 @@ def _gpu_names(label: Label, source: str) -> Answers:
 
 
 def named_system(label: Label, source: str) -> Answers:
-    """Facts of a system by name, `platform.platform` or `platform.uname`; nothing where the name is no system's."""
+    """Facts of the system in `platform.platform`, `platform.uname` or a name; nothing of a WSL's host or no system."""
     if missing_fact(label.value, source) or (label.name == "host os" and "windows" in label.value.lower()):
         return
     if _UNAME.search(label.value):
@@ -358,7 +370,7 @@ def _kernel_facts(label: Label, source: str) -> Answers:
 
 
 def _wsl_facts(label: Label, source: str) -> Answers:
-    """host.wsl: 1 or 2, 2 for yes, absent for no."""
+    """host.wsl: 1 or 2, 2 for yes, absent for no, nothing for other words."""
     low = label.value.lower()
     if low[:1] in ("1", "2"):
         yield "host.wsl", Known(int(low[0]), source)
@@ -369,7 +381,7 @@ def _wsl_facts(label: Label, source: str) -> Answers:
 
 
 def _container_facts(label: Label, source: str) -> Answers:
-    """host.container by the engine named, "container" for yes, absent for no."""
+    """host.container: the engine named, else "container" for yes, absent for no; nothing for other words."""
     low = label.value.lower()
     kinds = ("kubernetes", "podman", "apptainer", "singularity", "docker", "lxc")
     kind = next((kind for kind in kinds if kind in low), None)
@@ -380,7 +392,7 @@ def _container_facts(label: Label, source: str) -> Answers:
 
 
 def _cuda_and_cudnn(label: Label, source: str) -> Answers:
-    """Toolkit and cuDNN versions from ``CUDA/cuDNN version: 11.8 / 8.6`` of TensorFlow's bug form."""
+    """cuda.toolkit_version and a ``lib`` row of cuDNN from TensorFlow's ``CUDA/cuDNN version: 11.8 / 8.6``."""
     parts = [FORMS["version"](part) for part in label.value.replace(",", "/").split("/")]
     if parts and parts[0]:
         yield "cuda.toolkit_version", Known(FORMS["release"](str(parts[0])), source)
@@ -392,7 +404,7 @@ def _library_reader(name: str) -> Callable[[Label, str], Answers]:
     """A reader of labels that gives a row of ``lib`` for the library `name` with the value's version."""
 
     def answers(label: Label, source: str) -> Answers:
-        """The row of ``lib``; nothing where the value holds no version."""
+        """One row of ``lib``: the enclosing reader's name, the value's version; nothing without a version."""
         if version := FORMS["version"](label.value) or FORMS["number"](label.value):
             yield "lib", ({"name": Known(name, source), "version": Known(version, source)},)
 
@@ -400,7 +412,10 @@ def _library_reader(name: str) -> Callable[[Label, str], Answers]:
 
 
 def _torch_facts(label: Label, source: str) -> Answers:
-    """torch's version, CUDA or CPU build, and CUDA availability: ``2.1.0+cu121 (True)``, ``2.5 CPU build``."""
+    """torch's version, CUDA or CPU build, and CUDA availability: ``2.1.0+cu121 (True)``, ``2.5 CPU build``.
+
+    Only torch.version, `Absent` or `Unread`, for values such as ``not installed`` or ``N/A``.
+    """
     value = label.value
     missing_value = missing_fact(value, source)
     if missing_value:
@@ -425,7 +440,7 @@ _AMD_GPU = Pattern(r"(?i)\b(?:radeon|instinct|gfx\d+|rx ?\d{4})")
 
 
 def _machine_facts(label: Label, source: str) -> Answers:
-    """The processor's architecture and GPUs from ``machine: aarch64, NVIDIA GB200``."""
+    """host.arch and, but for a CPU's label, GPUs from ``machine: aarch64, NVIDIA GB200``."""
     if match := _MACHINE.search(label.value):
         yield "host.arch", Known("aarch64" if match.group(1) else "x86_64", source)
     short_names = [name for name in split_gpu_names(label.value) if len(name) < 50]
@@ -450,7 +465,7 @@ def _lspci_facts(label: Label, source: str) -> Answers:
 
 
 def _framework_version(label: Label, source: str) -> Answers:
-    """The version from ``TensorFlow 1.15``; nothing for another framework."""
+    """tf.version, torch.version or jax.version from ``TensorFlow 1.15``; nothing for another framework."""
     facts = {
         "tensorflow": "tf.version",
         "tf": "tf.version",
@@ -470,7 +485,7 @@ def _image_container(label: Label, source: str) -> Answers:
 
 
 def _no_processes(label: Label, _source: str) -> Answers:
-    """No rows of ``gpu_process`` where the value says that none runs; else nothing."""
+    """The group ``gpu_process`` without rows where the value says that none runs; else nothing."""
     if label.value.lower() in ("none", "none listed", "no running processes found", "empty"):
         yield "gpu_process", ()
 
@@ -491,7 +506,7 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "processes": _no_processes,
     "libcuda": _libcuda_facts,
     "fabric manager": _fabric_manager_facts,
-    "module kind": _module_kind,
+    "module kind": _module_kind_facts,
     "driver": _driver_facts,
     "nvidia smi": _nvidia_smi,
 }

@@ -89,7 +89,7 @@ class _Rate:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``rate`` and ``deviation``."""
+    """Rows of ``rate`` (a GPU's speed beside others' or an expected) and ``deviation`` (results beside a reference)."""
     yield from _deviation_rows(paste)
     yield from _rate_rows(paste)
 
@@ -121,7 +121,7 @@ def _rate_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def beside_others(row: Row, others: float) -> Row:
-    """The row with the median of the other GPUs' values."""
+    """The row with the column ``others``: the median of the other GPUs' values."""
     return {**row, "others": Known(others, "the other GPUs of the report")}
 
 
@@ -183,7 +183,10 @@ def _gpu_numbers(text: str) -> Iterator[int]:
 
 
 def _rows_against_expected(paste: Paste) -> Iterator[Row]:
-    """A measured rate against one expected value, of a data sheet's peak 60 or 80 %; or against another GPU."""
+    """Rows of ``rate`` for a measured rate beside an expected one, and for measured times beside expected ones.
+
+    Of a data sheet's peak 80 % of bandwidth and 60 % of FLOPS are expected. Also the first line that compares two GPUs.
+    """
     rates: dict[bool, list[tuple[float, str, int]]] = {True: [], False: []}
     memory = any("memory bandwidth" in label.name for label in paste.labels)
     for label in paste.labels:
@@ -208,7 +211,7 @@ def _rows_against_expected(paste: Paste) -> Iterator[Row]:
 
 
 def _rows_from_expected_times(paste: Paste) -> Iterator[Row]:
-    """``step time: 94 ms`` against ``expected step time: 60 ms``, both as rates, where lower is worse."""
+    """Rows of ``rate`` for ``step time: 94 ms`` beside ``expected step time: 60 ms``, as rates: lower is worse."""
     times: dict[str, dict[bool, tuple[float, str, int]]] = {}
     for label in paste.labels:
         if time := _TIME.fullmatch(label.value):
@@ -260,7 +263,7 @@ _COUNTED = Pattern(r"(?i)\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replay
 
 
 def _deviation_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """A row of ``deviation`` for each GPU compared with a reference, with the others' median; none for a single GPU."""
+    """A row of ``deviation`` per GPU compared with a reference, with the others' median; no rows for a single GPU."""
     if not any(word in paste.lower for word in _WORDS):
         return
     first_by_gpu: dict[int, tuple[float, str]] = {}

@@ -63,19 +63,22 @@ class _Matrix:
 
     @property
     def between_gpus(self) -> list[float]:
-        """GB/s of the copies from one GPU to another."""
+        """GB/s of the copies from one GPU to another; empty where the matrix is between host and GPUs."""
         return [rate for (row, column), rate in self.cells.items() if row != column and not self.host]
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``rate`` and ``live_gpu`` for GPUs that are slow or wrong, and the bandwidth of a collective."""
+    """Rows of ``rate`` and ``live_gpu``, facts of collectives: from nccl-tests, gpu-burn, nvbandwidth, P2P tests."""
     yield from _nccl_tests(paste)
     yield from _gpu_burn(paste)
     yield from _bandwidths(paste)
 
 
 def _bandwidths(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``rate`` for GPUs far below the others, and ``live.peers_wrong`` where nvbandwidth read other data."""
+    """Rows of ``rate`` for GPUs far below the others in bandwidth matrices, and the facts of all copies between GPUs.
+
+    p2p.direct_gbps and p2p.staged_gbps, and live.peers_wrong where nvbandwidth read other data than it wrote.
+    """
     if "(gb/s)" in paste.lower and ("(row)" in paste.lower or "p2p=enabled" in paste.lower):
         matrices = list(_matrices(paste))
         rows = [row for matrix in matrices if matrix.direct for row in _slow_rows(matrix)]
@@ -114,7 +117,7 @@ def _matrices(paste: Paste) -> Iterator[_Matrix]:
 
 
 def _direct_and_staged(matrices: Sequence[_Matrix]) -> Iterator[tuple[str, Fact]]:
-    """The median rates between GPUs with and without peer access, where the same test shows both."""
+    """p2p.direct_gbps and p2p.staged_gbps: median rate between GPUs with and without peer access, where shown."""
     for direct in (True, False):
         rates = [(matrix.between_gpus, matrix.source) for matrix in matrices if matrix.direct == direct]
         if rates and rates[0][0]:
@@ -123,7 +126,10 @@ def _direct_and_staged(matrices: Sequence[_Matrix]) -> Iterator[tuple[str, Fact]
 
 
 def _slow_rows(matrix: _Matrix) -> Iterator[Row]:
-    """A row of ``rate`` for the one GPU, or the one way between two, that is far below the others."""
+    """A row of ``rate`` for the one GPU, else the one pair of GPUs, below 70 % of the others, which are alike.
+
+    Nothing for three GPUs or fewer.
+    """
     if matrix.host:
         rates = {column: [rate] for (row, column), rate in matrix.cells.items() if not row}
         yield from _outlier(
@@ -141,7 +147,10 @@ def _slow_rows(matrix: _Matrix) -> Iterator[Row]:
 def _outlier(
     matrix: _Matrix, own: Mapping[int, Sequence[float]], others: Mapping[int, Sequence[float]]
 ) -> Iterator[Row]:
-    """A row for the GPU whose rates are all far below those without it, which are alike."""
+    """A row of ``rate`` for the GPU whose rates (`own`) are all below 70 % of the median of `others`.
+
+    Only where there are three others or more, which are alike.
+    """
     for gpu, rates in own.items():
         usual = median(others[gpu]) if len(others[gpu]) >= _FEWEST_OTHERS else 0
         if usual and min(others[gpu]) >= _ALIKE_SHARE * usual and max(rates) < _SLOW_SHARE * usual:
@@ -149,7 +158,7 @@ def _outlier(
 
 
 def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
-    """A row for the one pair of GPUs that is far below all other pairs, which are alike."""
+    """A row of ``rate`` for the pair of GPUs below 70 % of the median of all other pairs, which are alike."""
     for (one, other), rate in pairs.items():
         rest = [value for pair, value in pairs.items() if set(pair) != {one, other}]
         if rest and min(rest) >= _ALIKE_SHARE * median(rest) and rate < _SLOW_SHARE * median(rest):
@@ -157,14 +166,14 @@ def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
 
 
 def _rate_row(matrix: _Matrix, gpu: int, way: str, value: float, usual: float) -> Row:
-    """The row of ``rate``; `usual` is the median of the others."""
+    """The row of ``rate`` for the GPU; `way` is added to the test's name, `usual` is the median of the others."""
     of = "host link" if matrix.host else "GPU link"
     rates = compared(round(value, 2), round(usual, 2), value / usual)
     return known_facts(matrix.source, gpu=gpu, kernel=matrix.kind + way, of=of, against="siblings", **rates)
 
 
 def compared(value: float, others: float, share: float) -> Mapping[str, Value]:
-    """The columns of ``rate`` for a bandwidth in GB/s beside what others have or what is asked for."""
+    """The columns value, others, unit, share and spread (0) of a row of ``rate`` for a bandwidth in GB/s."""
     return {"value": value, "others": others, "unit": "GB/s", "share": round(share, 3), "spread": 0.0}
 
 
@@ -206,7 +215,10 @@ _BANDWIDTH_BYTES = 256 << 20
 
 
 def _nccl_tests(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Wrong values, and the bandwidth at the largest size; ``live.peers_wrong`` where the values went wrong within one
+    """Facts of nccl-tests' output: bandwidth at the largest size of 256 MiB or more, and wrong values.
+
+    nccl.bus_bandwidth in GB/s, nccl.bus_test (absent if not named), nccl.bus_gpu and nccl.bus_gpus where all GPUs are
+    alike and in one machine; nccl.wrong_values, nccl.wrong_in, and live.peers_wrong where they went wrong within one
     machine.
     """
     if _HEAD not in paste.lower and _AVERAGE not in paste.lower:

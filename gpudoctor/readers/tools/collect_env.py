@@ -19,7 +19,7 @@ _LIBRARY = Pattern(r".*?((?:lib)?cudnn\w{0,60}?)(?:64_\d+)?\.(?:so|dll|dylib)(?:
 
 
 def read(paste: Paste) -> Answers:
-    """Facts of each collect_env label in the paste, in any order; nothing where no such label is there."""
+    """Facts of each label that PyTorch's collect_env prints, in any order; marks these lines as placed."""
     for label in paste.labels:
         if parse := _LABELS.get(label.name):
             yield from parse(paste, label, f"line {paste.numbers[label.index]}")
@@ -27,7 +27,11 @@ def read(paste: Paste) -> Answers:
 
 
 def _torch_version(paste: Paste, label: Label, source: str) -> Answers:
-    """torch.version, and whether its import worked, from ``PyTorch version``."""
+    """torch.version and live.import_outcome (ok, error) from ``PyTorch version``.
+
+    Of ``N/A`` the version is `Absent`, unless pip lists torch, which then is installed but cannot be imported. Other
+    words leave it missing or unread.
+    """
     if (version := first_version(label.value)) is not None:
         yield "torch.version", Known(version, source)
         yield "live.import_outcome", Known("ok", source)
@@ -44,7 +48,7 @@ def _torch_version(paste: Paste, label: Label, source: str) -> Answers:
 
 
 def _torch_cuda(paste: Paste, label: Label, source: str) -> Answers:
-    """torch.cuda and the build's flavour from ``CUDA used to build PyTorch``.
+    """torch.cuda, absent for a build without CUDA, and torch.flavor, from ``CUDA used to build PyTorch``.
 
     A build without CUDA has ``None`` or ``Could not collect`` there.
     """
@@ -66,7 +70,7 @@ def _is_rocm_build(paste: Paste) -> bool:
 
 
 def _rocm_version(paste: Paste, label: Label, source: str) -> Answers:
-    """torch.hip and the flavour from ``ROCM used to build PyTorch``; absent for ``N/A``."""
+    """torch.hip and flavour from ``ROCM used to build PyTorch``; absent for ``N/A``, unless torch itself is ``N/A``."""
     if hip := first_version(label.value):
         yield "torch.hip", Known(hip, source)
         yield "torch.flavor", Known("rocm", source)
@@ -77,7 +81,7 @@ def _rocm_version(paste: Paste, label: Label, source: str) -> Answers:
 
 
 def _cuda_available(_paste: Paste, label: Label, source: str) -> Answers:
-    """live.cuda_available from ``Is CUDA available``; unread where it is neither yes nor no."""
+    """live.cuda_available, and that torch's import worked, from ``Is CUDA available``; unread if neither yes nor no."""
     if (answer := yes_or_no(label.value)) is None:
         yield "live.cuda_available", Unread(f"the report says {label.value or 'nothing'} ({source})")
     else:
@@ -105,7 +109,10 @@ def _driver_version(_paste: Paste, label: Label, source: str) -> Answers:
 
 
 def _gpu_rows(paste: Paste, label: Label, source: str) -> Answers:
-    """Rows of ``gpu`` from ``GPU models and configuration``: the lines ``GPU 0: NAME``, or a list on one line."""
+    """Rows of ``gpu`` from ``GPU models and configuration``: the lines ``GPU 0: NAME``, or a list on one line.
+
+    The group is `Unread` for ``Could not collect``; other makers than NVIDIA give pci.gpu_vendors.
+    """
     if missing_fact(label.value, source) and label.value:
         yield "gpu", Unread(f"the report says {label.value} ({source})")
         return

@@ -64,7 +64,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _cuda_home(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """cuda.home as torch's build helper prints it, or as the answer to ``print(..., CUDA_HOME)``."""
+    """cuda.home as torch's build helper prints it, or the answer to ``print(..., CUDA_HOME)``, absent for ``None``."""
     for index, line in paste.having("cuda_home"):
         if match := _RUNTIME.search(line):
             yield "cuda.home", Known(match.group(1), paste.use(index))
@@ -82,7 +82,7 @@ def _cuda_home(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _reported_missing(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Absent facts for a compiler or toolkit that the text says is not there: ``which nvcc: nothing``."""
+    """Absent nvcc, toolkit or CUDA_HOME where the text says so (``which nvcc: nothing``) or its image has no nvcc."""
     for label in paste.labels:
         name = label.name
         if name not in _NVCC_LABELS and name not in _FOLDERS and name not in _HOME_LABELS:
@@ -124,7 +124,7 @@ def _cmake_compilers(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _nvcc_release(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The release in ``nvcc --version`` or ``ptxas --version``, told apart by the lines above it."""
+    """cuda.nvcc_version and cuda.toolkit_version from ``nvcc --version``, or cuda.ptxas_version from ptxas's."""
     for index, line in paste.having("cuda compilation tools"):
         match = _RELEASE.search(line)
         if not match:
@@ -139,7 +139,7 @@ def _nvcc_release(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _toolkit_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Toolkit's and torch's CUDA from torch's error that they do not match."""
+    """cuda.toolkit_version and torch.cuda from torch's error that they do not match."""
     for index, line in paste.having("cuda version"):
         text = line + " " + (paste.lines[index + 1] if index + 1 < len(paste.lines) else "")
         for pattern in _MISMATCH:
@@ -163,6 +163,6 @@ def _host_compiler(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def host_compiler(kind: str, version: str, source: str) -> Iterator[tuple[str, Fact]]:
-    """Version and kind (gcc, clang, msvc) of the host compiler."""
+    """cuda.host_compiler_version and cuda.host_compiler_kind, which is gcc, clang or msvc."""
     yield "cuda.host_compiler_version", Known(version, source)
     yield "cuda.host_compiler_kind", Known(kind, source)

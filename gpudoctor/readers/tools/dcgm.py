@@ -58,7 +58,7 @@ _NEXT = Pattern(r"(?:GPU ?\d+|.{1,20}): (?:Pass|Fail|Skip|Warn)\b|(?:Pass|Fail|S
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu``, ``xid``, ``rate``, ``nvlink`` and ``text``: what fields, verdicts and messages say."""
+    """Rows of ``gpu``, ``xid``, ``rate``, ``nvlink`` and ``text`` from DCGM's output: fields, diag, health, lists."""
     yield from _broken_messages(paste)
     yield from _fields(paste)
     if "------+" in paste.text or any(mark in paste.lower for mark in _MARKS):
@@ -70,7 +70,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _fields(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """A row of ``gpu`` for each GPU named, one of ``xid`` for each last Xid that is not 0."""
+    """Rows from lines of DCGM_FI_DEV fields: ``gpu``, one per GPU, and ``xid`` for each last Xid that is not 0."""
     gpus: dict[str, dict[str, Fact]] = {}
     for index, line in paste.having("dcgm_fi_dev_"):
         if not (field := _FIELD.search(line.strip())):
@@ -183,7 +183,7 @@ _CELL_WIDTH = 45
 
 
 def _message_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` and of ``rate`` by DCGM's messages."""
+    """Rows of ``gpu`` by the faults, and of ``rate`` by the slow host links, that DCGM's messages report."""
     gpus: dict[int, dict[str, Fact]] = {}
     rates: list[Row] = []
     for first, last, text in _sentences(paste):
@@ -202,7 +202,10 @@ def _message_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _value(column: str, text: str) -> Value:
-    """What the column holds where the message says `text`: True for a flag, which has none."""
+    """The value of a ``gpu`` column for the text in DCGM's message: an int, True without text (a flag).
+
+    For throttle_reasons a tuple of one name, for recovery_action its words.
+    """
     if column == "throttle_reasons":
         return (f"{text}_violation",)
     if column == "recovery_action":
@@ -211,14 +214,14 @@ def _value(column: str, text: str) -> Value:
 
 
 def _rate_row(parts: dict[str, str], source: str) -> Row:
-    """A row of ``rate`` for copies between host and GPU that are slower than dcgmi diag asks for."""
+    """A row of ``rate`` for a host link slower than dcgmi diag asks for; `parts` has value, least, way and gpu."""
     value, least = float(parts["value"].rstrip(".")), float(parts["least"])
     kernel, rates = f"dcgmi diag, {parts['way']}", compared(value, least, value / least if least else 1.0)
     return known_facts(source, gpu=int(parts["gpu"]), kernel=kernel, of="host link", against="expected", **rates)
 
 
 def _sentences(paste: Paste) -> Iterator[tuple[int, int, str]]:
-    """First and last line and text of each line, and of the cells below one another that one message fills."""
+    """Index of first and last line, and text, of each line or run of table cells that may hold a message of DCGM."""
     first, parts = 0, [""]
     for index, line in enumerate([*paste.lines, ""]):
         cells = _CELLS.match(line) if line.lstrip()[:1] == "|" else None
@@ -233,7 +236,7 @@ def _sentences(paste: Paste) -> Iterator[tuple[int, int, str]]:
 
 
 def _joined(cells: list[str]) -> str:
-    """The message in the cells: joined as it was cut in dcgmi diag's table, word by word in dcgmi health's box."""
+    """The message in table cells, joined word by word; as dcgmi diag cuts words, also joined as cut, in front of it."""
     if all(len(cell.rstrip()) <= _CELL_WIDTH for cell in cells):
         return (
             "".join(cell[:_CELL_WIDTH].ljust(_CELL_WIDTH) for cell in cells)
@@ -244,7 +247,7 @@ def _joined(cells: list[str]) -> str:
 
 
 def _links(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``nvlink`` for every link of ``dcgmi nvlink -s``, and of ``gpu`` for the GPUs that it lists."""
+    """Rows of ``nvlink`` per link that ``dcgmi nvlink -s`` shows up or down, and of ``gpu`` for the GPUs listed."""
     gpus: list[Row] = []
     links: list[Row] = []
     for index, line in enumerate(paste.bare):
@@ -263,7 +266,7 @@ def _links(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _discovered(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` for the GPUs of ``dcgmi discovery -l``; with -a also those that are lost."""
+    """Rows of ``gpu`` for the GPUs of ``dcgmi discovery -l``; with -a also those lost, which get an ``error``."""
     gpus: list[dict[str, Fact]] = []
     for index, line in enumerate(paste.bare):
         if not (cell := _IDENTITY.match(line)):

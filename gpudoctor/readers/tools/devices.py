@@ -28,7 +28,10 @@ _CLI = Pattern(r"\s*(NVRM version|CUDA version|Device Index|Model|GPU UUID|Bus L
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` and driver versions: deviceQuery, torch properties, llama.cpp, vLLM, nvidia-container-cli."""
+    """Rows of ``gpu``, and driver versions, as CUDA programs and monitors list devices.
+
+    deviceQuery, torch's device properties, llama.cpp, vLLM, nvidia-container-cli, gpustat and nvidia-smi dmon.
+    """
     low = paste.lower
     if "cuda capability major" in low or "_cudadeviceproperties(" in low or "compute capability" in low:
         yield from _device_rows(paste)
@@ -41,7 +44,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` in the order listed, and driver.cuda_version of deviceQuery."""
+    """Rows of ``gpu`` as deviceQuery, torch, llama.cpp and vLLM list them, and driver.cuda_version of deviceQuery."""
     rows: list[dict[str, Fact]] = []
     for index, line in enumerate(paste.bare):
         if query := _QUERY.match(line):
@@ -71,7 +74,7 @@ def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _container_cli_log(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.wsl is absent where the log says that it goes on without; its lines are data, but for errors."""
+    """host.wsl, absent, where nvidia-container-cli's log says that dxcore does not start; marks the log's lines."""
     for index, line in paste.having(".c:"):
         if match := _LOG.match(line):
             if match["text"] == "dxcore initialization failed, continuing assuming a non-WSL environment":
@@ -80,7 +83,7 @@ def _container_cli_log(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container_cli_info(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Driver versions, then one row per GPU, from ``nvidia-container-cli info``."""
+    """Driver versions, one row of ``gpu`` per GPU, and their count, from ``nvidia-container-cli info``."""
     rows: list[dict[str, Fact]] = []
     columns = {"Model": "name", "GPU UUID": "uuid", "Architecture": "compute_capability"}
     for index, line in enumerate(paste.bare):

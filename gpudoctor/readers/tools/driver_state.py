@@ -71,7 +71,7 @@ _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of the driver's packages, modules, device nodes, services and PCI devices from these tools' output."""
+    """Facts of the driver's packages, DKMS, device nodes and services, of PCI devices, Secure Boot and IMEX."""
     low = paste.lower
     yield from _dkms_state(paste)
     for index, line in paste.having("bad return status for module build"):
@@ -120,7 +120,10 @@ def running_kernel(paste: Paste) -> str:
 
 
 def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The driver's versions from packages of apt, dnf, zypper, pacman; those removed or only offered do not count."""
+    """Versions from the driver's packages of apt, dnf, zypper, pacman; those removed or only offered do not count.
+
+    driver.library_version or driver.module_disk_version, by the package, and driver.installed.
+    """
     offered = _offered_lines(paste)
     for index, line in paste.having("nvidia-driver", "libnvidia-compute", "nvidia-compute-g0", "dpkg nvidia driver"):
         if index in offered:
@@ -137,7 +140,7 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _offered_lines(paste: Paste) -> set[int]:
-    """The lines that list what a repository offers, but for packages that they call installed."""
+    """Indexes of the lines that list what a repository offers, but for packages that they call installed."""
     lines: set[int] = set()
     offered = False
     for index, line in enumerate(paste.bare):
@@ -161,7 +164,10 @@ def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``node`` from ``ls -l /dev/nvidia*``, the nodes that nobody but root may open, and the missing ones."""
+    """Rows of ``node`` from ``ls -l /dev/nvidia*``, the nodes that nobody but root may open, and the missing ones.
+
+    ``usable`` is True where others may read and write, False where only root may, else left out.
+    """
     rows: list[Row] = []
     closed: list[str] = []
     missing_nodes: list[str] = []
@@ -197,7 +203,7 @@ def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
-    """/dev/nvidiactl and nvidia-uvm where ``ls /dev/nvidia*`` shows others but not these, and the source."""
+    """/dev/nvidiactl and nvidia-uvm where ``ls /dev/nvidia*`` shows others but not these, and the source; or empty."""
     for index, command in paste.commands_starting("ls"):
         if not command.rstrip().endswith("/dev/nvidia*"):
             continue
@@ -210,7 +216,7 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
 def _service_state(paste: Paste, unit: str, words: str = "") -> Known | None:
     """State that ``systemctl status`` shows last: running, failed, stopped or not installed; None if it is not shown.
 
-    Nothing of a unit that is starting. `words` are others that its lines may have, such as its description.
+    A unit that is starting has no state. `words` finds lines that name it otherwise, such as by its description.
     """
     last: Known | None = None
     for index, line in paste.having(unit.removeprefix("nvidia-"), *([words] if words else ())):
@@ -229,8 +235,9 @@ def _service_state(paste: Paste, unit: str, words: str = "") -> Known | None:
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``pci`` for the graphics adapters in lspci, and what follows from them; for a listing of the whole bus
-    also its size, that it is no WSL and, without an adapter, counts of none.
+    """Rows of ``pci`` for the graphics adapters in lspci, and the facts that follow from them.
+
+    For a listing of the whole bus also its size, that it is no WSL and, without an adapter, counts of none.
     """
     rows: list[dict[str, Fact]] = []
     devices: dict[str, int] = {}
@@ -271,7 +278,7 @@ def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _of_shown_adapters(rows: Sequence[Row], complete: bool) -> Iterator[tuple[str, Fact]]:
-    """`adapter_facts`; that there is none of NVIDIA's only where the listing shows every adapter."""
+    """The facts of `adapter_facts`; a count of 0 for NVIDIA is `Unread` unless the listing is `complete`."""
     for name, entry in adapter_facts(rows):
         count = known(entry) if name == "pci.nvidia_count" and not complete else None
         if count and not count.value:
@@ -281,7 +288,7 @@ def _of_shown_adapters(rows: Sequence[Row], complete: bool) -> Iterator[tuple[st
 
 
 def _empty_lspci(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """No NVIDIA device where ``lspci | grep -i nvidia`` printed nothing before the next command."""
+    """pci.nvidia_count is 0 where ``lspci | grep -i nvidia`` printed nothing before the next command."""
     for index, command in paste.commands_starting("lspci"):
         if "nvidia" not in command.lower() and "10de" not in command:
             continue
@@ -301,7 +308,7 @@ _IMEX_READY = "READY"
 
 
 def _imex(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The daemon's state and version, the machines it joins, and those of them that it does not reach."""
+    """Facts ``imex.*`` of NVIDIA's IMEX daemon: state, version, domain, number of nodes, and the nodes not reached."""
     if state := _service_state(paste, "nvidia-imex"):
         yield "imex.state", state
     nodes: dict[int, str] = {}

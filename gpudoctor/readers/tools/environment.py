@@ -131,7 +131,7 @@ def _read_kubernetes_variables(paste: Paste, values: dict[str, Fact]) -> None:
 
 
 def _read_go_maps(paste: Paste, values: dict[str, Fact]) -> None:
-    """Add the variables of ollama's ``map[CUDA_VISIBLE_DEVICES:-1 ...]`` to `values`; without a value it is unset."""
+    """Add the variables of ollama's ``map[CUDA_VISIBLE_DEVICES:-1 ...]`` to `values`, but for those without a value."""
     for index, line in paste.having("map["):
         inside = line[:8000].partition("map[")[2].partition(']"')[0]
         for name, value in _GO_PAIR.compiled.findall(inside):
@@ -140,7 +140,7 @@ def _read_go_maps(paste: Paste, values: dict[str, Fact]) -> None:
 
 
 def _set_once(values: dict[str, Fact], name: str, value: str, source: str) -> None:
-    """Set the variable in `values` unless it is there already."""
+    """Set the variable in `values`, without a trailing backslash, unless it is there already."""
     values.setdefault(name, Known(value.rstrip("\\").rstrip(), source))
 
 

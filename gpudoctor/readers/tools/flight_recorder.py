@@ -42,19 +42,19 @@ class Dump:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Ranks behind the others, or else the first collective in which ranks differ; nothing of fewer than two ranks."""
-    yield from compared(dict(_dumps(paste)) if '"pg_status"' in paste.text else {})
+    """Facts of ranks behind and of differing collectives, from the NCCL flight-recorder dumps of two ranks or more."""
+    yield from compared(dict(_rank_dumps(paste)) if '"pg_status"' in paste.text else {})
 
 
 def compared(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
-    """What the dumps of ranks tell beside each other; nothing of fewer than two."""
+    """Facts of ranks behind and of differing collectives by the flight-recorder dumps; nothing of fewer than two."""
     if len(dumps) > 1:
         yield from _behind(dumps)
         yield from _differing(dumps)
 
 
 def dump_of(document: Mapping[str, object], source: str) -> Dump | None:
-    """The dump that is this document of the flight recorder; None where it has no counts of the group of all ranks."""
+    """The `Dump` in a document of NCCL's flight recorder; None where it lacks the counts of the group of all ranks."""
     status = document.get("pg_status")
     world = status.get(_WORLD) if isinstance(status, Mapping) else None
     if not isinstance(world, Mapping):
@@ -65,8 +65,8 @@ def dump_of(document: Mapping[str, object], source: str) -> Dump | None:
     return Dump(enqueued, completed, dict(_calls(document.get("entries"))), source)
 
 
-def _dumps(paste: Paste) -> Iterator[tuple[int, Dump]]:
-    """Rank and dump for each JSON object of the flight recorder that has a rank in the line above."""
+def _rank_dumps(paste: Paste) -> Iterator[tuple[int, Dump]]:
+    """Rank and dump per flight-recorder JSON object whose rank the last line above it names; marks them as placed."""
     for first, last, document in paste.documents:
         above = next(
             (paste.lines[at] for at in range(first - 1, max(-1, first - 4), -1) if paste.lines[at].strip()), ""
@@ -84,7 +84,11 @@ def _number(value: object) -> int | None:
 
 
 def _calls(entries: object) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Sequence number, words and types of each collective in the group of all ranks: ``all_reduce of [[4096]]``."""
+    """Sequence number, name and types of each collective of all ranks in a dump's entries; point-to-point is left out.
+
+    With input sizes (``all_reduce of [[4096]]``) and types only for collectives that need the same ones on all ranks,
+    else the types are empty.
+    """
     for entry in entries if isinstance(entries, list) else ():
         group = entry.get("process_group") if isinstance(entry, dict) else None
         if not isinstance(group, list) or str(group[:1]) != str([_WORLD]):
@@ -97,7 +101,11 @@ def _calls(entries: object) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def _behind(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
-    """The ranks that have completed all that they called, while others wait in the very next collective."""
+    """nccl.ranks_behind: ranks that completed all they called while ranks ahead wait in the next collective.
+
+    With nccl.behind_at, nccl.ahead_at and nccl.ranks_counted. Without such ranks, nccl.ranks_short and nccl.short_at:
+    those that called as many as the furthest rank, but completed fewest.
+    """
     ahead = max(dump.enqueued for dump in dumps.values())
     stuck = {dump.completed for dump in dumps.values() if dump.enqueued == ahead and dump.completed < ahead}
     behind = {rank: dump for rank, dump in dumps.items() if dump.enqueued == dump.completed and dump.enqueued in stuck}
@@ -116,7 +124,10 @@ def _behind(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
 
 
 def _differing(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
-    """The first number under which ranks called different collectives, or one alike on all with another size."""
+    """nccl.differing_calls, _at and _group: the first sequence number at which ranks called different collectives.
+
+    Or one collective with other sizes or types. Nothing where all agree.
+    """
     source = ", ".join(dict.fromkeys(dump.source for dump in list(dumps.values())[:4]))
     for number in sorted({number for dump in dumps.values() for number in dump.calls}):
         by_call: dict[tuple[str, str], list[int]] = {}
@@ -136,6 +147,6 @@ def _differing(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
 
 
 def _call_words(call: str, types: str, ranks: Sequence[int], typed: bool) -> str:
-    """``all_reduce of [[4096]] Float (ranks 0, 1)``; the types where `typed`."""
+    """``all_reduce of [[4096]] Float (ranks 0, 1)``, at most eight ranks; the types only where `typed`."""
     named = f"{call} {types}" if typed and types else call
     return f"{named} (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))})"

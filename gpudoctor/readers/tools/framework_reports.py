@@ -38,7 +38,10 @@ _NO_GPU = ("cpu", "tpu")
 
 
 def read(paste: Paste) -> Answers:
-    """torch's build, whether CUDA is available to it, GPUs, JAX's devices, bitsandbytes' library, conda's __cuda."""
+    """Facts of torch's build, CUDA's availability, GPUs, JAX's devices, bitsandbytes' library and conda's __cuda.
+
+    From the environment reports of Hugging Face's libraries, xFormers, JAX, bitsandbytes and conda.
+    """
     if "pytorch" in paste.lower:
         for label in paste.labels:
             if parse := _LABELS.get(label.name):
@@ -80,13 +83,13 @@ def _torch_and_accelerator(paste: Paste, label: Label) -> Answers:
 
 
 def _torch_alone(paste: Paste, label: Label) -> Answers:
-    """torch's build from a label with a version only."""
+    """torch.version, and what its tag tells, from a label with a version only; nothing for another value."""
     if _VERSION.fullmatch(label.value):
         yield from _torch_build(label.value, f"line {paste.numbers[label.index]}")
 
 
 def _accelerator(paste: Paste, label: Label) -> Answers:
-    """live.cuda_available from the accelerator that accelerate names."""
+    """live.cuda_available, True only for ``CUDA``, by the accelerator that accelerate names; else nothing."""
     if label.value in {"CUDA", "XPU", "NPU", "HPU", "MLU", "SDAA", "MUSA", "N/A", "NA"}:
         yield "live.cuda_available", Known(label.value == "CUDA", paste.use(label.index))
 

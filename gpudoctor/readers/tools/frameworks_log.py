@@ -66,7 +66,7 @@ _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Versions, libraries, GPUs and "no GPU" messages that these frameworks print."""
+    """Versions, libraries, GPUs and "no GPU" messages that TensorFlow, JAX and other frameworks print."""
     for match, source in paste.matches(_LOADED.search, "loaded runtime cudnn library"):
         yield "tf.cudnn", Known(match.group(2), source)
         chosen = {"name": Known("libcudnn", source), "version": Known(match.group(1), source)}

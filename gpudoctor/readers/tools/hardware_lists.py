@@ -24,7 +24,10 @@ _HEADINGS = ("*-", "hardware class:", "== /sys/")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``pci`` for the adapters listed; and facts: the makers, how many are NVIDIA's, their kernel drivers."""
+    """Rows of ``pci`` for the adapters that inxi, lshw, hwinfo and their like list, and the facts that follow.
+
+    pci.nvidia_count, pci.gpu_vendors and pci.nvidia_drivers; GPUs that are only named give rows of ``gpu``.
+    """
     low = paste.lower
     rows: list[dict[str, Fact]] = []
     if "driver:" in low and ("device-1" in low or "card-1" in low):
@@ -40,8 +43,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
-    """A row of ``pci``: the vendor by `maker`, else by name, else ``other``; without ``driver`` if that is empty,
-    ``n``, ``none`` or ``na``.
+    """A row of ``pci`` with name, vendor (by `maker`, else by name, else ``other``) and driver.
+
+    Without ``driver`` if that is empty, ``n``, ``none`` or ``na``.
     """
     row = known_facts(source, name=name, vendor=gpu_vendor(maker) or gpu_vendor(name) or "other")
     if driver and driver.lower() not in ("n", "none", "na"):
@@ -50,7 +54,7 @@ def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> d
 
 
 def _inxi_adapters(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """Adapters in the Graphics section of inxi."""
+    """Rows of ``pci`` for the adapters in the Graphics section of inxi."""
     graphics = False
     for index, line in enumerate(paste.bare):
         head = line.strip().partition(":")[0]
@@ -61,7 +65,7 @@ def _inxi_adapters(paste: Paste) -> Iterator[dict[str, Fact]]:
 
 
 def _adapter_blocks(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """Adapters in the blocks of lshw, hwinfo and ubuntu-drivers, one per block."""
+    """Rows of ``pci`` for the adapters in the blocks of lshw, hwinfo and ubuntu-drivers, one per block."""
     properties: dict[str, str] = {}
     inside = False
     source = ""
@@ -97,7 +101,10 @@ _ALONE = Pattern(
 
 
 def _named_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """By rocminfo, rocm-smi, wmic and Get-CimInstance: rows of NVIDIA's GPUs (0 where all are others'), and makers."""
+    """Rows of ``gpu`` for NVIDIA's GPUs that rocminfo, rocm-smi, wmic or Get-CimInstance names, and all makers.
+
+    pci.nvidia_count is 0 where all are others'.
+    """
     low = paste.lower
     if not any(word in low for word in ("radeon", "instinct", "intel(r)", "marketing name", "card series")):
         return

@@ -154,7 +154,7 @@ def _jetson_board(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.container by words printed inside one, or its host name; absent where the text denies one."""
+    """host.container by what containers print, their commands or host names; absent where the text denies one."""
     for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
         if _NONE.search(line):
             yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
@@ -176,7 +176,7 @@ def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Size and free MiB of /dev/shm from df, mount or ``--shm-size``."""
+    """limits.shm_mib and limits.shm_free_mib: size and free MiB of /dev/shm from df, mount or ``--shm-size``."""
     for index, line in paste.having("/dev/shm"):
         heading = next((above for above in reversed(paste.bare[:index]) if "Mounted on" in above), "")
         if "IUse%" in heading:
@@ -197,7 +197,7 @@ def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _resource_limits(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Locked memory (KiB) and open files from ``ulimit``; -1 for unlimited."""
+    """limits.memlock_kib and limits.open_files from ``ulimit``; -1 for unlimited."""
     for name, pattern, words in (
         ("limits.memlock_kib", _LOCKED, "max locked memory"),
         ("limits.open_files", _FILES, "open files"),
@@ -236,7 +236,10 @@ _MEMORY = re.compile(r"/(?:dev/|proc/|sys/|(?:torch|psm|sem|pymp|mp)[-_.][^/]*$)
 
 
 def _write_errors(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``write_error``, each path once."""
+    """Rows of ``write_error``: path, why and, where df shows it, the mount's use; at most five, each path once.
+
+    Errors that the program says it ignores and paths in memory (/dev, /proc) do not count.
+    """
     rows: dict[str, dict[str, Fact]] = {}
     for index, line in paste.having("no space left on device", "read-only file system", "disk quota exceeded"):
         if _GOES_ON.search(line):

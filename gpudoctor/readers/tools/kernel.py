@@ -61,7 +61,7 @@ _FABRIC = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``xid``, ``sxid``, ``aer`` and ``pci``, and the driver's versions from kernel log lines."""
+    """Rows of ``xid``, ``sxid``, ``aer`` and ``pci``, the driver's versions and modules, from kernel logs and tools."""
     if "xid" in paste.lower:
         yield from _xid_rows(paste)
         yield from _sxid_rows(paste)
@@ -80,7 +80,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _xid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``xid`` and the first Xid that is not a consequence of another; nothing where there is none."""
+    """Rows of ``xid`` and kernel_log.first_xid, the first that no other Xid causes; nothing where there is no Xid.
+
+    kernel_log.first_xid is `Absent` where all are consequences of another fault.
+    """
     rows: list[Row] = []
     for index, line in paste.having("xid"):
         events = [(match.start(), event) for match in LINE.finditer(line[:600]) if (event := parse_xid(match.group()))]
@@ -124,7 +127,7 @@ def bare_xid(code: int, address: str, line: str, source: str) -> Row:
 
 
 def _fatal_fact(severity: re.Match[str] | None, source: str) -> Fact:
-    """Whether the line calls the error fatal; absent where `severity` is None."""
+    """Whether the error is fatal: False where `severity` has a group (Non-, 0); absent where it is None."""
     return Known(not any(severity.groups()), source) if severity else Absent(f"the line does not say ({source})")
 
 
@@ -207,7 +210,7 @@ def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``pci`` from lines that name a GPU's PCI id, and the driver that a GPU is bound to."""
+    """Rows of ``pci`` from log lines with a GPU's PCI id, the module kind these ask for, and a GPU's bound driver."""
     rows: list[Row] = []
     for match, source in paste.matches(_DEVICE.search, "nvidia gpu"):
         pci_address = normalized_pci_address(match.group(1))
@@ -285,7 +288,10 @@ def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Version and kind of the module that modinfo names; on disk only where its kernel's release is shown."""
+    """Facts of the nvidia module's file from modinfo: version, kind, driver.installed and driver.module_on_disk.
+
+    The last only where the text also names that kernel release elsewhere, for the file may be another kernel's.
+    """
     for index, line in paste.having("/lib/modules/"):
         if not (match := _FILE.search(line)):
             continue
@@ -303,7 +309,7 @@ def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _load_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts from modprobe's ``Module nvidia not found`` and ``could not insert``."""
+    """Facts from modprobe's errors: ``Module nvidia not found`` is not on disk, ``could not insert`` not loaded."""
     for match, source in paste.matches(_NOT_FOUND.search, "module nvidia"):
         yield "driver.module_on_disk", Known(False, source)
         yield "driver.module_loaded", Known(False, source)

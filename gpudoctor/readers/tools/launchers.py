@@ -136,21 +136,25 @@ class _RootCause:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts ``failure.*``, and rows of ``worker_end``."""
+    """Facts ``failure.*`` (the rank that failed first) and rows of ``worker_end`` (processes that a signal ended)."""
     yield from _failure(paste)
-    firsts = (_of_torchrun(paste), _first_ended(paste), *_loaders(paste))
+    firsts = (_torchrun_worker_end(paste), _first_ended(paste), *_loaders(paste))
     rows = tuple(row for row in firsts if row)
     if rows:
         yield "worker_end", rows
 
 
 def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts ``failure.*`` of the rank that the launcher reports first, unless it only failed because of another."""
+    """Facts ``failure.*`` of the rank that torchrun, srun or mpirun reports first, or of the one that made it fail.
+
+    failure.echo and failure.slurm also without such a report; failure.host, .end and .error are `Absent` where not
+    stated.
+    """
     if echo := _echo_at_the_end(paste):
         yield "failure.echo", echo
     for match, source in paste.matches(_SLURM.match, " due to "):
         yield "failure.slurm", Known(_SLURM_WORDS[match[1]], source)
-    first = _by_torchrun(paste) or _by_srun(paste) or _by_mpirun(paste)
+    first = _torchrun_failure(paste) or _srun_failure(paste) or _mpirun_failure(paste)
     if not first:
         return
     errors = _last_errors(paste)
@@ -211,19 +215,19 @@ def _root_causes(paste: Paste) -> Iterator[_RootCause]:
         yield _RootCause(first, last, fields, error)
 
 
-def _by_torchrun(paste: Paste) -> _First | None:
-    """The root cause of torchrun's last table of failures."""
+def _torchrun_failure(paste: Paste) -> _First | None:
+    """The root cause in torchrun's last table of failures; None where there is none."""
     first: _First | None = None
     for cause in _root_causes(paste):
         rank, code = _NUMBER.match(cause.text("rank")), _NUMBER.match(cause.text("exitcode"))
         if rank:
-            end = _end(int(code[0])) if code else ""
+            end = _end_text(int(code[0])) if code else ""
             first = _First("torchrun", int(rank[0]), cause.first, cause.last, cause.text("host"), end, cause.error)
     return first
 
 
-def _by_srun(paste: Paste) -> _First | None:
-    """The first task that srun reports as ended; tasks that srun itself ended come later."""
+def _srun_failure(paste: Paste) -> _First | None:
+    """The first task that srun reports as ended, before those that srun itself ended; None where there is none."""
     for index, line in paste.having("srun: error: "):
         if match := _SRUN.match(line):
             words = match["end"]
@@ -232,24 +236,24 @@ def _by_srun(paste: Paste) -> _First | None:
     return None
 
 
-def _by_mpirun(paste: Paste) -> _First | None:
-    """The process that Open MPI's mpirun names as the first."""
+def _mpirun_failure(paste: Paste) -> _First | None:
+    """The process that Open MPI's mpirun names as the first to fail; None where there is none."""
     for index, line in paste.having("exited on signal", "process name: ["):
         if match := _MPIRUN_SIGNAL.search(line):
-            return _First("mpirun", int(match["rank"]), index, index, match["host"], _end(-int(match["number"])))
+            return _First("mpirun", int(match["rank"]), index, index, match["host"], _end_text(-int(match["number"])))
         if match := _MPIRUN_EXIT.match(line):
             code = _MPIRUN_CODE.match("".join(paste.lines[index + 1 : index + 2]))
-            return _First("mpirun", int(match["rank"]), index, index, end=_end(int(code["code"])) if code else "")
+            return _First("mpirun", int(match["rank"]), index, index, end=_end_text(int(code["code"])) if code else "")
     return None
 
 
-def _end(code: int) -> str:
+def _end_text(code: int) -> str:
     """``exit code 1``, or a signal's name where the code is negative."""
     return f"exit code {code}" if code >= 0 else signal_name(-code)
 
 
-def _of_torchrun(paste: Paste) -> dict[str, Fact]:
-    """Row of the first failure in torchrun's table or log, if a signal ended it; else empty."""
+def _torchrun_worker_end(paste: Paste) -> dict[str, Fact]:
+    """Row of ``worker_end`` for the first failure in torchrun's table, else log, if a signal ended it; else empty."""
     row: dict[str, Fact] = {}
     for index, line in paste.having("failed (exitcode: -"):
         if match := _FAILED.search(line):
@@ -265,7 +269,7 @@ def _of_torchrun(paste: Paste) -> dict[str, Fact]:
 
 
 def _first_ended(paste: Paste) -> dict[str, Fact]:
-    """Row of the first process that a signal ended by spawn, DeepSpeed, srun or mpirun; else empty."""
+    """Row of ``worker_end``: the first process that a signal ended, of spawn, DeepSpeed, srun or mpirun; or empty."""
     needles = ("terminated with signal sig", ":sigkill_handler] ", "srun: error: ", " noticed that process rank ")
     for index, line in paste.having(*needles):
         if spawned := _SPAWNED.search(line):
@@ -285,7 +289,7 @@ def _first_ended(paste: Paste) -> dict[str, Fact]:
 
 
 def _loaders(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """Row of the first DataLoader worker that a signal ended; nothing if there is none."""
+    """Row of ``worker_end`` for the first DataLoader worker that a signal ended; nothing if there is none."""
     for index, line in paste.having("is killed by signal: "):
         if match := _LOADER.search(line):
             yield _row(paste, index, "loader", _WORDS[match["word"]], "", "", match["pid"] or "")
@@ -293,7 +297,7 @@ def _loaders(paste: Paste) -> Iterator[dict[str, Fact]]:
 
 
 def _row(paste: Paste, index: int, kind: str, signal: str, rank: str, host: str, pid: str) -> dict[str, Fact]:
-    """Row of ``worker_end`` without empty columns; empty if `signal` is."""
+    """A row of ``worker_end``: kind, signal, rank, host, pid; without those not known; empty without a signal."""
     if not signal:
         return {}
     source = paste.use(index)

@@ -75,7 +75,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _listed_files(paste: Paste) -> list[tuple[int, str | None]]:
-    """Line and name of each file that was given to ldd; None for the name where the file may be torch's."""
+    """Line index and name of each file that was given to ldd; None for the name where the file may be torch's."""
     files: list[tuple[int, str | None]] = []
     for index, line in paste.having("ldd"):
         if match := _LISTED.search(line[:1000]):

@@ -109,7 +109,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """nccl.nodes, the largest number stated, and the highest and lowest rate of its collectives in GB/s."""
+    """nccl.nodes, the largest number stated, and nccl.rate_high and nccl.rate_low, its collectives' rates in GB/s."""
     counts: dict[int, str] = {}
     for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms", "xlarge"):
         numbers = [number for match in _NODES.finditer(line[:400]) for number in match.groups() if number]

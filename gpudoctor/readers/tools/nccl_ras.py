@@ -73,7 +73,7 @@ class _Lag:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Ranks missing, failed or behind by ncclras' reports; ranks with bad memory or links, and rows of ``rdma``."""
+    """Facts of ranks missing, failed, behind, with bad memory or links, by NCCL's RAS reports, and rows of ``rdma``."""
     if "communicators..." in paste.lower:
         yield from _text_reports(paste)
     yield from _json_reports(paste)
@@ -81,7 +81,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the text reports of ncclras tell of ranks missing, failed and behind."""
+    """nccl.ranks_missing, nccl.ranks_failed and facts of ranks behind from the text reports of ncclras."""
     reports: list[dict[str, _Lag]] = []
     missing: dict[str, int] = {}
     failed: dict[str, int] = {}
@@ -120,7 +120,7 @@ def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 failed.setdefault(_failed_rank(member[1], member[2], error), index)
         elif kind == "DEAD" and (process := _PROCESS.match(line)):
             missing.setdefault(f"process {process[1]} ({process[2]})", index)
-    yield from _lists(missing, failed, paste)
+    yield from _rank_lists(missing, failed, paste)
     yield from _behind(reports, paste)
 
 
@@ -129,15 +129,15 @@ def _failed_rank(rank: object, host: object, error: str) -> str:
     return f"rank {rank}{f' ({host})' if host else ''}: {error}"[:120]
 
 
-def _lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts that list missing and failed ranks, from texts with their line indexes."""
+def _rank_lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """nccl.ranks_missing and nccl.ranks_failed, each left out if empty; the mappings give line indexes by text."""
     for name, ranks in (("nccl.ranks_missing", missing), ("nccl.ranks_failed", failed)):
         if ranks:
             yield name, Known(tuple(ranks)[:64], paste.use(next(iter(ranks.values()))))
 
 
 def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Mapping[int, int], line: int) -> None:
-    """Add the rank to `report` if its count is lower than that of most ranks (`many`: number of ranks by count)."""
+    """Add to the report's lag under `key` the rank whose count is below that of most ranks (`many`: ranks by count)."""
     most = max(many, default=0)
     if count < most:
         before = report.get(key)
@@ -145,7 +145,10 @@ def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Ma
 
 
 def _behind(reports: Sequence[Mapping[str, _Lag]], paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The ranks that are behind by the same numbers in the first and the last report."""
+    """nccl.ranks_behind, .behind_at, .ahead_at, .ranks_counted: of ranks equally behind in first and last report.
+
+    Nothing for fewer than two reports.
+    """
     if len(reports) < _FEWEST_RANKS:
         return
     for key, lag in reports[-1].items():
@@ -160,7 +163,7 @@ def _behind(reports: Sequence[Mapping[str, _Lag]], paste: Paste) -> Iterator[tup
 
 
 def _json_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the reports of ``ncclras -f json`` tell; of one time only the first counts."""
+    """Facts of ranks missing, failed and behind from ``ncclras -f json``; reports of one time count as one."""
     reports: dict[object, dict[str, _Lag]] = {}
     missing: dict[str, int] = {}
     failed: dict[str, int] = {}
@@ -178,7 +181,7 @@ def _json_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 for rank in _dicts(comm.get("ranks")):
                     if error := _error_of(rank.get("status")):
                         failed.setdefault(_failed_rank(rank.get("rank"), rank.get("host"), error), first)
-    yield from _lists(missing, failed, paste)
+    yield from _rank_lists(missing, failed, paste)
     yield from _behind(list(reports.values()), paste)
 
 
@@ -209,7 +212,10 @@ def _dicts(value: object) -> Iterator[Mapping[str, object]]:
 
 
 def _diagnostics(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Ranks with bad memory, ranks with NVLinks down that others have, and ports of RDMA cards."""
+    """nccl.ecc_ranks and .ecc_worst, nccl.links_inactive_ranks, and ``rdma`` rows from NCCL's diagnostics lines.
+
+    Inactive links count only where not all ranks have them.
+    """
     ports: list[Row] = []
     for index, line in paste.having("nccl diag ["):
         if not (diagnostic := _DIAG.match(line[:1000])):
@@ -227,12 +233,12 @@ def _diagnostics(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _ranks(text: str) -> tuple[str, ...]:
-    """The ranks of a set: ``5,7``."""
+    """The ranks in a set such as ``5,7``, each once, as text."""
     return tuple(Counter(part for part in text.replace(" ", "").split(",") if part.isdecimal()))
 
 
 def _port_row(parts: Sequence[str], source: str) -> Row:
-    """The row of ``rdma`` for a port as the diagnostics print it."""
+    """The row of ``rdma`` for the six parts of a port in NCCL's diagnostics; unknown ones are left out."""
     device, port, speed, layer, state, physical = parts
     named = {"device": device, "link_layer": layer, "state": state, "physical_state": PHYSICAL.get(physical, physical)}
     row = known_facts(source, port=int(port), rate_gbps=int(speed) / 1000, **named)

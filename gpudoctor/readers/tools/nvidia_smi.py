@@ -68,7 +68,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _banner_facts(paste: Paste, index: int, line: str) -> Iterator[tuple[str, Fact]]:
-    """Driver, CUDA and NVML versions from the banner at `index`, on one line or the next four."""
+    """Versions of driver, CUDA and NVML, and that the driver works, from the banner at `index`; nothing without one."""
     smi = _SMI.search(line)
     if not smi:
         return
@@ -152,7 +152,10 @@ def _gpu_row(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
 
 
 def _usage_columns(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    """Columns from a table's second line: temperature in C, power in W, memory in MiB, utilization in %, mode."""
+    """Columns from a table's second line: temperature in C, power in W, memory in MiB, utilization in %, mode.
+
+    Columns whose cell has no value are left out.
+    """
     _, temperature, _, power, limit, used, total, utilization, mode = ((cell or "").strip() for cell in cells)
     row: dict[str, Fact] = {}
     numbers = {

@@ -59,7 +59,7 @@ _NOTHING_TO_SEE = phrases(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """nvml.state and the message from errors of nvidia-smi and NVML; denied and past ones do not count."""
+    """nvml.state, nvml.message and what follows from errors of nvidia-smi and NVML; not denied and past ones."""
     if not any(word in paste.lower for word in _NOTHING_TO_SEE):
         return
     for words, state in _STATES.items():
@@ -102,7 +102,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _handle_errors(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """State, message and GPU from "Unable to determine the device handle"; unknown error for other reasons."""
+    """State, message and a row of ``gpu`` from "Unable to determine the device handle".
+
+    The state is ``unknown error`` for reasons other than a lost, missing or forbidden GPU.
+    """
     for index, line in paste.having("unable to determine the device handle"):
         source = paste.use(index)
         match = _HANDLE.search(line)

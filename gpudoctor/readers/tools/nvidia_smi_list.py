@@ -75,7 +75,7 @@ def _gpu_list(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` from CSV tables of ``--query-gpu``; other tables are marked as placed only."""
+    """Rows of ``gpu`` and the driver's version from CSV of ``--query-gpu``; other tables are marked as placed only."""
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
     unnumbered: set[int] = set()
@@ -119,8 +119,8 @@ def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _query_rows(rows: list[Row], numbered: bool) -> Iterator[tuple[str, Fact | Rows]]:
     """One table's rows as ``gpu``, indexed by position where it has no index; driver.version from its column.
 
-    None is indexed unless `numbered`, nor a single GPU that is told by its address or UUID: it may be any of several.
-    Of rows that nothing tells apart but the time, those of the first second count.
+    Not indexed where not `numbered`, nor a single GPU with address or UUID, as it may be any of several. Of rows that
+    nothing tells apart but the time, those of the first second count.
     """
     if not any(known(row.get(name)) for row in rows for name in ("index", "address", "uuid")):
         rows = [row for row in rows if value_of(row.get("time")) == value_of(rows[0].get("time"))]
@@ -138,8 +138,10 @@ def _query_rows(rows: list[Row], numbered: bool) -> Iterator[tuple[str, Fact | R
 
 
 def _row_of_cells(fields: list[str | None], cells: list[str], paste: Paste, index: int) -> Row:
-    """A row of ``gpu`` from CSV line `index` of the paste: `Absent` for what the GPU does not report, unreadable cells
-    left out, ``reason:`` columns joined as ``throttle_reasons``. Needs one cell per field.
+    """A row of ``gpu`` from the cells of CSV line `index` of the paste; needs one cell per field.
+
+    `Absent` for what the GPU does not report; unreadable cells are left out; ``reason:`` columns are joined as
+    ``throttle_reasons``.
     """
     row: dict[str, Fact] = {}
     for name, text in zip(fields, cells, strict=True):
@@ -186,7 +188,7 @@ def _topology_pairs(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _nvlink_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``nvlink``: GPU, link number and whether it is active."""
+    """Rows of ``nvlink`` (GPU, link number, whether active) from ``nvidia-smi nvlink`` or lines that state a link."""
     rows: list[Row] = []
     gpu: Fact | None = None
     for index, line in enumerate(paste.bare):
@@ -278,7 +280,10 @@ def counts_no_gpus(names: Sequence[str]) -> bool:
 
 
 def cell_value(column: str, text: str) -> Value:
-    """The CSV cell as the column's value; None for ``[N/A]``, ``[Not Supported]`` or empty."""
+    """The CSV cell as the column's value; None for ``[N/A]``, ``[Not Supported]``, empty or unreadable ones.
+
+    For ``reason:NAME`` a tuple of that name, empty unless active.
+    """
     text = text.strip()
     if not text or text.startswith("[") or text == "N/A":
         return None
@@ -304,7 +309,7 @@ def cell_value(column: str, text: str) -> Value:
 
 
 def throttle_reasons(text: str) -> Value:
-    """Names of the clock-event reasons in a hexadecimal mask such as ``0x0000000000000004``; None for no number."""
+    """Names of the clock-event reasons in a hexadecimal mask such as ``0x4``, empty for 0; None for no number."""
     try:
         mask = int(text, 16)
     except ValueError:

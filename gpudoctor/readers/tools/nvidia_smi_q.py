@@ -156,7 +156,7 @@ class _Log:
         self.closed = False
 
     def add(self, entry: _Entry) -> None:
-        """Add the entry to the GPU listed last; before the first GPU to `head`, if it is about the machine."""
+        """Add the entry to the GPU listed last; before the first GPU to `head`, if about the machine, else drop it."""
         if self.gpus:
             self.gpus[-1][2].append(entry)
         elif entry.path[-1] in _MACHINE:
@@ -291,7 +291,7 @@ def _xml_logs(paste: Paste) -> list[_Log]:
 
 
 def _label_of_tag(tag: str) -> str:
-    """The label in -q for an element's name in -x."""
+    """The label that ``nvidia-smi -q`` prints, in lower case, for the name of an XML element of ``-q -x``."""
     label = _REASON.compiled.sub("", tag.lower().replace("_", " "))
     return _ALIASES.get(label, label)
 
@@ -315,7 +315,10 @@ def _machine_facts(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]
 
 
 def _gpu_row(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
-    """The row of ``gpu``. Of labels that repeat, the first value holds; ECC errors of MIG devices are added."""
+    """The row of ``gpu`` with all columns that the entries fill; of labels that repeat, the first value holds.
+
+    Uncorrected ECC errors of MIG devices are added up, and the MIG devices counted.
+    """
     row: dict[str, Fact] = {}
     instances = 0
     for path, value, index in entries:
@@ -333,8 +336,9 @@ def _gpu_row(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
 def _columns_of_label(
     path: tuple[str, ...], value: str, row: dict[str, Fact], source: Callable[[], str]
 ) -> Iterator[tuple[str, Fact]]:
-    """The columns that one label fills; what `row` has already stays, but uncorrected ECC counts are added up and
-    throttle reasons collected. `source` marks the line and names it.
+    """The columns that one label of ``nvidia-smi -q`` fills and `row` does not have yet.
+
+    But uncorrected ECC counts are added up and throttle reasons collected. `source` marks the line and names it.
     """
     label, last_two, whole_path = path[-1], "/".join(path[-2:]), "/".join(path)
     if not row and label not in _TEXT and not any(part in whole_path for part in _PARTS):
@@ -382,7 +386,7 @@ def _added_to(so_far: Fact | None, more: int) -> int:
 
 
 def _with_reason(row: dict[str, Fact], label: str, active: bool, source: str) -> Fact:
-    """The row's throttle reasons with the label's added where it is active."""
+    """The row's throttle reasons, with the label's added if it is active, as a fact."""
     names = texts_of(row.get("throttle_reasons"))
     name = "gpu_idle" if label == "idle" else label.replace(" ", "_")
     return Known((*names, name) if active and name not in names else names, source)

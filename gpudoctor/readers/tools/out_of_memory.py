@@ -45,7 +45,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _gpu_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """MiB in total, held by the process, and held by others, from the first message of torch or vLLM.
+    """oom.total_mib, oom.own_mib (held by the process) and oom.others_mib by the first message of torch or vLLM.
 
     vLLM asks before it has taken anything but its CUDA context, which counts as others'.
     """
@@ -144,7 +144,7 @@ def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
     """Rows of ``oom``; an empty group if a counter or a container's end shows that nothing was killed."""
     asked = False
     rows: list[Row] = []
-    for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_services, _of_ray):
+    for of_source in (_kernel_kills, _slurm_kills, _sacct_kills, _cgroup_kills, _pod_kills, _service_kills, _ray_kills):
         answered, found = of_source(paste)
         asked = asked or answered
         rows += found[:_MOST_ROWS]
@@ -152,8 +152,8 @@ def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
         yield "oom", tuple(rows)
 
 
-def _of_kernel(paste: Paste) -> tuple[bool, list[Row]]:
-    """(False, a row per process that the kernel's log says was killed for memory)."""
+def _kernel_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(False, a row of ``oom`` per process that the kernel's log says was killed for memory)."""
     kills: dict[str, dict[str, Fact]] = {}
     groups: dict[str, Fact] = {}
     limit: Fact | None = None
@@ -182,8 +182,8 @@ def _of_kernel(paste: Paste) -> tuple[bool, list[Row]]:
     return False, list(kills.values())
 
 
-def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
-    """(whether slurmstepd reported a count, a row per step in which it counted a kill)."""
+def _slurm_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(whether slurmstepd reported a count, a row of ``oom`` per step in which it counted a kill)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, line in paste.having("oom_kill event", "oom-kill event"):
@@ -194,8 +194,8 @@ def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
     return asked, list(rows.values())
 
 
-def _of_accounting(paste: Paste) -> tuple[bool, list[Row]]:
-    """(whether there is a table of sacct, a row per step, or job without one, in state OUT_OF_MEMORY)."""
+def _sacct_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(whether sacct's table is shown, a row of ``oom`` per step, or job without one, in state OUT_OF_MEMORY)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, _ in paste.having("jobid"):
@@ -217,7 +217,7 @@ def _of_accounting(paste: Paste) -> tuple[bool, list[Row]]:
 
 
 def _columns(heading: str, rule: str) -> dict[str, slice]:
-    """Where each column of the heading stands, by the line of dashes below it; empty where there is no such line."""
+    """The slice of each of the heading's columns, by name, from the line of dashes below it; empty without one."""
     if not _RULE.fullmatch(rule):
         return {}
     columns: dict[str, slice] = {}
@@ -228,8 +228,8 @@ def _columns(heading: str, rule: str) -> dict[str, slice]:
     return columns
 
 
-def _of_services(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for what systemd-oomd killed, the kubelet evicted, or docker inspect says was killed; each once."""
+def _service_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(whether docker inspect is shown, a row of ``oom`` each for what systemd-oomd, the kubelet or docker killed)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, line in paste.having("systemd-oomd[", "low on resource: memory", '"oomkilled": '):
@@ -244,8 +244,8 @@ def _of_services(paste: Paste) -> tuple[bool, list[Row]]:
     return asked, list(rows.values())
 
 
-def _of_ray(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for each task that Ray killed because its node ran low on memory; Ray's GB are GiB."""
+def _ray_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(False, a row of ``oom`` per task that Ray killed because its node ran low on memory); Ray's GB are GiB."""
     rows: dict[str, Row] = {}
     for index, line in paste.having("memory on the node (ip: "):
         if match := _RAY.search(line[:1000]):
@@ -259,8 +259,8 @@ def _of_ray(paste: Paste) -> tuple[bool, list[Row]]:
     return False, list(rows.values())
 
 
-def _of_counters(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for a cgroup whose memory.events counts kills."""
+def _cgroup_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(whether a cgroup's memory.events is shown, a row of ``oom`` per one that counts kills)."""
     asked = False
     rows: list[Row] = []
     for index, line in paste.having("oom_kill "):
@@ -271,8 +271,8 @@ def _of_counters(paste: Paste) -> tuple[bool, list[Row]]:
     return asked, rows
 
 
-def _of_containers(paste: Paste) -> tuple[bool, list[Row]]:
-    """A row for each container of a pod that ended as OOMKilled."""
+def _pod_kills(paste: Paste) -> tuple[bool, list[Row]]:
+    """(whether an end's reason is shown, a row of ``oom`` per pod or container of one that ended as OOMKilled)."""
     asked = False
     rows: dict[str, Row] = {}
     for index, line in paste.having("oomkilled", "reason:", 'reason":'):
@@ -295,7 +295,7 @@ def _row(scope: str, place: str, line: str, source: str) -> Row:
 
 
 def _exit_code(paste: Paste, index: int) -> int | None:
-    """The exit code that stands beside the reason in that line; None where none does."""
+    """The exit code within three lines of the reason in line `index`; None where there is none."""
     for line in paste.lines[max(0, index - 3) : index + 4]:
         if match := _EXIT.fullmatch(line):
             return int(match["code"])
@@ -303,7 +303,7 @@ def _exit_code(paste: Paste, index: int) -> int | None:
 
 
 def _container_name(paste: Paste, index: int) -> str:
-    """Name of the container that ``kubectl describe pod`` tells of in that line; empty where it is not seen."""
+    """Name of the container that ``kubectl describe pod`` describes at line `index`; empty where it is not seen."""
     for at in range(index, max(0, index - 40), -1):
         if paste.lines[at].strip().startswith("Container ID:"):
             match = _CONTAINER.fullmatch(paste.lines[at - 1]) if at else None
@@ -312,7 +312,7 @@ def _container_name(paste: Paste, index: int) -> str:
 
 
 def _container_limit(paste: Paste, index: int) -> Fact | None:
-    """The container's memory limit that ``kubectl describe pod`` lists below that line; None where there is none."""
+    """Memory limit in MiB of the container that ``kubectl describe pod`` describes at `index`; None without one."""
     limits = False
     for at in range(index + 1, min(len(paste.lines), index + 25)):
         head = paste.lines[at].strip()

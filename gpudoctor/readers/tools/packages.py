@@ -43,7 +43,7 @@ _NOT_BY_LABEL = frozenset(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``package``, and facts of torch, TensorFlow, JAX and extensions that follow from them."""
+    """Rows of ``package``, and facts of torch, TensorFlow, JAX and extensions that follow from them; else nothing."""
     rows = [
         *_package_lists(paste),
         *_wheel_tags(paste),
@@ -187,7 +187,7 @@ def _lone_package_line(paste: Paste) -> Iterator[Row]:
 
 
 def _pip_output(paste: Paste) -> Iterator[Row]:
-    """Packages that pip says it installed or found, and the names of wheel files."""
+    """Rows of ``package`` that pip says it installed or found, and those in the names of wheel files."""
     for installed, source in paste.matches(_DONE.search, "successfully installed"):
         for pair in _PAIR.finditer(installed.group(1)):
             yield _package_row(pair.group(1), pair.group(2), "pip", "", source)

@@ -46,7 +46,7 @@ _Ports = dict[tuple[str, int, str], dict[str, Fact]]
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``rdma``, one per port; a port that is listed again has its later state."""
+    """Rows of ``rdma`` per port of ibstat, ibv_devinfo or ibstatus (the latest state), and rdma.vanished devices."""
     if not any(word in paste.lower for word in ("ca '", "hca_id:", "infiniband device '")):
         return
     ports: _Ports = {}
@@ -55,12 +55,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     port: dict[str, Fact] = {}
     for index, line in enumerate(paste.bare):
         if head := _DEVICE.match(line):
-            _keep(ports, device, port)
+            _add_port(ports, device, port)
             source = paste.use(index)
             device = {"device": Known(head[1] or head[2] or head[3], source)}
             port = {"port": Known(int(head[4]), source)} if head[4] else {}
         elif device and (number := _PORT.match(line)):
-            _keep(ports, device, port)
+            _add_port(ports, device, port)
             port = {"port": Known(int(number[1] or number[2]), paste.use(index))}
         elif device and port and (panic := _PANIC.match(line)):  # in a whole listing, not of a name that was asked for
             vanished.append((panic[1], paste.use(index)))
@@ -68,17 +68,17 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             if name := _OF_PORT.get(field[1]) if port else _OF_CARD.get(field[1]):
                 (port if port else device).update(_columns(name, field[2].strip(), paste.use(index)))
         elif index in paste.commands:
-            _keep(ports, device, port)
+            _add_port(ports, device, port)
             device, port = {}, {}
-    _keep(ports, device, port)
+    _add_port(ports, device, port)
     if ports:
         yield "rdma", _with_card_ports(ports)
     if vanished:
         yield "rdma.vanished", Known(tuple(name for name, _ in vanished), vanished[0][1])
 
 
-def _keep(ports: _Ports, device: dict[str, Fact], port: dict[str, Fact]) -> None:
-    """Add the port to `ports`, over what an earlier listing of the same machine said of it."""
+def _add_port(ports: _Ports, device: dict[str, Fact], port: dict[str, Fact]) -> None:
+    """Add the port to `ports`, over what an earlier listing of the same machine had of it; nothing without a state."""
     number = value_of(port.get("port"))
     if not isinstance(number, int) or "state" not in port:
         return
@@ -89,7 +89,7 @@ def _keep(ports: _Ports, device: dict[str, Fact], port: dict[str, Fact]) -> None
 
 
 def _columns(name: str, value: str, source: str) -> dict[str, Fact]:
-    """The columns of one printed field."""
+    """The columns of ``rdma`` for a printed field, in one spelling; a rate gives rate_gbps, too; an odd state none."""
     if name == "state":
         word = value.rpartition(":")[2].split("(")[0].strip().upper().removeprefix("PORT_")
         return {name: Known(_STATES[word], source)} if word in _STATES else {}
@@ -108,7 +108,7 @@ def _columns(name: str, value: str, source: str) -> dict[str, Fact]:
 
 
 def _with_card_ports(ports: _Ports) -> Rows:
-    """The rows, with the number of ports of the card in place of its name, where the listing names cards."""
+    """The rows of ``rdma``, with card_ports, how many the card has, in place of ``card`` where that is known."""
     of_card = Counter(card for _, _, card in ports if card)
     rows: list[dict[str, Fact]] = []
     for (_, _, card), row in ports.items():

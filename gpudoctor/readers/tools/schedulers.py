@@ -47,7 +47,7 @@ _POD = Pattern(r"\bpod/(?P<pod>[a-z0-9.-]+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``kubernetes_node`` that count GPUs, what its scheduler says of a pod; ``slurm_node``; and a refusal."""
+    """Rows of ``kubernetes_node`` and ``slurm_node``; facts of pods and programs refused the GPUs they asked for."""
     yield from _requests(paste)
     yield from _slurm_nodes(paste)
     if "nvidia.com/" in paste.lower:
@@ -58,7 +58,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _nodes(paste: Paste) -> Iterator[Row]:
-    """A row for each node described; without its name where the text does not begin with it."""
+    """Rows of nodes that ``kubectl describe`` shows, as far as shown: name, capacity, allocatable, allocated, other."""
     row: dict[str, Fact] = {}
     head = ""
     for index, line in enumerate(paste.bare):
@@ -80,7 +80,7 @@ def _nodes(paste: Paste) -> Iterator[Row]:
 
 
 def _count(row: dict[str, Fact], head: str, resource: str, count: int, source: str) -> None:
-    """Set the row's column for a count under Capacity or Allocatable."""
+    """Set the row's ``capacity`` or ``allocatable`` for whole GPUs; other NVIDIA resources add to ``other``."""
     if resource == "gpu":
         row[head.lower()] = Known(count, source)
         row.setdefault("other", Known(0, source))
@@ -91,7 +91,10 @@ def _count(row: dict[str, Fact], head: str, resource: str, count: int, source: s
 
 
 def _pod_events(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What the last event says of the pod for which no node had the GPUs; nothing where there is no such event."""
+    """kubernetes.nodes, .nodes_short, .waiting, .requested: of the last event of a pod for which no node had the GPUs.
+
+    Nothing where there is no such event.
+    """
     last: tuple[int, int, int] | None = None
     pod, waiting = "", False
     for index, line in paste.having("insufficient nvidia.com/gpu", "successfully assigned", "triggeredscaleup"):
@@ -111,7 +114,7 @@ def _pod_events(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _request(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Number of GPUs requested in ``kubectl describe pod``, if exactly one container requests any."""
+    """kubernetes.requested: GPUs requested in ``kubectl describe pod``, if exactly one container requests any."""
     asked: list[tuple[int, int]] = []
     limits = -1
     for index, line in enumerate(paste.bare):
@@ -137,7 +140,7 @@ _CHANGED = Pattern(
 
 
 def _slurm_nodes(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``slurm_node``; of several reports on a node the last holds."""
+    """Rows of ``slurm_node``; of several reports on a node the last holds; counts not stated are `Absent`."""
     rows: dict[str, dict[str, Fact]] = {}
     name = ""
     for index, line in paste.having("nodename=", "state=", "gres/gpu count ", "gres/gpu: count changed"):
@@ -203,7 +206,7 @@ _PROCESSORS = Pattern(r"\s*[\d.]{1,9}/[\d.]{1,9} CPU\s*$")
 
 
 def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts of the first program that found too few GPUs: how many it asked for and found."""
+    """Facts ``request.*`` of the first program that found too few GPUs, Ray last: how many it asked for and found."""
     for program, words, pattern in _REFUSALS:
         for refusal, source in paste.matches(pattern.search, words):
             yield from _request_facts(program, int(refusal["asked"]), int(refusal["there"]), source)
@@ -217,11 +220,11 @@ def _requests(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield from _request_facts("Lightning", len(asked), len(there), source)
             yield "request.numbers_missing", Known(tuple(one for one in asked if one not in there), source)
             return
-    yield from _ray(paste)
+    yield from _ray_request(paste)
 
 
-def _ray(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """GPUs of a request for which Ray has no node, and those in its status; nothing if it lists no GPUs."""
+def _ray_request(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Facts ``request.*`` where Ray's status shows fewer GPUs than were asked for; nothing without its status."""
     there: int | None = None
     for index, line in paste.having(" gpu", " cpu"):
         if match := _USAGE.match(paste.bare[index]):

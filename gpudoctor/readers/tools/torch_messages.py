@@ -42,7 +42,7 @@ _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of torch, the driver and GPUs from torch's warnings and errors."""
+    """Facts of torch, its requirements, the driver and GPUs from torch's and pip's warnings and errors."""
     yield from _unsupported_gpus(paste)
     yield from _cuda_start_errors(paste)
     for match, source in paste.matches(_COMPILED.search, "- cuda runtime "):
@@ -56,7 +56,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _unsupported_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` and torch.archs from warnings that a GPU is not supported by this build."""
+    """Rows of ``gpu``, and torch.archs, from warnings that torch's build does not support the GPU."""
     rows: list[Row] = []
     for warning, source in paste.matches(_NOT_COMPATIBLE.search, "with cuda capability sm_"):
         name = warning[1].rpartition("UserWarning: ")[2].strip(" -*")

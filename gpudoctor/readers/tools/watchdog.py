@@ -39,21 +39,21 @@ class _RankProgress:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The ranks that have called fewer collectives than others, and the collectives that met and differ."""
+    """Facts of ranks that called fewer collectives, and of calls that met and differ, from torch's NCCL watchdog."""
     yield from _ranks_behind(paste)
     yield from _differing_calls(paste)
 
 
 def _global_rank(line: str, report: re.Match[str]) -> str:
-    """The rank in the job by the line's prefix, else the number in its group, which the report names."""
+    """The rank in the job by the line's prefix ``[rank3]``, else that in its group, from the report's match."""
     prefix = _GLOBAL.search(line[: report.start()])
     return prefix[1] if prefix else report["rank"]
 
 
 def _ranks_behind(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The ranks behind the others in the first process group where they differ; an empty list where none do.
+    """nccl.ranks_behind, .behind_at, .ahead_at, .ranks_counted of the first process group whose ranks differ.
 
-    Nothing where fewer than two ranks are reported.
+    An empty nccl.ranks_behind alone where none differ; nothing where fewer than two ranks are reported.
     """
     level_ranks: tuple[_RankProgress, ...] = ()
     for ranks in _progress_by_group(paste):
@@ -135,9 +135,9 @@ class _PendingCall:
 
 
 def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The first sequence number at which ranks wait in different collectives; an empty list where all agree.
+    """nccl.differing_calls, _at and _group: the first sequence number at which ranks wait in different collectives.
 
-    Nothing where fewer than two ranks are reported.
+    An empty nccl.differing_calls alone where all agree; nothing where fewer than two ranks are reported.
     """
     agreeing_calls: tuple[_PendingCall, ...] = ()
     for (group, number), ranks in _calls_by_number(paste).items():
