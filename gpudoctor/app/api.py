@@ -107,5 +107,5 @@ def load(
 
 
 def _report(diagnosis: Diagnosis) -> Report:
-    """The diagnosis as a `Report`, with the same fields."""
+    """The diagnosis as a `Report`, which shows itself in notebooks; all fields the same."""
     return Report(**{field.name: getattr(diagnosis, field.name) for field in fields(Diagnosis)})

@@ -73,11 +73,11 @@ class ExpectedRates:
         self._run_by_kernel_and_gpu: dict[tuple[str, int], Run] = {}
 
     def filled(self, measurements: Measurements) -> Measurements:
-        """The measurements with the expected rate in each run that has finished."""
+        """The measurements with the rate to expect, by tables and the GPU's limits, in each run that has finished."""
         return replace(measurements, runs=tuple(map(self._with_expected_rate, measurements.runs)))
 
     def _with_expected_rate(self, run: Run) -> Run:
-        """The run with its expected rate; unchanged if it did not finish, its GPU is unknown or was in use."""
+        """The run with its expected rate; unchanged if it has one, did not finish, or its GPU is unknown or in use."""
         device = self._devices.get(run.gpu)
         if run.status != "ran" or run.expected or device is None or run.details.get("alone") is False:
             return run
@@ -99,7 +99,7 @@ def deepened(
     on_snapshot: Callable[[Snapshot], None],
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """The snapshot with what every kernel measured, on idle GPUs, within `DEEP_SECONDS` seconds.
+    """The snapshot with what every kernel measured, run on the idle GPUs within `DEEP_SECONDS` seconds.
 
     `on_snapshot` gets the snapshot so far whenever a run ends, `progress` the start and end of each; `stop` ends it
     early.
@@ -107,7 +107,7 @@ def deepened(
     status_before: dict[tuple[str, int], str] = {}
 
     def follow(measurements: Measurements) -> None:
-        """Report each run whose status changed; tell the snapshot so far if one has ended."""
+        """Report each run whose status changed to `progress`; if one ended, give the snapshot to `on_snapshot`."""
         any_ended = False
         for run in measurements.runs:
             if status_before.get((run.kernel, run.gpu), "waiting") != run.status:
@@ -126,7 +126,7 @@ def deepened(
 
 @contextmanager
 def meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
-    """Context with a function that samples NVML four times a second during a run; None where NVML has no GPU.
+    """Context with a `Meter`, which samples NVML four times a second during a run; None where NVML has no GPU.
 
     For a recorded target it gives the recorded values.
     """
@@ -158,7 +158,7 @@ class _Samples:
         self._samples_by_gpu: dict[int, list[_Moment]] = {}
 
     def add(self, sample: Sample) -> None:
-        """Store one round of NVML samples for the GPUs that are watched."""
+        """Keep each GPU's latest NVML sample, and all those of the GPUs for which `begin` was called."""
         with self._lock:
             for gpu in sample.gpus:
                 self._last[gpu.index] = moment = (sample.seconds or 0.0, gpu)
@@ -166,7 +166,10 @@ class _Samples:
                     self._samples_by_gpu[gpu.index].append(moment)
 
     def begin(self, _: str, device: int) -> Callable[[], Meanwhile | None]:
-        """Start collecting samples of a CUDA device; the returned function ends it and gives their summary."""
+        """Start collecting NVML's samples of a CUDA device.
+
+        The returned function ends it and gives their summary, None if there were none.
+        """
         index = self._nvml_index.get(device, -1)
         with self._lock:
             self._samples_by_gpu[index] = []
@@ -187,9 +190,11 @@ _THROTTLED_SHARE = 0.1
 
 
 def _summary(samples: Sequence[_Moment], before: _Moment | None = None) -> Meanwhile | None:
-    """Summary of samples at 50 % utilization or more (all if none is): median clock, maximum power and temperature,
-    throttle reasons of a tenth of them and more, widest link; errors counted over all samples from `before` on, and
-    the seconds these span. None without a sample.
+    """Summary of NVML samples taken during a run; None without a sample.
+
+    Over the samples at 50 % utilization or more (all if none is): median clock, maximum power and temperature, throttle
+    reasons of a tenth of them and more, widest link. Errors are counted over all samples from `before` on, and the
+    seconds these span.
     """
     busy = [gpu for _, gpu in samples if (gpu.utilization or 0) >= 50] or [gpu for _, gpu in samples]
     whole = [moment for moment in (before, *samples) if moment]

@@ -26,7 +26,7 @@ _UNMAPPED = "failed to map segment from shared object"
 
 
 def run_and_finish(argv: Sequence[str]) -> int:
-    """As `run`, and make ready for the end of this process, whatever still goes on in it."""
+    """As `run`, or the exit code of its SystemExit; then freezes garbage and readies the process for its end."""
     try:
         code = run(argv)
     except SystemExit as end:  # a misspelt option, or a signal
@@ -36,7 +36,10 @@ def run_and_finish(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
+    """Run the command line `argv` (without the program's name) and return its exit code; prints errors to stderr.
+
+    Misspelt options and signals raise SystemExit; GPUDOCTOR_DEBUG lets unforeseen exceptions through.
+    """
     system.prepare_streams()
     system.restore_child_statuses()
     if "PATH" in os.environ:  # without the folders that other users can write to
@@ -148,8 +151,9 @@ _POSIX_ONLY = {
 
 
 def act_of(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function of a command: ``rules test`` is `rules_test` in `gpudoctor.app.commands.rules`. Raises `UsageError`
-    for a command that Windows does not have.
+    """The function that runs a command: for ``rules test`` it is `rules_test` in `gpudoctor.app.commands.rules`.
+
+    Raises `UsageError` for a command that Windows does not have.
     """
     words = name.split()
     if sys.platform == "win32" and words[0] in _POSIX_ONLY:
@@ -165,8 +169,10 @@ def _exit_on_signal(number: int, _frame: object) -> None:
 
 
 def _send_swallowed_signal_again(unraisable: sys.UnraisableHookArgs) -> None:
-    """Hook for exceptions that Python drops (in ``__del__`` or a weak reference's callback): where the signal handler's
-    was dropped so, the signal is sent once more, a moment later.
+    """Hook for exceptions that Python drops (in ``__del__`` or a weak reference's callback).
+
+    Where our signal handler's SystemExit was dropped so, the signal is sent once more a moment later; else Python's
+    hook.
     """
     error = unraisable.exc_value
     if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:

@@ -25,7 +25,7 @@ if sys.platform != "win32":
     import resource
 
     from gpudoctor.app.monitoring.ranks import Ranks
-    from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, word_of_end
+    from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, record_own_end
     from gpudoctor.app.monitoring.watching import Watch
     from gpudoctor.target.passthrough.command import Ended
 
@@ -99,7 +99,7 @@ class Watching:
         self.stop(error)
 
     def start(self) -> None:
-        """Begin to watch; nothing where it goes on already."""
+        """Begin to watch this process; nothing where it is watched already, or on Windows."""
         if sys.platform != "win32" and not self._began:
             self._began, self.diagnosis = (time.time(), _processor_seconds()), None
             self._ranks = Ranks.here()
@@ -112,7 +112,8 @@ class Watching:
     def stop(self, error: BaseException | None = None) -> Diagnosis | None:
         """End, judge, and write the account to standard error; `error` is the exception that ended the training.
 
-        Whatever fails here is told in a line, and raises nothing into the training.
+        Returns the diagnosis; None where it did not watch. Whatever fails here is printed in a line, and raises nothing
+        into the training.
         """
         if sys.platform != "win32" and self._began:
             (began, used), self._began = self._began, None
@@ -122,7 +123,7 @@ class Watching:
                 ended = _end_of(error, began, used)
                 kept = "".join(traceback.format_exception(error)).encode() if error and ended.code else b""
                 seen = Seen(sys.orig_argv, self._watch, kept, frozenset({"exception"}))
-                own = word_of_end(ended, self._ranks)
+                own = record_own_end(ended, self._ranks)
                 self.diagnosis = conclude(ended, seen, self._ranks, own, _write, self._rules)
                 if self._ranks:
                     self._ranks.leave()
@@ -138,7 +139,7 @@ class Watching:
         return html_of(self.diagnosis, cell=True) if self.diagnosis else None
 
     def _at_exit(self) -> None:
-        """The interpreter ends before `stop` was called: by an exception that nobody handled, or by sys.exit."""
+        """Call `stop` at the interpreter's end, with the exception that nobody handled, if any."""
         self.stop(getattr(sys, "last_value", None))
 
 
@@ -165,9 +166,11 @@ def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Pa
             """Begins and ends with the training."""
 
             def on_train_begin(self, *_: object, **__: object) -> None:
+                """Begin to watch."""
                 watching.start()
 
             def on_train_end(self, *_: object, **__: object) -> None:
+                """End the watch and write its account."""
                 watching.stop()
 
         return OnTransformers()
@@ -178,12 +181,15 @@ def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Pa
             """Begins and ends with fit."""
 
             def on_fit_start(self, *_: object) -> None:
+                """Begin to watch."""
                 watching.start()
 
             def on_fit_end(self, *_: object) -> None:
+                """End the watch and write its account."""
                 watching.stop()
 
             def on_exception(self, _trainer: object, _module: object, exception: BaseException) -> None:
+                """End the watch and write its account, with the cause of this exception."""
                 watching.stop(exception)
 
         return OnLightning()
@@ -207,5 +213,5 @@ if sys.platform != "win32":
 
 
 def _write(diagnosis: Diagnosis) -> None:
-    """Write the account to standard error."""
+    """Write the account of the diagnosis to standard error."""
     print(job.render_account(diagnosis, style_of(sys.stderr)), file=sys.stderr, flush=True)

@@ -46,7 +46,10 @@ _GC_THRESHOLD = 1_000
 
 
 def run(work: Work) -> Diagnosis | None:
-    """Run the interface until the user leaves; the diagnosis shown last, None if the interface itself failed"""
+    """Run the interface until the user leaves; the diagnosis shown last, None if the interface itself failed.
+
+    Raises SystemExit(128 + n) where signal n ended it.
+    """
     from gpudoctor.views.tui.app import DoctorApp  # with Textual
 
     return run_app(DoctorApp(work))
@@ -117,14 +120,17 @@ class _ThisMachine:
             yield self.judged(diagnosis, self._last_measurements) if self._last_measurements else diagnosis
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
-        """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
+        """Call `on_sample` with each NVML sample, in a thread, until the returned function is called.
+
+        All callers share one child that asks NVML.
+        """
         from gpudoctor.app import live_gpus  # with NVML, which the first screen does without
 
         self._samples = self._samples or live_gpus.Shared()
         return self._samples.watch(on_sample)
 
     def job(self, on_look: Callable[[JobLook], None]) -> JobWatch:
-        """Look at the jobs that are found on this machine, in a thread, and call `on_look` with each look."""
+        """Look at the jobs found on this machine, in a thread; `on_look` gets each look. The watch returned ends it."""
         from gpudoctor.app.live_job import AnyJob, Follower
 
         return Follower(AnyJob(self._rules, self.live)).watch(on_look)
@@ -132,9 +138,9 @@ class _ThisMachine:
     def kernels(
         self, names: Sequence[str], on_results: Callable[[Measurements], None], stop: threading.Event
     ) -> Measurements:
-        """Run the kernels of these names (none: all); `on_results` gets results so far.
+        """Run the kernels of these names (none: all) and return the measurements; `on_results` gets results so far.
 
-        Raises UsageError, with the reason, where no GPU can run them.
+        Setting `stop` ends it early. Raises `UsageError`, with the reason, where no GPU can run them.
         """
         bench_result = pipeline.bench(names, python=self._python, on_results=on_results, stop=stop)
         if bench_result.because:
@@ -189,7 +195,7 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
 
 
 def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.Shared) -> Work:
-    """Work that follows a running job, which its screen shows first; `name` is what it is called before a look."""
+    """Work that follows a running job, whose screen is shown first; `name` is its title until the first look."""
     from gpudoctor.app.live_job import Follower
 
     follower = Follower(source)
@@ -302,7 +308,7 @@ class _DiagnosisSource:
         return measurements(self._latest.snapshot) if self._latest else None
 
     def explain(self, name: str) -> str:
-        """The text of `gpudoctor explain NAME`; raises UsageError for an unknown name."""
+        """The text of `gpudoctor explain NAME`; raises `DoctorError` for an unknown name."""
         from gpudoctor.app.commands.explain import explained
 
         return explained(name, self._rules)

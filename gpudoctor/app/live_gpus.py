@@ -40,7 +40,7 @@ _GPU_MARKS = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")
 
 
 def has_gpus() -> bool:
-    """Whether this machine shows signs of an NVIDIA GPU, so that NVML may have something to say."""
+    """Whether the driver's device or version files show an NVIDIA GPU, so that NVML may have something to say."""
     return any(Path(mark).exists() for mark in _GPU_MARKS)
 
 
@@ -62,7 +62,7 @@ class Shared:
         self._last: Sample | None = None
 
     def watch(self, on_sample: OnSample) -> Callable[[], None]:
-        """Call `on_sample` with every sample, in a thread, until the result is called."""
+        """Call `on_sample` with the latest sample, if any, and with each later one, until the result is called."""
         with self._lock:
             self._listeners.append(on_sample)
             if len(self._listeners) == 1:
@@ -73,7 +73,7 @@ class Shared:
         return lambda: self._leave(on_sample)
 
     def _tell(self, sample: Sample) -> None:
-        """Pass a sample on."""
+        """Keep the sample as the latest, and pass it to every listener."""
         with self._lock:
             self._last, listeners = sample, list(self._listeners)
         for listener in listeners:
@@ -136,11 +136,11 @@ class Watcher:
             self._stopped.wait(RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1])
 
     def _report_trouble(self, trouble: str) -> None:
-        """Pass on a sample without GPUs whose `trouble` is this text."""
+        """Pass a sample without GPUs, whose `trouble` is this text, to `on_sample`."""
         self._on_sample(Sample(time.time(), trouble=trouble))
 
     def _run_child(self, state: _ChildState) -> _Failure:
-        """Start a child and read its samples until it ends; why it ended."""
+        """Start a child that samples NVML and read its samples until it ends; returns why it ended."""
         left_out, announce = json.dumps(sorted(self._left_out)), "aloud" if self._announce_calls else ""
         argv = child_argv("watch_nvml.py", f"{self._interval:g}", left_out, announce)
         if not argv:
@@ -196,7 +196,7 @@ class _ChildState:
     _carried: dict[tuple[int, str], tuple[float, int, float | None]] = field(default_factory=dict)
 
     def hear(self, entry: Mapping[str, Any]) -> bool:
-        """Take in one message of the child; True if it completes a round."""
+        """Update the state by one message of the child; True if it completes a round of samples."""
         if "waits" in entry:
             self.step = (str(entry["waits"]), entry["gpu"])
             waking = self.step[0] == "HandleByIndex"
@@ -239,7 +239,7 @@ class _ChildState:
         return _Failure(printable(f"the child that asks NVML ended: exit {status} {last}".strip()))
 
     def sample(self, left_out: Mapping[int, str]) -> Sample:
-        """All GPUs as this round's answers have them; `left_out` gives why GPUs are not asked any more."""
+        """A sample of all GPUs by their newest answers; `left_out` gives why GPUs are not asked any more."""
         gpus = []
         for index in sorted({*self.answers, *self.errors}):
             answers = self.answers.get(index, {})

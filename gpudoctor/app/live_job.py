@@ -39,11 +39,14 @@ class Source:
     every = _LOOK_SECONDS
 
     def look(self, read: bool) -> JobLook:
-        """The job as it is now; with `read` its stacks are read first. May raise `DoctorError`."""
+        """The job as it is now; with `read` a reading of its stacks is begun first. May raise `DoctorError`.
+
+        Abstract: raises NotImplementedError here.
+        """
         raise NotImplementedError
 
     def turn(self) -> None:
-        """Switch to the next job; does nothing for a source of one job."""
+        """Choose the next job for the following looks; does nothing for a source of one job."""
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
         """(heading, functions) of each thread of the rank; by default those in its row."""
@@ -51,7 +54,7 @@ class Source:
         return [("its main thread, when the stacks were read", frames)] if frames else []
 
     def stop(self) -> None:
-        """End what was started."""
+        """End what the source has started; by default nothing."""
 
 
 class OfThisMachine(Source):
@@ -79,7 +82,7 @@ class OfThisMachine(Source):
         self._due = 0.0
 
     def look(self, read: bool) -> JobLook:
-        """The job as it is now; stacks are read with `read`, or if the last reading is old."""
+        """The job as it is now; a reading of its stacks begins with `read`, or ten seconds after the last."""
         read = read or (time.monotonic() >= self._due and not self._ended_at)
         if read:
             self._due = time.monotonic() + _STACKS_SECONDS
@@ -121,7 +124,7 @@ class OfManyMachines(Source):
         self._ask = ask
 
     def look(self, read: bool) -> JobLook:  # noqa: ARG002 - each look reads them
-        """Ask all machines."""
+        """Ask all machines, which takes seconds, and return the job as it is now; `read` changes nothing."""
         diagnosis = self._ask()
         return JobLook(diagnosis, read_at=time.time(), local=False, every=self.every)
 
@@ -143,7 +146,10 @@ class AnyJob(Source):
         self._end = samples(self._samples.append) if samples and live_gpus.has_gpus() else (lambda: None)
 
     def look(self, read: bool) -> JobLook:
-        """The chosen job as it is now; searches first if none is chosen, or it has ended and there is another."""
+        """The chosen job as it is now, also one that has ended; a look without diagnosis where no job is found.
+
+        Searches for jobs first if none is chosen, `turn` was called, or the last search is 30 s ago.
+        """
         if self._source is None or self._turned or time.monotonic() - self._searched > _HOSTS_SECONDS:
             self._search()
         if self._source is None:
@@ -152,7 +158,7 @@ class AnyJob(Source):
         return JobLook(look.diagnosis, "", look.read_at, look.reading, look.ended_at, look.exit, self._also)
 
     def _search(self) -> None:
-        """Find the jobs and choose one: the same as before unless `turn` was called."""
+        """Find the jobs of this machine and choose the first; once one is chosen, another only if `turn` was called."""
         self._searched = time.monotonic()
         users = {process.pid for sample in self._samples for gpu in sample.gpus for process in gpu.processes or ()}
         jobs = find_jobs(users)
@@ -171,15 +177,15 @@ class AnyJob(Source):
         self._also = tuple(f"process {job.root}, {job.members[job.root].name}" for job in others)
 
     def turn(self) -> None:
-        """Look at the next job from now on."""
+        """Choose the next job, in the order in which they are found, at the next look."""
         self._turned = True
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
-        """Stacks of a rank of the chosen job."""
+        """Stacks of a rank of the chosen job, as they are now; empty where no job is chosen."""
         return self._source.stacks(row) if self._source else []
 
     def stop(self) -> None:
-        """End what was started."""
+        """End NVML's sampling and the chosen job's source."""
         self._end()
         if self._source:
             self._source.stop()
@@ -198,7 +204,10 @@ class Follower:
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
     def watch(self, on_look: OnLook) -> JobWatch:
-        """Call `on_look` with each look from now on, until the returned watch is stopped."""
+        """Call `on_look` with the last look, if any, and each one from now on.
+
+        Stopping the returned watch ends the following for all watchers.
+        """
         self._listeners.append(on_look)
         if self._last:
             on_look(self._last)
@@ -236,7 +245,7 @@ class Follower:
         self._source.stop()
 
     def _look(self) -> JobLook:
-        """One look; if it fails, a look with the reason."""
+        """The source's next look; if it fails, a look with the reason as `trouble`."""
         read, self._wants_stacks = self._wants_stacks, False
         try:
             return self._source.look(read)
@@ -246,12 +255,12 @@ class Follower:
             return JobLook(trouble=f"{type(error).__name__}: {error}", every=self._source.every)
 
     def _read(self) -> None:
-        """Read the stacks now."""
+        """Have the thread look at once, with a new reading of the stacks."""
         self._wants_stacks = True
         self._wake.set()
 
     def _turn(self) -> None:
-        """Look at the next job."""
+        """Have the thread look at the next job at once."""
         self._source.turn()
         self._wake.set()
 

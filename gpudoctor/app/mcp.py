@@ -134,7 +134,7 @@ class Tools:
 
     @property
     def _share_option(self) -> Sequence[str]:
-        """The command-line option that hides personal data, or none."""
+        """The command-line option that hides personal data, ``--share``, or an empty sequence."""
         return ("--share",) if self.share else ()
 
 

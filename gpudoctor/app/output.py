@@ -116,7 +116,7 @@ def stopping(
     received: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
-        """Signal handler."""
+        """Signal handler: sets `stop`; if it is set, or `at_once()`, raises KeyboardInterrupt or SystemExit."""
         if stop.is_set() or at_once():
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         received.append(number)

@@ -203,7 +203,7 @@ def look(
 
 
 def looked_at(patient: Target) -> Snapshot:
-    """The facts of level quick, and CUDA's devices, which that level does not list; used before kernels run."""
+    """The facts of level quick, and CUDA's devices, which that level leaves out; asked before kernels run."""
     if isinstance(patient, Local):
         patient.verify()
     return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))

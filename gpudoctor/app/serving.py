@@ -153,7 +153,7 @@ class TokenServer(Server):
         return f"{self.public_url}/?token={self._token}"
 
     async def application(self) -> web.Application:
-        """The web application, with the guard as middleware."""
+        """The web application of Textual's server, with the token's guard as its last middleware."""
         app = await self._make_app()
         app.middlewares.append(self._guard())
         return app
@@ -226,7 +226,10 @@ class TokenServer(Server):
         await super()._process_messages(_IdleLimitedSocket(websocket), app_service)  # type: ignore[arg-type]
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The page, with URLs of the host that the browser asked: it may be the other end of a tunnel."""
+        """The HTML page, with URLs of the host that the browser asked, which may be the other end of a tunnel.
+
+        Foreign fonts are left out, and a script says why it is not connected.
+        """
         font = request.query.get("fontsize", "16")
         context = {
             "font_size": int(font) if font.isdecimal() else 16,

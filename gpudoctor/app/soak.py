@@ -51,7 +51,7 @@ class Soaked:
         return bool(wanted) and ran.issuperset(wanted)
 
     def facts(self, ended_by: str) -> dict[str, Fact]:
-        """The facts ``soak.*``; `ended_by` is the signal that cut it short, or empty."""
+        """The facts ``soak.*``; `ended_by` is the signal that cut it short, or empty: then soak.ended_by is absent."""
         return {
             "soak.seconds": Known(round(self.seconds, 1), _SOURCE),
             "soak.planned_seconds": Known(round(self.planned, 1), _SOURCE),
@@ -94,7 +94,7 @@ def run(
 
 
 def _devices(snapshot: Snapshot, device: str) -> tuple[Device, ...]:
-    """The devices to work on; unlike in ``bench`` a GPU that is named and in use is left alone, too."""
+    """The devices to work on: all, or `device` alone; unlike in ``bench`` a named one may count as in use."""
     if device in ("", CPU):
         return devices_of(snapshot, device)
     named = {gpu.index for gpu in devices_of(snapshot, device)}
@@ -119,7 +119,10 @@ def _with_present_use(target: Target, snapshot: Snapshot, device: str) -> Snapsh
 
 
 def _merged(before: Measurements, latest: Measurements) -> Measurements:
-    """Both as one: of each kernel on each GPU the worst run, and the latest of those that are as good."""
+    """Both measurements as one: of each kernel on each GPU the worse run, the later if they are as good.
+
+    What was compared and counted in both rounds is added up.
+    """
     runs = {(run.kernel, run.gpu): run for run in before.runs}
     for run in latest.runs:
         earlier = runs.get((run.kernel, run.gpu))
@@ -128,7 +131,10 @@ def _merged(before: Measurements, latest: Measurements) -> Measurements:
 
 
 def _merged_run(before: Run, latest: Run) -> Run:
-    """The worse of both, or the latest; what was compared and counted in both is added."""
+    """The worse of both runs, or the latest; what was compared and counted in both is added up.
+
+    Of two that did not run and are as bad, the earlier, whose reason tells more.
+    """
     run = max(latest, before, key=_badness)
     if "ran" not in (before.status, latest.status):
         return (
@@ -146,7 +152,7 @@ def _merged_run(before: Run, latest: Run) -> Run:
 
 
 def _badness(run: Run) -> int:
-    """How much a run says against its GPU: nothing where it did not run, most where it failed."""
+    """Rank of what a run says against its GPU: 4 failed, 3 wrong values, 2 unfinished, 1 right, 0 did not run."""
     if run.status == "failed":
         return 4
     if run.status == "ran":
@@ -155,19 +161,22 @@ def _badness(run: Run) -> int:
 
 
 def _rounds(run: Run) -> int:
-    """The rounds in which it ran."""
+    """The number of rounds whose results the run holds, 1 if it does not say."""
     rounds = run.details.get("rounds")
     return rounds if isinstance(rounds, int) else 1
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """The sum of the counts that are known; None of none."""
+    """The sum of the counts that are known; None if none is."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def _merged_meanwhile(before: Meanwhile | None, latest: Meanwhile | None) -> Meanwhile | None:
-    """What NVML said in the latest run; the greatest heat and power of both, and all errors that were counted."""
+    """NVML's readings of the latest run, with the greatest heat and power of both and the errors of both added up.
+
+    Of one that is None, the other.
+    """
     if before is None or latest is None:
         return latest or before
     gains = {name: _of_both(operator.add, getattr(before, name), getattr(latest, name)) for name in COUNTERS}
@@ -181,7 +190,7 @@ def _merged_meanwhile(before: Meanwhile | None, latest: Meanwhile | None) -> Mea
 
 
 def _of_both(choose: Callable[[float, float], float], first: float | None, second: float | None) -> float | None:
-    """`choose` of both values; the one that is known where the other is not."""
+    """`choose` of both values; the one that is known where the other is not; None if neither is."""
     if first is None or second is None:
         return second if first is None else first
     return choose(first, second)

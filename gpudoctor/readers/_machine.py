@@ -41,7 +41,8 @@ _ARCH = Pattern(r"\b(x86_64|amd64|aarch64|arm64|ppc64le|riscv64|i[36]86)\b")
 def system_facts(name: str, source: str) -> Iterator[tuple[str, Fact]]:
     """Facts of the operating system called `name`: ``Ubuntu 22.04.5 LTS (x86_64)``, ``Microsoft Windows 11 Pro``.
 
-    ``host.os`` always; platform, WSL, distribution, its version, package manager and architecture where the name tells.
+    ``host.os`` always; platform, WSL (absent on Windows and macOS), distribution, its version, package manager and
+    architecture where the name tells.
     """
     low = name.lower()
     yield "host.os", Known(name, source)
@@ -105,7 +106,8 @@ def platform_facts(text: str, source: str) -> Iterator[tuple[str, Fact]]:
 def kernel_facts(release: str, source: str) -> Iterator[tuple[str, Fact]]:
     """Facts of the running kernel by its release: ``6.8.0-64-generic``, ``5.15.90.1-microsoft-standard-WSL2``.
 
-    The release, platform linux, whether it is WSL's, and the architecture where the release names it.
+    The release, platform linux, WSL's version (absent for another kernel), and the architecture where the release names
+    it.
     """
     low = release.lower()
     yield "host.kernel", Known(release, source)

@@ -136,7 +136,7 @@ class Selection:
 
 
 def select(text: str, share: int = 1) -> Selection:
-    """All lines of a short text; of a larger one the most telling lines, each shape once, in order.
+    """All lines of a short text; of a larger one the most telling, in order; those that differ in numbers only once.
 
     `share` divides the limits of lines and characters, for one of several pieces: a fourth for 4.
     """
@@ -168,7 +168,10 @@ def select(text: str, share: int = 1) -> Selection:
 
 
 def _candidate_starts(text: str, hits: int) -> dict[int, bool]:
-    """Offsets of lines worth keeping, the most telling first; True for lines of a block kept as a whole."""
+    """Offsets of lines worth keeping, the most telling first; True for lines of a block kept as a whole.
+
+    `hits` is the most lines that one word may bring in.
+    """
     lower = text.lower()
     if len(lower) != len(text):
         lower = text

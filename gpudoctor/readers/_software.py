@@ -36,7 +36,10 @@ _JAX_CUDA = Pattern(r"cuda(\d{2})")
 
 
 def package_facts(rows: Sequence[Row]) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts that rows of ``package`` imply: versions of torch, cuDNN, NCCL, TensorFlow and JAX, and extensions."""
+    """Facts that rows of ``package`` imply: versions of torch, cuDNN, NCCL, TensorFlow and JAX, and ``extension`` rows.
+
+    Of cuDNN and NCCL only where exactly one NVIDIA wheel of it is listed.
+    """
     table = _rows_by_name(rows)
     yield from _torch_facts(table)
     yield from _framework_facts(table)
@@ -60,7 +63,10 @@ def _rows_by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _torch_facts(rows_by_name: Mapping[str, list[Row]]) -> Iterator[tuple[str, Fact]]:
-    """torch's version, whether it is a CUDA or CPU build, its CUDA, and several installed versions."""
+    """torch.version, torch.flavor (cuda, cpu) and torch.cuda by conda's builds, and torch.installs if versions differ.
+
+    torch.cuda is `Absent` for a CPU build.
+    """
     torch_rows = rows_by_name.get("torch", []) + rows_by_name.get("pytorch", [])
     versions = [version for row in torch_rows if (version := known(row["version"]))]
     if versions:
@@ -167,7 +173,7 @@ def variable_facts(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:
     """``env.NAME`` of each variable and, of those given: env.library_path, env.path, env.nccl_set, cuda.home.
 
     env.path has only CUDA's folders of PATH, env.nccl_set the names of NCCL's and Gloo's variables; cuda.home is
-    CUDA_HOME, then CUDA_PATH.
+    CUDA_HOME, then CUDA_PATH. An absent LD_LIBRARY_PATH or CUDA_HOME gives an absent fact.
     """
     yield from ((f"env.{name}", value) for name, value in values.items())
     library = values.get("LD_LIBRARY_PATH")

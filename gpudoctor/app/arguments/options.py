@@ -64,7 +64,7 @@ class Intermixed(Parser):
     _within = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse with `parse_known_intermixed_args`, which itself calls this method again."""
+        """As argparse's, by `parse_known_intermixed_args`; that calls this method again, which then is argparse's."""
         if self._within:
             return super().parse_known_args(args, namespace)
         self._within = True

@@ -54,12 +54,12 @@ class RunOptions:
 
     @property
     def asked(self) -> Asked:
-        """When the user is asked: ``never`` with --yes, else before ``each`` step."""
+        """When the user is asked: ``never`` with --yes, else ``each``, before every step."""
         return "never" if self.yes else "each"
 
     @property
     def context(self) -> RunContext:
-        """Where the plan runs: this machine, judged again at this level."""
+        """Where the plan runs: this machine, judged again with these options; made anew at each access."""
         return pipeline.run_context(self.level, self.python, self.rules)
 
 
@@ -69,10 +69,11 @@ def run_plan(
     wrong: Mapping[str, str] | None = None,
     foreseen: Foreseen | None = None,
 ) -> int:
-    """Show the plan, run what can be run of it, and print the result; the exit code, 1 if steps are left.
+    """Show the plan, run what can be run of it, and print the result; the exit code.
 
-    `options` may have what `RunOptions` has; `wrong` maps ids of the plan's causes to titles. Raises `UsageError` where
-    nobody can be asked and ``--yes`` is not given.
+    0 if all succeeded, 1 if a step failed or is left, 130 after Ctrl-C. `options` may have what `RunOptions` has;
+    `wrong` maps ids of the plan's causes to titles. Raises `UsageError` where nobody can be asked and ``--yes`` is not
+    given.
     """
     settings = RunOptions.of(options)
     plan = with_hindrances(plan, run_mode_of_process(plan, settings.asked, settings.only))
@@ -91,7 +92,7 @@ def run_plan(
 
 
 def applied(plan: Plan, settings: RunOptions) -> int:
-    """Run the chosen steps; if that fails, offer to undo them at once. The exit code, 130 after Ctrl-C."""
+    """Run the chosen steps and print the run; if that fails, offer to undo them. 0 or 1, 130 after Ctrl-C."""
     context = settings.context
     with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
         ask: Ask = (lambda _: "run") if settings.yes else Questions(plan, tell.introduce(plan))
@@ -107,8 +108,8 @@ def applied(plan: Plan, settings: RunOptions) -> int:
 def settle_unfinished(options: argparse.Namespace) -> None:
     """Report a run that was cut off, and offer to undo it before anything else is changed.
 
-    Without a terminal it is undone only with ``--yes``; raises `DoctorError` where that does not succeed, for then
-    nothing may be built on what is there.
+    Without a terminal it is undone only with ``--yes``; declined, it stays. Raises `DoctorError` where undoing does not
+    succeed, for then nothing may be built on what is there.
     """
     journals = Journals(journals_folder())
     unfinished = records.unfinished(journals)
@@ -131,14 +132,14 @@ def settle_unfinished(options: argparse.Namespace) -> None:
 
 
 def undo_run(run: Run, context: RunContext, json: bool = False) -> int:
-    """Undo that run and print the result; the exit code, 130 after Ctrl-C."""
+    """Undo that run and print the result; 0 if all was undone, else 1, 130 after Ctrl-C."""
     back, stopped = _run_undo(run, context)
     _print_run(back, json)
     return INTERRUPTED if stopped else code_of(back)
 
 
 def _run_undo(run: Run, context: RunContext) -> tuple[Run, bool]:
-    """The run that undid `run`, and whether the user stopped it."""
+    """Undo `run`: the run of the undoing, and whether the user stopped it with Ctrl-C."""
     with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
         return undo.undo(run, context, tell, wants), stopped.is_set()
 
@@ -193,7 +194,7 @@ def put(question: str) -> str:
 
 
 def agreed(question: str) -> bool:
-    """Ask; True if the answer is y or yes."""
+    """Ask on standard error; True if the answer is y or yes, False for any other and at the end of input."""
     return put(f"{question} y yes, n no [n] ") in ("y", "yes")
 
 
@@ -215,7 +216,7 @@ class Questions:
         return answer
 
     def _ask(self, step: PlanStep) -> Answer:
-        """Ask about the step unless it only shows something, or the user chose ``all``."""
+        """Ask about the step: run, leave out or stop; ``run`` unasked if it only shows something, or after ``all``."""
         only_shows = step.touches == "nothing" and not step.needs
         if step.argv and (only_shows or (self._all and "reboot" not in step.needs)):
             return "run"
@@ -229,7 +230,7 @@ class Questions:
         return "stop" if answer in ("q", "quit") else "leave out"
 
     def _reboot(self) -> Answer:
-        """Ask about a reboot: only typing the machine's name runs it."""
+        """Ask about a reboot: only typing the machine's name runs it, q stops, anything else leaves it out."""
         name = one_line(self._plan.machine)
         answer = put(f"     It reboots. Type {name} to run it, q to stop; anything else leaves it out: ")
         if name and answer == name.lower():

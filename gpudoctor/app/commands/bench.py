@@ -43,8 +43,9 @@ def bench(options: argparse.Namespace) -> int:
 def _measuring(
     signals: Sequence[int] = (),
 ) -> Iterator[tuple[Callable[[Measurements], None], threading.Event, list[int]]]:
-    """Context with a callback that shows results, an event that Ctrl-C or one of the signals sets once there are
-    results, and the list that gets the signal's number. Before there are any, a signal ends the program.
+    """Context with a callback that shows results, an event to stop, and the list that gets the signal's number.
+
+    Ctrl-C or one of the signals sets the event once there are results; before that it ends the program.
     """
     begun, stop = threading.Event(), threading.Event()
     with measuring_on(sys.stderr) as show, stopping(stop, lambda: not begun.is_set(), signals) as received:

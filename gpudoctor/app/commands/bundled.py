@@ -39,7 +39,7 @@ def recipe_list(_: argparse.Namespace) -> int:
 
 
 def recipe_show(options: argparse.Namespace) -> int:
-    """``gpudoctor recipe show``: print the files of a recipe; exit code 0."""
+    """``gpudoctor recipe show``: print the files of a recipe, each with its path if several; exit code 0."""
     files = _recipe(options.name)
     for name, text in files.items():
         head = f"# ==> {name}\n" if len(files) > 1 else ""
@@ -48,7 +48,10 @@ def recipe_show(options: argparse.Namespace) -> int:
 
 
 def recipe_write(options: argparse.Namespace) -> int:
-    """``gpudoctor recipe write``: write the files of a recipe into a folder; raises UsageError if one exists."""
+    """``gpudoctor recipe write``: write a recipe's files into a folder and print their paths; exit code 0.
+
+    Raises `UsageError`, before anything is written, if one of them exists.
+    """
     files = {options.folder / name: text for name, text in _recipe(options.name).items()}
     there = next((place for place in files if place.exists() or place.is_symlink()), None)
     if there:

@@ -19,7 +19,10 @@ from gpudoctor.views.progress import progress_on
 
 
 def expect(options: argparse.Namespace) -> int:
-    """``gpudoctor expect``: list or show profiles, or write one of this machine or of files; exit code 0."""
+    """``gpudoctor expect``: list or show profiles, or write one of this machine or of files; exit code 0.
+
+    Raises `UsageError` unless exactly one of these is asked for.
+    """
     wanted = [options.what is not None, options.here, bool(options.files)]
     if wanted.count(True) != 1 or (options.what == "list" and options.name):
         raise UsageError("expect: one of list, show NAME, --from-here, --from FILE; gpudoctor expect --help")
@@ -37,7 +40,10 @@ def expect(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace) -> None:
-    """Write a profile of this machine or of the files' machines, and warn of those that are not sound."""
+    """Write a profile of this machine or of the files' machines, and warn on stderr of those that are not sound.
+
+    Raises `UsageError` for a bad name of the profile or a place that cannot be written to.
+    """
     if options.profile and not NAME.match(options.profile):
         raise UsageError(f"--name {options.profile[:80]}: a profile's name is in lower case: our-h100")
     output.check(options.out)  # before minutes are spent on what cannot be kept

@@ -25,7 +25,7 @@ FACTS = "facts"
 def explain(options: argparse.Namespace) -> int:
     """``gpudoctor explain``: print the page of a rule, a fact or a table, or a list of facts; exit code 0.
 
-    Raises `DoctorError` for a name that there is not, and for a key of what is no table.
+    Raises `DoctorError` for a name that there is not, `UsageError` for a key of what is no table.
     """
     key = " ".join(options.key)
     if options.id == FACTS:

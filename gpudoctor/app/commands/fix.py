@@ -30,7 +30,10 @@ from gpudoctor.views.progress import progress_on
 
 
 def fix(options: argparse.Namespace) -> int:
-    """``gpudoctor fix``: plan the fixes of what is found, run them, list runs or undo one; the exit code."""
+    """``gpudoctor fix``: plan the fixes of what is found and run them, or list runs or undo one.
+
+    Exit code: 0 nothing is left to fix, 1 an error or a step stays, 3 no verdict is possible, 130 after Ctrl-C.
+    """
     _check_options(options)
     if options.runs:
         return _runs()
@@ -93,7 +96,7 @@ def _runs() -> int:
 
 
 def _undo(options: argparse.Namespace) -> int:
-    """``fix --undo``: take a run back after asking; the exit code, 1 if the user declined."""
+    """``fix --undo``: take a run back after asking; 0 if all was undone, else 1, as where the user declined."""
     journals = Journals(journals_folder())
     run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
     if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
@@ -110,7 +113,7 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:
-    """Print the plan and what it would change, or why there is none; the exit code. Nothing is run."""
+    """Print the plan and what it would change, or why there is none; nothing is run. Exit code as `_exit_code`."""
     foreseen = _foreseen(diagnosis, plan, options) if plan.steps else None
     code = _exit_code(diagnosis, plan, options.ids)
     diagnosis, plan = shared((diagnosis, plan), options)
@@ -129,7 +132,7 @@ def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:
 
 
 def _foreseen(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> Foreseen:
-    """What the rules would say after the whole plan has run."""
+    """What the rules would say after the whole plan has run, computed without running it."""
     return effects.predict(diagnosis, plan, pipeline.judging(options.rules))
 
 
@@ -165,7 +168,10 @@ def _findings_to_fix(diagnosis: Diagnosis, ids: Sequence[str]) -> list[Finding]:
 
 
 def _exit_code(diagnosis: Diagnosis, plan: Plan, ids: Sequence[str]) -> int:
-    """1 if an error stays that the plan does not fix, 3 if nothing is planned and no verdict is possible, else 0."""
+    """Exit code: 1 if an error stays that the plan does not fix, 3 if there is neither plan nor verdict, else 0.
+
+    `ids` are the findings that were asked for; with them no verdict is needed.
+    """
     fixed = {
         *plan.verifies,
         *(name for finding in diagnosis.findings if finding.id in plan.verifies for name in finding.explains),

@@ -21,8 +21,10 @@ from gpudoctor.views.progress import counting_on
 
 
 def fleet(options: argparse.Namespace) -> int:
-    """``gpudoctor fleet``: check many hosts and print the report; the exit code of its verdict. What has arrived when a
-    signal comes is reported, and the signal's exception raised.
+    """``gpudoctor fleet``: check many hosts and print the report, or show it with --tui; the verdict's exit code.
+
+    What has arrived when a signal comes is reported, and the signal's exception raised. Raises `UsageError` for options
+    that do not go together.
     """
     if options.tui:
         demand_interface()

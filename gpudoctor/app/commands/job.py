@@ -26,7 +26,10 @@ _SLACK_SECONDS = 30.0
 
 
 def job(options: argparse.Namespace) -> int:
-    """``gpudoctor job``: look at the job's ranks, and print the report; the exit code of its verdict."""
+    """``gpudoctor job``: look at the job's ranks, and print the report or show it with --tui; the verdict's exit code.
+
+    Raises `UsageError` where there is no such job, for options that do not go together, and anywhere but on Linux.
+    """
     if sys.platform != "linux":
         raise UsageError("job reads /proc, which only Linux has")
     match = _match(options)
@@ -79,7 +82,10 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
-    """The diagnosis of the job's ranks on this machine."""
+    """The diagnosis of the job's ranks on this machine, which are watched for up to ``--look`` seconds.
+
+    Raises `UsageError` where there is no such job.
+    """
     found = _found(options, match)
     samples: list[Sample] = []
     end = live_gpus.watch(samples.append, interval=1.0) if live_gpus.has_gpus() else (lambda: None)
@@ -94,7 +100,7 @@ def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diag
 
 
 def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
-    """The job on this machine; raises `UsageError` where there is no such process."""
+    """The job that the process ids or `match` name on this machine; raises `UsageError` where there is none."""
     found = _find_again(options.pids, match, ())
     if isinstance(found, Unread):
         raise UsageError(f"job: {found.why}")
@@ -102,7 +108,10 @@ def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
 
 
 def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
-    """The diagnosis of the job's ranks on many machines; raises `UsageError` where these cannot be asked."""
+    """The diagnosis of the job's ranks on many machines, asked by Slurm or ssh.
+
+    Raises `UsageError` where these cannot be asked, or nothing tells the job's processes from others.
+    """
     match = match or ({"SLURM_JOB_ID": options.slurm} if options.slurm else key_of(_found(options, match)))
     if not match:
         raise UsageError("job: no launcher gave that process what the job's other processes have; use --match")

@@ -29,8 +29,10 @@ as the last one is gone, and drops what it has not passed on by then: it passes 
 
 
 def preflight(options: argparse.Namespace) -> int:
-    """``gpudoctor preflight``: check the job with all its ranks. On go this process becomes the command, if there is
-    one; else the verdict's exit code, 126 or 127 for a command that cannot be run.
+    """``gpudoctor preflight``: check the job with all its ranks; on go this process becomes the command, if any.
+
+    Else the verdict's exit code, 126 or 127 for a command that cannot be run. A signal that ended the check is raised
+    again.
     """
     command: Sequence[str] = options.command
     output.check(options.out)
@@ -71,7 +73,10 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
 
 
 def _replace_process(command: Sequence[str]) -> int:
-    """Replace this process by the command (exec); returns 126 or 127 if it cannot be run or found."""
+    """Replace this process by the command (exec); where that fails, print why and return 126 or 127 (not found).
+
+    Our children are ended first, and Python's signal handlers reset.
+    """
     child.end_all()
     sys.stdout.flush()
     sys.stderr.flush()

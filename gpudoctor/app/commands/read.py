@@ -55,7 +55,7 @@ def _read_in_interface(options: argparse.Namespace) -> int:
 
 
 def snapshots_in(names: Sequence[str]) -> list[Snapshot]:
-    """The facts of each file, in order."""
+    """The facts of each file, in order; raises `DocumentError` for a file that cannot be read."""
     return [reading.snapshot_of(text, name) for name, text in texts_in(names)]
 
 

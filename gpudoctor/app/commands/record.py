@@ -152,7 +152,7 @@ class Sections:
     """Of a ladder."""
 
     def take(self, answer: Answer) -> Command | None:
-        """The answer as a recorded command; None where it came from one of our own children, which fills a section."""
+        """The answer as a recorded command; None for one of our own children's, which fills a section or is dropped."""
         name = next((word.rpartition("/")[2] for word in answer.argv if word.endswith(".py")), "")
         if name == "ask_torch.py":
             self.torch = {"out": list(answers(answer.out)), "err": answer.err, "status": answer.status}
@@ -210,7 +210,7 @@ def _library_section(answer: Answer, earlier: Mapping[str, Any] | None) -> dict[
 
 
 def _answers_of(section: dict[str, Any], gpu: int | None) -> dict[str, Any]:
-    """The dictionary of answers by call of a GPU, added if missing; of the system for None."""
+    """The section's dictionary, to be filled, of a GPU's answers by call, added if missing; the system's for None."""
     if gpu is None:
         return section["system"]  # type: ignore[no-any-return]
     section["gpus"] += [{} for _ in range(gpu + 1 - len(section["gpus"]))]
@@ -245,7 +245,10 @@ _LOG_LINES = re.compile(
 
 
 def files_of(seen: Observations) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]]:
-    """Files kept whole, by path; large or partly read ones in parts; and the paths of those left out for their size."""
+    """Files kept whole, by path; large or partly read ones in parts; and the paths of those left out for their size.
+
+    Secrets are masked, logs reduced to what a diagnosis needs, and files of network addresses left out.
+    """
     files: dict[str, bytes] = {}
     sparse: dict[str, Sparse] = {}
     left_out: list[str] = []

@@ -71,8 +71,9 @@ _ASSUMED_PLATFORM = {"host.platform": "linux", "host.arch": "x86_64"}
 
 
 def machine_of(description: str) -> Snapshot | None:
-    """The facts of the machine described (``here``: this one), with an assumed platform where none is given; None for
-    an empty text. Raises `UsageError` if it cannot be understood.
+    """The facts of the machine described (``here``: this one); None for an empty text.
+
+    Linux on x86_64 is assumed where the text gives no platform. Raises `UsageError` if it cannot be understood.
     """
     if not description:
         return None

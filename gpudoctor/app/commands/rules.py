@@ -37,7 +37,7 @@ def rules_list(options: argparse.Namespace) -> int:
 
 
 def rules_test(options: argparse.Namespace) -> int:
-    """``gpudoctor rules test``: run the cases of rule pages; 1 if any fails."""
+    """``gpudoctor rules test``: run the cases of rule pages and print the report; 1 if any fails, else 0."""
     failures = run(options.places)
     print(failures.report)
     return BROKEN if failures.count else SOUND
@@ -156,8 +156,9 @@ def setup_failure(case: SetupCase) -> str | None:
 
 
 def failure(case: Case, rule: Rule) -> str | None:
-    """What is wrong with the case, None where it holds. A finding's evidence is checked, too; that the rule matched no
-    message counts as unjudged only in a case that expects unjudged, else as passing.
+    """What is wrong with a rule page's case, None where it holds; a finding's evidence is checked, too.
+
+    That the rule matched no message counts as unjudged only in a case that expects unjudged, else as passing.
     """
     snapshot = snapshot_of(case)
     outcomes = judge_rule(rule, snapshot)
@@ -179,7 +180,7 @@ def failure(case: Case, rule: Rule) -> str | None:
 
 
 def _evidence_problem(findings: list[Finding], rule: Rule, snapshot: Snapshot) -> str | None:
-    """What is wrong with the findings' evidence: it must exist, and alone give the same finding; None if right."""
+    """What is wrong with the findings' evidence; None if it exists and alone gives the same title and confidence."""
     for finding in findings:
         if not finding.evidence:
             return "the finding has no evidence"

@@ -29,7 +29,11 @@ assert sys.platform != "win32"  # what follows is POSIX's alone
 
 
 def run(options: argparse.Namespace) -> int:
-    """``gpudoctor run``: run the command, say what was found, and end as the command ended."""
+    """``gpudoctor run``: run the command beside a watch, print its diagnosis, and end as the command ended.
+
+    126 or 127 where it cannot be run; with --gate the preflight's code unless that is go. A signal that ended the
+    command ends this process, too.
+    """
     _check(options)
     if options.gate and (code := _gate(options)):
         return code
@@ -57,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
     hanging.stop()
     own = None
     try:
-        from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, word_of_end
+        from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, record_own_end
 
-        own = word_of_end(ended, ranks)
+        own = record_own_end(ended, ranks)
         watch.stop()
         kept = outputs.end()
         command.release_signals()
@@ -76,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise `DoctorError` for what is misuse, before anything is started."""
+    """Raise `UsageError` for misuse, or `RuleError` for a broken rule page, before anything is started."""
     if not options.command:
         raise UsageError("what is to be run stands after --: gpudoctor run -- python train.py")
     if options.out == "-":
@@ -109,7 +113,10 @@ def _gate(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
-    """Store the diagnosis in the history and with -o, and print it."""
+    """Store the diagnosis in the history, write it with -o, and print it to standard error.
+
+    With --quiet nothing is printed unless there are findings.
+    """
     from gpudoctor.app.commands.reports import shared
     from gpudoctor.app.monitoring import run_diagnosis  # only now: the command shall start at once
     from gpudoctor.views import _terminal, document, job
@@ -131,7 +138,7 @@ def _tell(text: str) -> None:
 
 
 def _end(ended: Ended) -> int:
-    """End as the command ended; children of ours are ended before a signal ends this process."""
+    """The command's exit code; where a signal ended it, end our children and then this process by that signal."""
     if ended.signal is None:
         return ended.code or 0
     with contextlib.suppress(Exception):

@@ -36,7 +36,10 @@ _TOOLS = ("pip", "uv", "conda")
 
 
 def setup_torch(options: argparse.Namespace) -> int:
-    """``gpudoctor setup torch``: print the torch stack that fits, or install it; 1 if none fits."""
+    """``gpudoctor setup torch``: print the torch stack that fits, or with --apply install it after asking.
+
+    Exit code 1 if none fits or a step fails, else 0. Raises `UsageError` for options that do not go together.
+    """
     _refuse_together(options)
     if options.json and options.emit:
         raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
@@ -73,7 +76,7 @@ def _refuse_together(options: argparse.Namespace) -> None:
 
 
 def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
-    """The snapshot (None for a described machine), the wishes, and the environment to install into."""
+    """The snapshot, the wishes, and the environment to install into; for a machine described by --for None first."""
     if options.machine:
         wishes = described_machine.parse_machine(options.machine)
         elsewhere = environment.Environment(windows=wishes.os == "windows")
@@ -106,7 +109,10 @@ def _print_form(stack: Stack, form: str) -> None:
 
 
 def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: argparse.Namespace) -> int:
-    """Install the stack by running its commands as a plan; the exit code, 0 if it is installed already."""
+    """Install the stack by running its commands as a plan, after asking; the run's exit code.
+
+    If it is installed already, nothing is run: 0.
+    """
     if all(environment.installed.get(name) == version for name, version in stack.packages) and not environment.new:
         print("\nThis is what is installed: there is nothing to install.")
         return SOUND
@@ -119,7 +125,11 @@ def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: 
 
 
 def setup_system(options: argparse.Namespace) -> int:
-    """``gpudoctor setup driver`` (or cuda-toolkit, container): print or run the plan; 1 if the system has none."""
+    """``gpudoctor setup driver`` (or cuda-toolkit, container): print the plan, or with --apply run it after asking.
+
+    Exit code 1 if this system has none or a step fails, else 0. Raises `UsageError` for options that do not go
+    together.
+    """
     _refuse_together(options)
     if options.apply and options.dry_run:
         raise UsageError("--dry-run changes nothing, --apply does: leave one out")

@@ -68,7 +68,10 @@ _NOW = "this machine now"
 
 
 def diff(options: argparse.Namespace) -> int:
-    """``gpudoctor diff``: compare two files, or one or a kept run with this machine; 0 if equal, 1 if different."""
+    """``gpudoctor diff``: print what differs between two files, or a file or kept run and this machine.
+
+    Exit code 0 if equal, 1 if different. Raises `UsageError` for options that do not go together.
+    """
     kept = "--last-good" if options.last_good else "--last" if options.last else ""
     if kept and options.a is not None:
         raise UsageError(f"{kept} stands for A, and B is this machine now: leave {options.a} out")
@@ -101,7 +104,10 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def _run_for(options: argparse.Namespace, sides: list[str]) -> Run | None:
-    """The kept run to compare with; None where side A is a file. Raises UsageError where no such run is kept."""
+    """The kept run for side A: by its id, or for --last or --last-good; None where A is a file.
+
+    Raises `UsageError` where no such run is kept.
+    """
     if sides:
         return _run_named(sides[0])
 
@@ -115,7 +121,10 @@ def _run_for(options: argparse.Namespace, sides: list[str]) -> Run | None:
 
 
 def _run_named(name: str) -> Run | None:
-    """The kept run of that id; None if it does not look like an id, or a file has that name."""
+    """The kept run of that id; None if it does not look like an id, or a file has that name.
+
+    Raises `UsageError` where it is not kept.
+    """
     if not re.fullmatch(r"\d{8}(?:-\d{1,6}(?:-\d{1,3})?)?", name) or Path(name).exists():
         return None
     return kept_runs().named(name)
@@ -149,7 +158,10 @@ _MOST_FILES = 100_000
 
 
 def replay(options: argparse.Namespace) -> int:
-    """``gpudoctor replay``: judge all files again; 1 if one would have drained its machine, 3 if none could be read."""
+    """``gpudoctor replay``: judge all files again by today's rules, and print which machines would have been drained.
+
+    Exit code 1 if there is one, 3 if no file could be read, else 0.
+    """
     book, profile = rulebook.load(options.rules), pipeline.expected(options.expect)
     files = _files(options.paths)
     found = Replay(
@@ -163,7 +175,10 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def _files(paths: list[Path]) -> list[tuple[Path, str]]:
-    """Each file with the name of its folder below the one that was given, else empty; raises `UsageError`."""
+    """Every file below the paths, each with the name of its folder, empty directly below a path.
+
+    Raises `UsageError` for a path that is missing, too many files, or none.
+    """
     found: list[tuple[Path, str]] = []
     for path in paths:
         if not path.exists():
@@ -178,7 +193,10 @@ def _files(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None, strict: bool) -> Replayed:
-    """The file's machine judged by today's rules: verdict and findings, as of the time when it was kept or written."""
+    """The file's machine judged by today's rules: verdict and findings, as of the time when it was kept or written.
+
+    A file that cannot be read is not drained and has its error as ``trouble``.
+    """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(place.stat().st_mtime))
     try:
         run = run_at(place)

@@ -64,10 +64,10 @@ class Demo(RecordedMachine):
             return _as_snapshot(pipeline.check(target.level, rules=rules, target=target, expect=expect))
 
     def work(self) -> Work:
-        """The machine as `Work` for the interface, its answers arriving slowly."""
+        """The machine as `Work` for the interface, whose answers arrive with the delays of a real machine."""
 
         def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
-            """Yield a diagnosis whenever a probe has answered."""
+            """Yield a diagnosis whenever a probe of the recorded machine has answered; of a job or run its only one."""
             if self._is_document:
                 yield self._of_document()
                 return
@@ -78,7 +78,7 @@ class Demo(RecordedMachine):
         return self._with_recordings(replace(interactive.work_on(f"recording: {self.title}", diagnoses), recorded=True))
 
     def _follow(self, on_look: Callable[[JobLook], None]) -> JobWatch:
-        """The recorded job as one look at it, for the Job screen."""
+        """Pass the recorded job to `on_look` once; the `JobWatch` returned has its stacks and does nothing else."""
         on_look(JobLook(self._of_document(), read_at=time.time(), local=False))
         return JobWatch(
             read=lambda: None,
@@ -94,7 +94,10 @@ class Demo(RecordedMachine):
         return (self._folder / "document.json.gz").exists()
 
     def _of_document(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
-        """What the pages of today find of the recorded job or run; the verdict counts no page that it did not ask."""
+        """The recorded job or run, judged anew by today's rules; raises `UsageError` where a profile is given.
+
+        Rules that nobody asked then are not listed as unjudged and do not make the verdict unknown.
+        """
         if expect:
             raise UsageError(f"demo {self.name}: a job or a run is not held to a profile")
         recorded = diagnosis_from_json(self._document("document.json.gz"))
@@ -154,7 +157,7 @@ def own_report(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 
 
 def show(name: str = "") -> None:
-    """Run the interface on that demo, or on the list of all, until the user leaves."""
+    """Run the interface on that demo, or for an empty name on the list of all, until the user leaves."""
     if name:
         interactive.run(named(name).work())
         return
@@ -246,7 +249,7 @@ class Recording:
         return replace(step, hindrance="", changes=step.changes if played.status else played.changes)
 
     def apply(self, plan: Plan, report: Tell, wants: Wants) -> Run:
-        """Play the chosen steps and return the run; `report` gets it after each event, `wants` may stop it."""
+        """Play the plan's chosen steps and return the run; `report` gets it after each event, `wants` may stop it."""
         return self._play(plan, self.steps, report, wants)
 
     def undo(self, run: Run, report: Tell, wants: Wants) -> Run:
@@ -292,7 +295,7 @@ class Recording:
         return run.ended()
 
     def _prints(self, step: PlanStep, played: PlayedStep, apply_event: Callable[[Event], None], wants: Wants) -> bool:
-        """Wait and print as recorded; False if the user stopped it."""
+        """Wait and print as the step did when it was recorded; False if the user stopped it at once."""
         began = time.monotonic()
         for moment, text in (*played.prints, (played.seconds, "")):
             while (left := began + moment * self.pace - time.monotonic()) > 0:
@@ -365,7 +368,10 @@ class RecordedGpus:
         return Sample(number * self.every, tuple(gpus))
 
     def play(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
-        """Call `on_sample` with all recorded samples at once, then in real time, until the result is called."""
+        """Call `on_sample` in a thread with all recorded samples at once, then in real time without end.
+
+        Returns the function that ends it.
+        """
         ended = threading.Event()
 
         def run() -> None:

@@ -64,7 +64,7 @@ class _Use:
     others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def add(self, gpu: GPU, seconds: float) -> None:
-        """Add one sample, `seconds` after the previous one."""
+        """Add one sample of the GPU, `seconds` after the previous one; of a GPU in error only the error is kept."""
         if gpu.error:
             self.last = gpu
             return
@@ -107,7 +107,7 @@ class _Use:
             self.clock.add(clock_mhz)
 
     def gained(self, name: str) -> int | None:
-        """Increase of an error counter; None if it cannot be read."""
+        """Increase of the error counter `name` since the first sample; None if it cannot be read."""
         return int(self.gains[name]) if name in self.gains else None
 
 
@@ -123,7 +123,7 @@ class GPUUse:
         self.trouble = ""
 
     def add(self, sample: Sample) -> None:
-        """Add one sample of all GPUs."""
+        """Add one sample of all GPUs, and ask once for each new process whether it is the command's."""
         self.trouble = sample.trouble
         if sample.seconds is None or not sample.gpus:
             return
@@ -141,7 +141,10 @@ class GPUUse:
         return any(use.last.error or use.gained("ecc_uncorrected") for use in self._uses.values())
 
     def rows(self, own: Iterable[int]) -> tuple[Row, ...] | Absent | Unread:
-        """A row for each GPU; `own` are the process ids of the command."""
+        """A row of ``run_gpu`` for each GPU; `own` are the process ids of the command.
+
+        Without a sample `Unread` with NVML's trouble, or `Absent` if it had none.
+        """
         if not self._uses:
             return Unread(self.trouble) if self.trouble else Absent("no GPU was seen while it ran")
         pids = frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own}
@@ -149,7 +152,10 @@ class GPUUse:
         return tuple(_row(use, pids, _usual_clock(use, self._used(pids))) for use in uses)
 
     def facts(self, own: Iterable[int]) -> dict[str, Fact]:
-        """The facts ``run.gpu_*`` over the GPUs that processes of the command were seen on."""
+        """run.gpu_busy and run.gpu_memory_share in percent, over the GPUs that the command's processes were seen on.
+
+        Unread where they were seen on none or NVML does not tell; absent without GPUs.
+        """
         used = self._used(frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own})
         busy = [value for use in used if (value := use.at_work.value) is not None]
         filled = [100 * use.memory_peak / use.last.memory_mib for use in used if use.last.memory_mib]
@@ -160,18 +166,21 @@ class GPUUse:
         }
 
     def _used(self, own: frozenset[int]) -> list[_Use]:
-        """The GPUs on which a process of the command was seen."""
+        """The use of each GPU on which a process of `own` was seen."""
         return [use for use in self._uses.values() if use.pids & own]
 
 
 def _usual_clock(use: _Use, used: Sequence[_Use]) -> float | None:
-    """Median clock of the busy GPUs with the same name; None for fewer than three."""
+    """Median clock of the busy GPUs in `used` with the same name as that of `use`; None for fewer than three."""
     alike = sorted(one.clock.value for one in used if one.clock.value and one.last.name == use.last.name)
     return alike[len(alike) // 2] if len(alike) > 2 else None
 
 
 def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
-    """The row of one GPU; `usual` is the clock of those like it."""
+    """The row of ``run_gpu`` for one GPU; `usual` is the clock of those like it, `own` the command's process ids.
+
+    What NVML did not give is `Unread`; ``error`` is `Absent` while the GPU answers.
+    """
     gpu = use.last
     others = {pid: entry for pid, entry in use.others.items() if pid not in own}
     held = [reason for reason, count in use.reasons.most_common() if count >= _THROTTLED_SHARE * use.looks]
@@ -200,7 +209,7 @@ def _row(use: _Use, own: frozenset[int], usual: float | None) -> Row:
 
 
 def _known(value: float | str | None, form: Callable[[float], float] | None = None) -> Fact:
-    """The value as a fact; unread where there is none."""
+    """The value, by `form` if given, as a fact; `Unread` for None or an empty text."""
     if value is None or value == "":
         return Unread("NVML does not tell")
     found: Value = form(value) if form and not isinstance(value, str) else value

@@ -69,7 +69,7 @@ class Ranks:
         return cls(place, environ) if place else None
 
     def begin(self, pid: int) -> None:
-        """Record that this rank's command runs as process `pid`."""
+        """Record that this rank's command runs as process `pid`, and delete its records of an earlier job."""
         for kind in ("end", "left"):  # of a job before this one
             with contextlib.suppress(OSError):
                 self._path(f"{self.place.rank}.{kind}").unlink()
@@ -80,13 +80,14 @@ class Ranks:
         return frozenset(pid for entry in self._entries("begun") if isinstance(pid := entry.get("pid"), int))
 
     def end(self, end: End) -> None:
-        """Record how this rank ended; called again once its output was read."""
+        """Record for the other ranks how this rank ended, in place of what was recorded before."""
         self._write("end", asdict(end))
 
     def first(self, own: End, echo: bool) -> End | None:
         """End of the rank that failed first and by itself, this one or another; None if none did.
 
-        With `echo`, this rank failed because of another one, whose record is waited for briefly.
+        It waits up to 3 s for records that are not complete and, with `echo` (this rank failed because of another one),
+        for that one's.
         """
         deadline = time.monotonic() + _END_SECONDS
         while True:
@@ -150,7 +151,7 @@ class Ranks:
         return (self._folder or Path(os.devnull)) / name
 
     def leave(self) -> None:
-        """Delete the folder if this was the last rank in it."""
+        """Record that this rank is done, and delete the folder if it was the last one here."""
         self._write("left", {})
         if not self._folder:
             return
@@ -164,7 +165,10 @@ class Ranks:
                 self._folder.rmdir()
 
     def facts(self, first: End | None, own: End) -> dict[str, Fact]:
-        """The facts ``run.*`` about this rank, and about the one that failed first."""
+        """The facts ``run.*`` about this rank, and about the one that failed first, if this one failed.
+
+        Without such a rank run.first_* are `Absent`, or `Unread` where the ranks share no folder.
+        """
         facts: dict[str, Fact] = {
             "run.host": Known(self.place.host, _SOURCE),
             "run.rank": Known(self.place.rank, _SOURCE),
@@ -183,7 +187,7 @@ class Ranks:
     # ---- The folder ----
 
     def _ends(self) -> list[End]:
-        """Recorded ends of this job's ranks."""
+        """Recorded ends of this job's ranks; records of an earlier job or another form are left out."""
         ends = []
         for entry in self._entries("end"):
             with contextlib.suppress(TypeError, ValueError):
@@ -193,7 +197,7 @@ class Ranks:
         return ends
 
     def _entries(self, kind: str) -> list[dict[str, object]]:
-        """Entries of that kind written by all ranks."""
+        """Entries of that kind (begun, end, left) written by all ranks here; what cannot be read is left out."""
         entries = []
         with contextlib.suppress(OSError):
             for path in self._folder.glob(f"*.{kind}") if self._folder else ():
@@ -203,7 +207,7 @@ class Ranks:
         return entries
 
     def _write(self, kind: str, entry: Mapping[str, object]) -> None:
-        """Write this rank's file of that kind, whole or not at all."""
+        """Write this rank's file of that kind, whole or not at all; errors are ignored."""
         if not self._folder:
             return
         path = self._path(f"{self.place.rank}.{kind}")
@@ -214,12 +218,12 @@ class Ranks:
 
 
 def _cause(judged: Diagnosis) -> str:
-    """Key of a diagnosis's cause: each is reported once per host."""
+    """The id of the diagnosis's first finding, else ``failed``; a cause is reported once per host under this key."""
     return judged.findings[0].id if judged.findings else "failed"
 
 
 def alone() -> dict[str, Fact]:
-    """The facts ``run.*`` of a command that no launcher has started as one of several ranks."""
+    """The facts ``run.*`` of a command that is no rank of a launcher's job: the host, and absent ones."""
     names = ("rank", "local_rank", "world_size", "first_rank", "first_end", "first_seconds")
     nobody = Absent("no launcher has started it as one of several ranks")
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()

@@ -69,8 +69,8 @@ class Seen:
     groups: Mapping[str, Rows] = field(default_factory=dict)
 
 
-def word_of_end(ended: Ended, ranks: Ranks | None) -> End:
-    """How this rank ended, written for the job's other ranks at once, since some end because of it."""
+def record_own_end(ended: Ended, ranks: Ranks | None) -> End:
+    """How this rank ended; recorded at once for the job's other ranks, as some of them end because of it."""
     rank = ranks.place.rank if ranks else 0
     own = End(rank, end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
     if ranks:
@@ -86,7 +86,10 @@ def conclude(
     write: Callable[[Diagnosis], None],
     rules: Sequence[Path] = (),
 ) -> Diagnosis:
-    """Diagnosis of the ended command; `write` gets it unless another rank of this host reports the same."""
+    """Diagnosis of the ended command; `write` gets it unless another rank of this host reports the same.
+
+    Records how this rank ended, and waits briefly for the records of others.
+    """
     printed = read_output(seen.kept) if own.failed else None
     echo, asked = bool(printed and printed.text("failure.echo")), was_asked(ended)
     own = replace(own, of_itself=not echo and not asked)
@@ -137,8 +140,8 @@ def judge(
     earlier, now = _kernel_events(machine, ended)
     seen = {**facts_of_end(ended, argv), **facts}
     book = rulebook.load(rules)
-    before = pipeline.diagnose(_with(machine, earlier, {}, {}, None), book)
-    whole = pipeline.diagnose(_with(machine, now, seen, groups, printed), book)
+    before = pipeline.diagnose(_combined_snapshot(machine, earlier, {}, {}, None), book)
+    whole = pipeline.diagnose(_combined_snapshot(machine, now, seen, groups, printed), book)
     findings = pipeline.new_findings(whole, before, book)
     notes = tuple(note for note in whole.notes if note not in before.notes)
     errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]
@@ -164,16 +167,19 @@ def end_text(ended: Ended) -> str:
 
 
 def keep(diagnosis: Diagnosis) -> None:
-    """Store the diagnosis in the history, unless that is off or cannot be written."""
+    """Store the diagnosis in the history; nothing where that is off or cannot be written."""
     with contextlib.suppress(Exception):  # a full disk, a home that is not ours: no matter of the command
         if shelf := of_this_machine():
             shelf.keep(diagnosis, __version__)
 
 
 def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
-    """The facts about the command's end."""
+    """The facts ``run.*`` about the command's end; secrets in its command line are hidden.
+
+    run.exit_code is `Absent` where a signal ended it, run.signal and run.died_of where it exited.
+    """
     exited = Absent(f"it exited with {ended.code}")
-    number = ended.signal or _told_by_shell(ended.code)
+    number = ended.signal or _signal_of_shell_code(ended.code)
     return {
         "run.command": Known(without_secrets(" ".join(argv))[:500], _SOURCE),
         "run.pid": Known(ended.pid, _SOURCE),
@@ -198,14 +204,17 @@ def received_text(received: Received) -> str:
     return f"{name} from {received.sender_name or 'a process'} (pid {received.sender})"
 
 
-def _told_by_shell(code: int | None) -> int | None:
+def _signal_of_shell_code(code: int | None) -> int | None:
     """Signal number that a shell's exit code above 128 stands for; None for other codes."""
     number = (code or 0) - 128
     return number if number in signal.valid_signals() and number < signal.SIGRTMIN else None
 
 
 def _machine(python: str | None, whole: bool) -> Snapshot:
-    """Facts of this machine now, at level quick: all (`whole`), or only the kernel's log."""
+    """Facts of this machine now, at level quick: all (`whole`), or only the kernel's log, host and limits.
+
+    Where `python` cannot be examined, another one found is.
+    """
     if not whole:
         return Collection(Local("quick"), (kernel_log, host, limits)).snapshot()
     try:
@@ -215,7 +224,10 @@ def _machine(python: str | None, whole: bool) -> Snapshot:
 
 
 def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Rows], dict[str, Fact | Rows]]:
-    """(kernel-log facts and groups from before the command began, those up to now)."""
+    """(Facts and groups of the kernel's log before the command began, those up to now).
+
+    Where the log cannot be read, twice the machine's unread groups.
+    """
     target = Local("quick")
     log = read_log(target)
     if isinstance(log, Unread):
@@ -225,14 +237,17 @@ def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Ro
     return dict(kernel_log.read(target, earlier)), dict(kernel_log.read(target, log))
 
 
-def _with(
+def _combined_snapshot(
     machine: Snapshot,
     events: Mapping[str, Fact | Rows],
     facts: Mapping[str, Fact],
     groups: Mapping[str, Rows],
     printed: Snapshot | None,
 ) -> Snapshot:
-    """The machine's facts with those of its kernel, of the command and of what that printed."""
+    """The machine's facts with those of its kernel's log, of the command, and of the output that it `printed`.
+
+    What is known of the machine goes before what was printed.
+    """
     text = printed.facts if printed else {}
     merged: dict[str, Fact] = {name: fact for name, fact in text.items() if not name.startswith("report.")}
     merged.update({name: fact for name, fact in machine.facts.items() if name not in merged or isinstance(fact, Known)})
@@ -244,11 +259,11 @@ def _with(
         else:
             rows[name] = entry  # type: ignore[assignment]
     for name, added in (printed.groups if printed else {}).items():
-        rows[name] = _joined(name, rows.get(name), added)
+        rows[name] = _joined_rows(name, rows.get(name), added)
     return replace(machine, facts={**merged, **facts}, groups={**rows, **groups})
 
 
-def _joined(name: str, first: Rows | None, second: Rows) -> Rows:
+def _joined_rows(name: str, first: Rows | None, second: Rows) -> Rows:
     """Rows of the machine and of the output together; for GPUs only the machine's, if it has any."""
     if isinstance(first, tuple) and isinstance(second, tuple):
         return first if name == "gpu" and first else (*first, *second)
@@ -262,13 +277,13 @@ _LINE_ENDS = re.compile(r"\r?\n|\r")
 
 
 def readable(kept: bytes) -> str:
-    """The kept end of the output as text, without binary lines."""
+    """The kept end of the output as text, without binary lines, each line's last 4000 characters."""
     lines = _LINE_ENDS.split(kept.replace(b"\0", b"").decode("utf-8", "replace"))
     return "\n".join(line for line in (line[-_LONGEST_LINE:] for line in lines) if _is_text(line))
 
 
 def _is_text(line: str) -> bool:
-    """True if more than two thirds of the line are printable."""
+    """True if at least two thirds of the line's characters are printable."""
     odd = sum(one == "\ufffd" or not (one.isprintable() or one in "\t\x1b") for one in line)
     return 3 * odd <= len(line)
 
@@ -290,8 +305,9 @@ _CANCELLED = frozenset({"CANCELLED", "COMPLETING"})
 def end_by_slurm(environ: Mapping[str, str]) -> Fact:
     """``time limit``, ``cancelled``, ... (`failure.slurm`) of the job in whose environment we are; asks scontrol.
 
-    Seen with Slurm 22.05: a job at its limit is COMPLETING with the reason TimeLimit, one that scancel ends without a
-    reason; a step at its own limit has the state TIMEOUT while its job is RUNNING.
+    `Absent` outside of a job and for a job that Slurm does not end, `Unread` if scontrol does not answer. Seen with
+    Slurm 22.05: a job at its limit is COMPLETING with the reason TimeLimit, one that scancel ends without a reason; a
+    step at its own limit has the state TIMEOUT while its job is RUNNING.
     """
     job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
     if not job.isdecimal():

@@ -66,14 +66,14 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="beside", daemon=True)
 
     def start(self) -> None:
-        """Begin; where no thread may be started, nothing is seen."""
+        """Begin to watch in a thread; where none may be started, nothing is seen."""
         try:
             self._thread.start()
         except RuntimeError:
             self._stop.set()
 
     def stop(self) -> None:
-        """Take a last look, and end the threads."""
+        """Take a last look, which is waited for up to a second, and end the threads."""
         self._stop.set()
         if self._thread.ident:
             self._thread.join(_LAST_LOOK_SECONDS)
@@ -81,12 +81,12 @@ class Watch:
 
     @property
     def used(self) -> Used:
-        """Resources used so far by the living processes."""
+        """Processor seconds and ids of the command's living processes by the last look; zeros before the first."""
         return Used(*(self._tree.living if self._tree else (0.0, frozenset())))
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """The facts ``run.*`` that were seen."""
+        """The facts ``run.*`` that were seen so far; those not seen are left out."""
         facts: dict[str, Fact] = dict(self._shared.facts()) if self._shared else {}
         if self._tree and self._tree.most:
             facts["run.memory_peak_mib"] = Known(self._tree.peak >> 20, "/proc, while it ran")
@@ -101,7 +101,7 @@ class Watch:
 
     @property
     def groups(self) -> dict[str, Rows]:
-        """The rows of its processes and GPUs."""
+        """The groups ``run_process`` and ``run_gpu`` seen so far; run_gpu is unread where another rank watches."""
         groups: dict[str, Rows] = {}
         if self._tree:
             groups["run_process"] = self._tree.rows()
@@ -120,7 +120,7 @@ class Watch:
         return killed or bool(self._gpus and self._gpus.gained_errors)
 
     def _run(self) -> None:
-        """Look repeatedly, the less often the more processor time a look takes."""
+        """Thread body: look until `stop`, the less often the more processor time a look takes; then once more."""
         from gpudoctor.probes._job.processes import Tree
         from gpudoctor.probes._job.shared_resources import SharedResources
         from gpudoctor.target.local import Local
@@ -187,7 +187,7 @@ class GPUStillness:
     """The processes on each GPU."""
 
     def add(self, sample: Sample) -> None:
-        """Add one sample."""
+        """Note which processes each GPU has, and start its time anew if load, power or traffic changed."""
         now = time.monotonic()
         for gpu in sample.gpus:
             self.pids[gpu.index] = {process.pid for process in gpu.processes or ()}
@@ -240,7 +240,7 @@ class HangWatch:
         self._thread = threading.Thread(target=self._run, name="hanging", daemon=True)
 
     def start(self) -> None:
-        """Begin; where no thread may be started, nothing is seen."""
+        """Begin to watch in a thread; where none may be started, nothing is seen."""
         with contextlib.suppress(RuntimeError):
             self._thread.start()
 
@@ -250,24 +250,24 @@ class HangWatch:
         self._wake.set()
 
     def stop(self) -> None:
-        """End; a look under way is given up."""
+        """End the watch, without waiting for it; a look under way is given up."""
         self._stop.set()
         self._wake.set()
 
     def add(self, sample: Sample) -> None:
-        """Take in a sample of the GPUs."""
+        """Keep the sample of the GPUs as the latest, and note which of them are still."""
         self.gpus.add(sample)
         self.samples[:] = [sample]
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """The facts of the last look that found something."""
+        """The facts ``job.*`` and ``nccl.*`` of the last look that found something; empty without one."""
         facts = self._found.snapshot.facts if self._found else {}
         return {name: fact for name, fact in facts.items() if name.startswith(("job.", "nccl."))}
 
     @property
     def groups(self) -> dict[str, Rows]:
-        """The ranks as the last look that found something saw them."""
+        """The groups ``rank``, ``rank_group``, ``job_host`` of the last look that found something; else none."""
         groups = self._found.snapshot.groups if self._found else {}
         return {name: groups[name] for name in ("rank", "rank_group", "job_host") if name in groups}
 

@@ -142,7 +142,7 @@ def copy_packages(tree: Path, tui: bool) -> list[str]:
 
 
 def _copy_own_package(tree: Path) -> None:
-    """Copy our package with the rulebook, compiled; raises `UsageError` if run from a .pyz."""
+    """Copy our package with the compiled rulebook into `tree`; raises `UsageError` if run from a .pyz."""
     if shipped.ARCHIVE:
         raise UsageError("the file is built by an installed gpudoctor: pip install gpudoctor, then gpudoctor pyz")
     package = tree / "gpudoctor"
@@ -169,7 +169,7 @@ def needed(tui: bool) -> list[str]:
 
 
 def _requirements_of(requirement: Requirement) -> Iterator[Requirement]:
-    """What a distribution requires on any of `_PYTHONS`; nothing if it is not installed."""
+    """What a distribution requires on any Python from 3.10 to 3.14; nothing if it is not installed."""
     try:
         lines = distribution(requirement.name).requires or []
     except PackageNotFoundError:
@@ -182,7 +182,10 @@ def _requirements_of(requirement: Requirement) -> Iterator[Requirement]:
 
 
 def _copy_distribution(package: Distribution, tree: Path) -> None:
-    """Copy its files except commands and byte code; raises UsageError for native code without a pure module."""
+    """Copy the distribution's files into `tree`, except commands and byte code.
+
+    Native code is left out where it has a pure twin; else it raises `UsageError`.
+    """
     files = [file for file in package.files or () if ".." not in file.parts and not _LEFT_OUT & set(file.parts)]
     modules = {str(file).partition(".")[0] for file in files if file.suffix == ".py"}
     for file in files:

@@ -11,7 +11,7 @@ NEWER = [f"python3.{minor}" for minor in range(14, 9, -1)]
 
 
 def main() -> int:
-    """Run the program and return its exit code."""
+    """Run gpudoctor in this Python and return its exit code; before 3.10 hand over to a newer one on PATH."""
     program = os.path.dirname(os.path.abspath(__file__))
     if sys.version_info < OLDEST:
         return hand_over(program)
@@ -22,7 +22,7 @@ def main() -> int:
 
 
 def hand_over(program: str) -> int:
-    """Replace this process by a newer Python on PATH; without one, print an error and return 2."""
+    """Replace this process by Python 3.10 or newer on PATH; without one, print an error and return 2."""
     for name in NEWER:
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
             path = os.path.join(folder, name)

@@ -107,7 +107,7 @@ class Redactor:
         return self._hidden_by_text[place]
 
     def _learn_places(self, text: str) -> None:
-        """Learn what stands in this text where names, numbers or addresses must stand."""
+        """Learn the names, numbers and addresses of this text that stand where only such a thing can stand."""
         self._addresses.learn(text)
         self._numbers.learn(text)
         if "[" in text:
@@ -185,7 +185,7 @@ class Redactor:
 
 
 def shared(value: T) -> T:
-    """The value without names, addresses, device numbers and secrets."""
+    """The value without names, addresses, device numbers and secrets; this machine's and its user's included."""
     return Redactor()(value)
 
 

@@ -198,7 +198,7 @@ def _is_personal(parts: Sequence[str], place: int) -> bool:
 
 
 def _is_on_scratch(parts: Sequence[str], place: int) -> bool:
-    """True if only folders for many users stand above it, the first of them on shared storage."""
+    """True if only folders for many users stand above that part of a path, the first of them on shared storage."""
     tops = [part.lower().rstrip("0123456789") for part in parts[1:place]]
     if not tops or tops[0] not in _SCRATCH or tops[0] == "tmp":
         return False
@@ -250,7 +250,10 @@ def is_public_host(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> frozenset[str]:
-    """Every word of our own rules, facts and tables, in lower case; such a name is hidden only where a name must be."""
+    """Every word of our own rules, facts and tables, in lower case; cached.
+
+    A name that is such a word is hidden only where a name must be.
+    """
     words: set[str] = set(ACCOUNTS | FOLDERS | SHELVES)
     book = rulebook.load()
     for rule in (*book.rules, *book.cluster):

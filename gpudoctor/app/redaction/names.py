@@ -43,7 +43,7 @@ class Names:
     def learn(self, kind: str, name: str) -> None:
         """Hide that name from now on wherever it stands, unless it identifies nobody or is a common word.
 
-        Of a host's full name its label and domain are learnt, too.
+        Of a host's full name its label and domain are learnt, too; a name with blanks as a phrase.
         """
         low = name.lower().rstrip(".")
         if low in self._kind_by_name or identifies_nobody(kind, low) or not _is_distinct(kind, low):

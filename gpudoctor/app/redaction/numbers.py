@@ -56,7 +56,7 @@ class Numbers:
         """UUIDs, and beginnings of such, by their first four digits."""
 
     def hide(self, text: str) -> str:
-        """The text with every device number replaced by one of the same form."""
+        """The text with every device number replaced by one of the same form; public and replaced ones are kept."""
         if "-" in text or "_" in text:
             text = _UUID.sub(lambda match: self._replacement_of_uuid(match[0], match["s"]), text)
             text = _SHORT_UUID.sub(self._replace_short_uuid, text)
@@ -218,7 +218,7 @@ class Addresses:
                     self.known.add(match[0])
 
     def hide(self, text: str) -> str:
-        """The text with every IPv4 and IPv6 address replaced; addresses that every machine has are kept."""
+        """The text with IP addresses replaced; those of every machine, and what may be a version, are kept."""
         if text.count(".") > 2:
             text = _V4.sub(self._replace_v4, text)
         if text.count(":") > 1:
@@ -288,7 +288,7 @@ class Addresses:
 
 
 def _is_marked(match: re.Match[str]) -> bool:
-    """True if the text around the match says that it is an address: a port, a netmask, ``ip=``."""
+    """True if the text around the match says that it is an IP address: a port, a netmask, ``ip=``."""
     text = match.string
     if _VERSION_AFTER.match(text, match.end()):
         return False

@@ -84,7 +84,7 @@ def _service(name: str, node: Node) -> Service:
 
 
 def _gpu_request(node: Node) -> str:
-    """How the compose service asks for GPUs, such as ``gpus: all``; empty where it does not. `runtime` aside."""
+    """How the compose service asks for GPUs by ``gpus`` or devices, such as ``gpus: all``; empty if it does not."""
     gpus = node.at("gpus")
     if _substituted_text(gpus) or gpus.list():
         return f"gpus: {_substituted_text(gpus) or 'devices'}"

@@ -53,7 +53,7 @@ _MOST_OTHER_SHARE = 0.3
 
 
 def named(name: str) -> bool:
-    """Whether the file name is one of these: ``requirements-gpu.txt``, ``reqs.txt``, ``constraints.txt``."""
+    """Whether the file name is one of pip's requirements: ``requirements-gpu.txt``, ``reqs.txt``, ``constraint.in``."""
     return bool(_NAME.fullmatch(name))
 
 

@@ -78,7 +78,7 @@ def _container_of_label(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _gpu_request_of_commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Whether the commands that start a container ask for GPUs; nothing where some do and some do not."""
+    """container.asks_gpus by the commands that start a container; nothing where some ask for GPUs and some do not."""
     sources_by_answer: dict[bool, str] = {}
     for index in range(len(paste.bare)):
         match = (
@@ -102,7 +102,7 @@ def _gpu_request_of_commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _engine_options(arguments: str) -> str:
-    """The arguments if they begin with options; empty where they begin with an image."""
+    """The arguments of a container's run command; empty where they begin with an image, not with options."""
     return "" if arguments.strip()[:1] not in "-\"'" else arguments
 
 

@@ -46,7 +46,7 @@ _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Versions of nvcc, ptxas, gcc and clang, CUDA_HOME, and which of them are reported missing."""
+    """Versions of nvcc, ptxas, gcc and clang, and CUDA_HOME; absent facts for those reported missing."""
     yield from _nvcc_release(paste)
     for match, source in paste.matches(_PTXAS.search, "using ptxas"):
         yield "cuda.ptxas_version", Known(match.group(1), source)

@@ -237,7 +237,8 @@ def _service_state(paste: Paste, unit: str, words: str = "") -> Known | None:
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``pci`` for the graphics adapters in lspci, and the facts that follow from them.
 
-    For a listing of the whole bus also its size, that it is no WSL and, without an adapter, counts of none.
+    For a listing of the whole bus also pci.devices, its size, host.wsl as absent and, without an adapter, counts of
+    none.
     """
     rows: list[dict[str, Fact]] = []
     devices: dict[str, int] = {}

@@ -59,7 +59,7 @@ _COMMAND_LABELS = frozenset(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """``env.NAME`` for every variable of GPU software that the text shows as set or unset, and what follows from it."""
+    """``env.NAME`` for every variable of GPU software that the text shows set, or unset (absent), and what follows."""
     values: dict[str, Fact] = {}
     if "=" in paste.text or "echo" in paste.text or "unset" in paste.text or "set by environment" in paste.text:
         for index, line in enumerate(paste.bare):

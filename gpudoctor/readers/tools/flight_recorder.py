@@ -77,7 +77,10 @@ def _rank_dumps(paste: Paste) -> Iterator[tuple[int, Dump]]:
 
 
 def _number(value: object) -> int | None:
-    """The number, which torch writes as text here (FlightRecorder.hpp, getPgStatusMap, read 2026-11); None for none."""
+    """The integer in a status field, which torch writes as text; None for none.
+
+    Source: FlightRecorder.hpp, getPgStatusMap, read 2026-11.
+    """
     if isinstance(value, str) and len(value) < 20 and value.removeprefix("-").isdecimal():
         return int(value)
     return value if isinstance(value, int) else None
@@ -103,8 +106,8 @@ def _calls(entries: object) -> Iterator[tuple[int, tuple[str, str]]]:
 def _behind(dumps: Mapping[int, Dump]) -> Iterator[tuple[str, Fact]]:
     """nccl.ranks_behind: ranks that completed all they called while ranks ahead wait in the next collective.
 
-    With nccl.behind_at, nccl.ahead_at and nccl.ranks_counted. Without such ranks, nccl.ranks_short and nccl.short_at:
-    those that called as many as the furthest rank, but completed fewest.
+    With nccl.behind_at, nccl.ahead_at and nccl.ranks_counted. nccl.ranks_short and nccl.short_at: without such ranks,
+    those that called as many as the furthest but completed fewest. The lists are empty where there are none.
     """
     ahead = max(dump.enqueued for dump in dumps.values())
     stuck = {dump.completed for dump in dumps.values() if dump.enqueued == ahead and dump.completed < ahead}

@@ -63,7 +63,7 @@ def read(paste: Paste) -> Answers:
 
 
 def _torch_build(version: str, source: str) -> Iterator[tuple[str, Fact]]:
-    """torch.version, and its flavour and CUDA where the version's tag tells: ``2.7.1+cpu``, ``2.7.1+cu126``."""
+    """torch.version, and flavor and CUDA (absent for ``+cpu``) where its tag tells: ``2.7.1+cpu``, ``2.7.1+cu126``."""
     yield "torch.version", Known(version, source)
     tag = _TAG.search(version)
     if tag and tag["cpu"]:

@@ -120,7 +120,10 @@ def _mentioned_xids(paste: Paste, index: int, line: str) -> Iterator[Row]:
 
 
 def bare_xid(code: int, address: str, line: str, source: str) -> Row:
-    """The row of ``xid`` for a line that gives its number and maybe a PCI address, but nothing more."""
+    """The row of ``xid`` for a line that gives no more than a number and maybe a PCI address.
+
+    ``fatal`` is `Absent`, and so is ``address`` where there is none.
+    """
     pci_address, silent = normalized_pci_address(address), Absent(f"the line does not say ({source})")
     located = Known(pci_address, source) if pci_address else silent
     return {**known_facts(source, code=code, line=line.strip()[:500]), "address": located, "fatal": silent}
@@ -143,7 +146,7 @@ def _labelled_xids(paste: Paste) -> Iterator[Row]:
 
 
 def _sxid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``sxid`` (errors of an NVSwitch) with severity, each once, and the list of codes."""
+    """Rows of ``sxid`` (errors of an NVSwitch) with severity, each once; kernel_log.sxid, the codes of all."""
     codes: dict[int, str] = {}
     rows: list[Row] = []
     known_severities: set[tuple[str, bool]] = set()
@@ -184,7 +187,10 @@ def _bus_errors(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _gpu_of_bus_error(row: Row) -> Fact:
-    """The GPU whose link it is: the device of NVIDIA's driver itself; unread for a port, absent for other devices."""
+    """The address of the GPU whose link a row of ``aer`` is about, if its driver is NVIDIA's.
+
+    Unread for a port, which may lead to any device; absent for other devices.
+    """
     driver = text_of(row["driver"])
     if driver == "nvidia":
         return row["address"]
@@ -194,7 +200,7 @@ def _gpu_of_bus_error(row: Row) -> Fact:
 
 
 def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Versions of the driver's module and library, and the module's kind, from NVRM lines."""
+    """Versions of the driver's module and library, the module's kind, and that it is loaded, from NVRM lines."""
     for pattern, words, name in (
         (_CLIENT, "the client has", "driver.library_version"),
         (_MODULE, "this kernel module has", "driver.module_version"),
@@ -271,7 +277,10 @@ def _modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """True for each module in lsmod; driver.module_loaded is False where lsmod lists no nvidia, and would have."""
+    """True for each driver module in lsmod; driver.module_loaded False where lsmod's output has no nvidia.
+
+    But not where lsmod is filtered by another word than nvidia.
+    """
     sources: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
         if line[:1] == "n" and (match := _MODULE_LINE.match(line)):

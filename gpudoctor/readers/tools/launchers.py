@@ -187,7 +187,7 @@ def _last_errors(paste: Paste) -> dict[int, tuple[str, int]]:
 
 
 def _echo_at_the_end(paste: Paste) -> Known | None:
-    """The last exception that a rank raised because of another rank, if no other kind of exception follows."""
+    """The last exception that a rank raised because of another rank; None if there is none or another kind follows."""
     words, last = "", -1
     for index, line in paste.having(*_ECHO_NEEDLES):
         if match := _ECHO.search(line[:_CUT]):

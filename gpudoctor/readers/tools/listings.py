@@ -34,7 +34,7 @@ _UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """No facts: marks the lines of state listings as placed."""
+    """Yields nothing; marks the lines of state listings (lspci, nvidia-smi, ...) and typed commands as placed."""
     for index, line in enumerate(paste.lines):
         if _LISTING.match(line) or (paste.bare[index] is not line and _LISTING.match(paste.bare[index])):
             paste.mark_listed(index)

@@ -34,8 +34,8 @@ _MAPS = Pattern(r"^[0-9a-f]{8,16}-[0-9a-f]{8,16} \S+ .*\s(/\S*/libcuda\.so\S*)")
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``lib`` from ldd, ldconfig, /proc/PID/maps or LD_DEBUG; the libraries not found; the libcuda used.
 
-    A library that ldd resolves is ``chosen``; one that ldconfig lists is not. Missing ones of an extension are left
-    out, and those of another file that is not torch's name that file.
+    A library that ldd resolves is ``chosen``; one that ldconfig lists is not. libs.missing leaves out an extension's
+    missing libraries, and those of a file that is not torch's, which libs.needed_by names.
     """
     rows: list[Row] = []
     missing: dict[str, str] = {}

@@ -300,7 +300,10 @@ _MACHINE = frozenset((*_HEAD, "timestamp", "attached gpus", "display driver vers
 
 
 def _machine_facts(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Driver and CUDA versions, and the number of GPUs as stated, or as listed in a complete XML log."""
+    """Driver and CUDA versions, and the number of GPUs as stated, or as listed in a complete XML log.
+
+    With a version also that NVML answers (nvml.state).
+    """
     count = None
     for path, value, index in log.head:
         if path[-1] in _HEAD and (version := first_version(value)):

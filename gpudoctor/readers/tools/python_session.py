@@ -102,7 +102,10 @@ def _prompt_answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def facts_of_answer(question: str, answer: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts in the printed answer to a Python expression; none for other expressions or answers."""
+    """The facts in the printed answer to a Python expression; none for other expressions or answers.
+
+    torch.hip and torch.cuda are `Absent` for the answer None.
+    """
     if question == "torch.version.hip":
         yield (
             "torch.hip",
@@ -142,7 +145,10 @@ _TRUTHS = {"torch.cuda.is_available()": "live.cuda_available", "tf.test.is_built
 
 
 def _version_lines(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts from ``2.5.1+cu124 12.4 False`` (version, CUDA, availability) or ``2.5.1 /.../torch/__init__.py``."""
+    """Facts from ``2.5.1+cu124 12.4 False`` (version, CUDA, availability) or ``2.5.1 /.../torch/__init__.py``.
+
+    torch.cuda is `Absent` where None is printed.
+    """
     for index, line in enumerate(paste.bare):
         if not line[:1].isdecimal() or len(line) > 100 or index in paste.used:
             continue

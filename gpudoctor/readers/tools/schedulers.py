@@ -166,7 +166,7 @@ def _slurm_nodes(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _counts(reported: str, configured: str, source: str) -> dict[str, Fact]:
-    """Columns of the reported and the configured number of GPUs."""
+    """The columns ``reported`` and ``configured`` of ``slurm_node``: numbers of GPUs."""
     return {"reported": Known(int(reported), source), "configured": Known(int(configured), source)}
 
 
@@ -238,7 +238,7 @@ def _ray_request(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _request_facts(program: str, asked: int, there: int, source: str) -> Iterator[tuple[str, Fact]]:
-    """Facts of a refusal: the program, GPUs asked for, GPUs there."""
+    """request.program, request.gpus_asked and request.gpus_there of a program that found too few GPUs."""
     yield "request.program", Known(program, source)
     yield "request.gpus_asked", Known(asked, source)
     yield "request.gpus_there", Known(there, source)

@@ -75,7 +75,10 @@ def _unsupported_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """live.cuda_error and cuda_available from errors when CUDA starts; the driver's CUDA where it is too old."""
+    """live.cuda_error and live.cuda_available (False) from errors when CUDA starts.
+
+    Also driver.cuda_version where the driver is too old, and torch.cuda, absent, where torch is built without CUDA.
+    """
     for index, _ in paste.having("torch not compiled with cuda enabled"):
         source = paste.use(index)
         yield "live.cuda_error", Known("Torch not compiled with CUDA enabled", source)
@@ -103,7 +106,7 @@ def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _companion_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """torch.cuda and companions_unmet where torchvision or torchaudio is built for another CUDA."""
+    """torch.cuda and torch.companions_unmet where torchvision or torchaudio is built for another CUDA."""
     for match, source in paste.matches(_COMPANION.search, "cuda version="):
         torch_cuda, companion, companion_cuda = (part.rstrip(".") for part in match.groups())
         if cuda := major_minor(torch_cuda):
@@ -113,7 +116,7 @@ def _companion_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _unmet_requirements(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``pin`` and unmet requirements of torch and its companions, from pip's messages."""
+    """Rows of ``pin``, torch.pins_unmet and torch.companions_unmet, from pip's messages of incompatible versions."""
     unmet: list[str] = []
     pins: list[Row] = []
     companions: list[str] = []

@@ -137,7 +137,8 @@ class _PendingCall:
 def _differing_calls(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """nccl.differing_calls, _at and _group: the first sequence number at which ranks wait in different collectives.
 
-    An empty nccl.differing_calls alone where all agree; nothing where fewer than two ranks are reported.
+    The group is absent where the lines name none. An empty nccl.differing_calls alone where all agree; nothing where
+    fewer than two ranks are reported.
     """
     agreeing_calls: tuple[_PendingCall, ...] = ()
     for (group, number), ranks in _calls_by_number(paste).items():
@@ -185,7 +186,10 @@ def _calls_by_number(paste: Paste) -> Mapping[_Number, Mapping[int, _PendingCall
 
 
 def _calls_differ(calls: Sequence[_PendingCall]) -> bool:
-    """Whether the calls are different collectives, or one that needs equal sizes with different sizes."""
+    """Whether the calls are different collectives, or one that needs equal sizes with different sizes.
+
+    False if one is COALESCED, which does not tell what it holds.
+    """
     ops = {call.op for call in calls}
     if "COALESCED" in ops:
         return False  # several in one: which, the line does not say
