@@ -204,7 +204,7 @@ def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.
 
 
 def shared(work: Work) -> Work:
-    """The same Work with personal data hidden from titles and answers; it can neither run nor change anything."""
+    """The same Work with personal data hidden from titles and answers; it can neither run, watch nor change a thing."""
     from gpudoctor.app.redaction import Redactor
 
     hidden = Redactor()

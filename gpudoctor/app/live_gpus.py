@@ -119,7 +119,10 @@ class Watcher:
         self._stopped.set()
 
     def run(self) -> None:
-        """Run children one after another until `stop`, or a final failure; each failure is reported as `trouble`."""
+        """Run children one after another until `stop`, or a final failure; each failure is reported as `trouble`.
+
+        A GPU on which one hung or crashed is left out from then on; pauses grow with failures in a row.
+        """
         failures = 0
         while not self._stopped.is_set():
             state = _ChildState()
@@ -160,7 +163,10 @@ class Watcher:
         return fault or state.fault(status, last)
 
     def _read_samples(self, stream: Stream, state: _ChildState) -> _Failure | None:
-        """Pass on a sample for each round of the child; the failure that ended it, None at end of file or on `stop`."""
+        """Pass on a sample for each round of the child; the failure that ended it, None at end of file or on `stop`.
+
+        While a call is slow, its name is reported as `trouble`.
+        """
         last_heard = time.monotonic()
         while not self._stopped.is_set():
             try:

@@ -162,7 +162,10 @@ class TokenServer(Server):
         """Print nothing: the URL has been printed, and the base class would print to stdout."""
 
     def _guard(self) -> Any:
-        """Middleware that refuses foreign Host or Origin headers, requests without the cookie, and too many at once."""
+        """Middleware that refuses foreign Host or Origin headers, requests without the cookie, and too many at once.
+
+        A request for ``/`` with the token is answered with the cookie and a redirect.
+        """
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -120,7 +120,10 @@ def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
 
 
 def _decoded(raw: bytes, name: str) -> str:
-    """The bytes as text by their apparent encoding, empty if all are blank or 0; raises `DocumentError` for binary."""
+    """The bytes as text by their apparent encoding, empty if all are blank or 0; raises `DocumentError` for binary.
+
+    UTF-8, UTF-16 with or without mark, else Windows-1252 if very much of it is not UTF-8.
+    """
     head = raw[:65536]
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")

@@ -59,7 +59,10 @@ def system_facts(name: str, source: str) -> Iterator[tuple[str, Fact]]:
 
 
 def _linux_facts(lowercase_name: str, source: str) -> Iterator[tuple[str, Fact]]:
-    """Platform, WSL and distribution facts of a Linux system's name in lower case; nothing for another system."""
+    """Platform, WSL and distribution facts of a Linux system's name in lower case; nothing for another system.
+
+    Of a distribution its short id, its version and package manager where known.
+    """
     distribution = next((entry for entry in _DISTRIBUTIONS if entry[0] in lowercase_name), None)
     if not distribution and not any(
         word in lowercase_name for word in ("linux", "gnu", "unix", "wsl", "dsm", "hpc", "colab", "kaggle")

@@ -305,7 +305,10 @@ def documentation(lines: Sequence[str], commands: Sequence[int]) -> Iterator[int
 
 
 def _documentation_end(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
-    """Index after the block of documentation that begins at `start`; `start` where none begins."""
+    """Index after the block of documentation that begins at `start`; `start` where none begins.
+
+    A command that asks for help and its output, a list of query fields, usage or options, a legend, a manual page.
+    """
     line = lines[start]
     if start in command_lines:
         return _end_of_output(lines, start + 1, command_lines) if _ASKED.match(line.rstrip()) else start

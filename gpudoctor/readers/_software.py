@@ -95,7 +95,10 @@ def _torch_facts(rows_by_name: Mapping[str, list[Row]]) -> Iterator[tuple[str, F
 
 
 def _framework_facts(rows_by_name: Mapping[str, list[Row]]) -> Iterator[tuple[str, Fact]]:
-    """Versions of Triton, TensorFlow and JAX, that TensorFlow is built for the CPU, and the CUDA of JAX's plugin."""
+    """Versions of Triton, TensorFlow, JAX, jaxlib and JAX's CUDA plugin, and its CUDA, from ``package`` rows by name.
+
+    Also tf.built_with_cuda, False for TensorFlow's CPU packages.
+    """
     for fact, names in (
         ("triton.version", ("triton", "pytorch-triton", "triton-windows")),
         ("tf.version", ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tf-nightly")),

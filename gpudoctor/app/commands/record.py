@@ -47,7 +47,11 @@ def record(options: argparse.Namespace) -> int:
 
 
 def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
-    """The record of what `target` was asked and answered; replaying it must give `diagnosis` again."""
+    """The record of what `target` was asked and answered; replaying it must give `diagnosis` again.
+
+    User and host names, addresses, serial numbers, UUIDs and secrets in it are replaced; it holds the findings and exit
+    code that are expected.
+    """
     seen = target.seen
     variables = _variables(target, diagnosis.snapshot)
     hider = Hider(target.name, [_current_user()])

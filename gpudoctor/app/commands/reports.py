@@ -26,7 +26,11 @@ def stream_of(out: str | None) -> TextIO:
 def rendered(
     diagnosis: Diagnosis, form: str | None, stream: TextIO, strict: bool = False, seconds: float | None = None
 ) -> str:
-    """The diagnosis in that form (None: text, styled for `stream`); `seconds` is how long it took, for prometheus."""
+    """The diagnosis as text styled for `stream` (`form` None or text), json, markdown, html, junit or prometheus.
+
+    `strict`: warnings are failures in junit. `seconds` is how long the diagnosis took, for prometheus. A fleet has a
+    text form of its own.
+    """
     if form == "junit":
         from gpudoctor.views import junit
 

@@ -262,7 +262,10 @@ class Recording:
         return self._play(back, self.back, report, wants, undoes=run.id)
 
     def _play(self, plan: Plan, record: tuple[PlayedStep, ...], report: Tell, wants: Wants, undoes: str = "") -> Run:
-        """Play the plan's steps from `record` until one fails or the user stops; the finished run."""
+        """Play the plan's steps from `record` until one fails, is not recorded, or the user stops; the finished run.
+
+        `report` gets the run after each event. A check fails while a step that was to change something is not done.
+        """
         run = Run.of(plan, time.strftime("%Y%m%d-%H%M%S", time.gmtime()), records.now(), undoes=undoes)
 
         def apply_event(event: Event) -> None:

@@ -64,7 +64,10 @@ class _Use:
     others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def add(self, gpu: GPU, seconds: float) -> None:
-        """Add one sample of the GPU, `seconds` after the previous one; of a GPU in error only the error is kept."""
+        """Add one sample of the GPU, `seconds` after the previous one, to its sums, peaks, error counts and processes.
+
+        Of a GPU in error only the error is kept.
+        """
         if gpu.error:
             self.last = gpu
             return

@@ -144,7 +144,7 @@ class Watch:
             pause = min(_PAUSE_SECONDS, pause * 2)
 
     def _watch_gpus(self) -> None:
-        """Start NVML sampling in a child, if there is a GPU."""
+        """Begin to add up the GPUs' use, from a child's NVML samples; without a GPU, or for another rank, no child."""
         from gpudoctor.app import live_gpus
         from gpudoctor.app.monitoring.gpus import GPUUse
 
@@ -277,7 +277,10 @@ class HangWatch:
             self._watch()
 
     def _watch(self) -> None:
-        """Look at the ranks once per period of stillness, and when requested."""
+        """Look at the ranks whenever printing, processors and GPUs were still for the set time, and when requested.
+
+        After a look a new period begins.
+        """
         pause = min(_LONGEST_PAUSE_SECONDS, max(_SHORTEST_PAUSE_SECONDS, self._after / 20))
         printed, used = self._printed(), self._used()
         printed_at = busy_at = looked_at = time.monotonic()
@@ -301,7 +304,10 @@ class HangWatch:
                 used, checked = self._used(), looked_at
 
     def _look(self, asked: bool) -> None:
-        """Look at the ranks and print the diagnosis; unless `asked`, only if something is found."""
+        """Look at the ranks, keep what is found, and print the diagnosis; unless `asked`, only if something is found.
+
+        Nothing where another rank's gpudoctor on this host reports, or the watch is stopped.
+        """
         from gpudoctor.cluster.running_job import job_diagnosis
         from gpudoctor.cluster.running_job.looking import look
         from gpudoctor.probes._job.members import read_job

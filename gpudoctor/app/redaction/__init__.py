@@ -127,7 +127,10 @@ class Redactor:
         return self._spans[text]
 
     def _hide(self, text: str, key: str) -> str:
-        """The text without personal data, by the kind of its fact or field `key`."""
+        """The text without personal data, by its fact or field `key`: names, serial numbers, ids whole, else in part.
+
+        Versions are kept; a command loses its arguments.
+        """
         text = self._files.hide(visible_ascii(text))
         if not text or text.isspace():
             return text

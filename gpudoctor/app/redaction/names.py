@@ -240,7 +240,10 @@ class Files:
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, value: object) -> None:
-        """Learn the file names of the pasted reports in a diagnosis, a snapshot, or a list of such."""
+        """Learn the file names of the pasted reports in a diagnosis, a snapshot, or a list of such.
+
+        A name of common words only loses its folder; any other is replaced, its ending kept.
+        """
         for name in _report_file_names(value):
             base = PurePath(name.replace("\\", "/")).name
             if name in self._words or not base.strip("-."):

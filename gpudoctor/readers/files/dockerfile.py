@@ -146,7 +146,10 @@ def _new_stage(instruction: Instruction, global_arguments: dict[str, str], stage
 def _apply_instruction(
     instruction: Instruction, stage: Stage, global_arguments: dict[str, str], step: int, lines: Sequence[str]
 ) -> None:
-    """Add to the stage what an ARG, ENV or RUN does; `step` is its number in the file."""
+    """Add to the stage what an ARG, ENV or RUN does (arguments, variables, packages, Pythons), and every one's lines.
+
+    `step` is its number in the file; ARG without a value takes the global one.
+    """
     values = {**stage.arguments, **{name: value for name, (value, _) in stage.variables.items()}}
     stage.lines.append((instruction.first, instruction.last))
     if instruction.keyword == "ARG":
@@ -177,7 +180,7 @@ def _line_of_package(package: _requirements.RequestedPackage, instruction: Instr
 
 
 def _commands_of_run(instruction: Instruction, values: dict[str, str]) -> Iterator[Sequence[str]]:
-    """The commands of a RUN, each as words: in shell form, exec form (JSON) or a heredoc."""
+    """The commands of a RUN, each as words: in shell form, exec form (JSON) or heredoc, with `values` for variables."""
     text = _FLAGS.sub("", instruction.arguments)
     if text.startswith("["):
         try:

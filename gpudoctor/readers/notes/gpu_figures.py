@@ -52,7 +52,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _power_and_clocks(paste: Paste) -> dict[str, Fact]:
-    """The row of ``gpu`` with power, clocks, link and throttle reasons of all labels; the first of each holds."""
+    """The row of ``gpu`` with power, clocks, link and throttle reasons of all labels; the first of each holds.
+
+    Labels already placed or about other parts (CPU, memory, PSU) are skipped; those used are placed.
+    """
     row: dict[str, Fact] = {}
     throttle_reasons: dict[str, str] = {}
     for label in paste.labels:

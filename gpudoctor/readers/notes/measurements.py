@@ -141,7 +141,10 @@ def _rates_by_line(paste: Paste) -> Iterator[_Rate]:
 
 
 def _rates_in_one_line(paste: Paste) -> Iterator[_Rate]:
-    """Rates of all GPUs in one line: ``TFLOP/s per rank: 0: 702, 1: 431``, ``per GPU: 702, 431 TFLOP/s``."""
+    """Rates of all GPUs in one line: ``TFLOP/s per rank: 0: 702, 1: 431``, ``per GPU: 702, 431 TFLOP/s``.
+
+    Bare values are numbered from 0. Lines with one value only give nothing.
+    """
     for index, line in enumerate(paste.bare):
         if not (unit := _UNIT.search(line)):
             continue

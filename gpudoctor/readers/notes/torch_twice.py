@@ -32,7 +32,10 @@ _INSTEAD = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """torch.installs, where the one torch version imported is of another release than all versions listed."""
+    """torch.installs, where the one torch version imported is of another release than all versions listed.
+
+    Nothing where several versions or none are imported.
+    """
     if "torch" not in paste.lower:
         return
     imported: dict[str, int] = {}

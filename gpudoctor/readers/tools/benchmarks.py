@@ -90,7 +90,10 @@ def _bandwidths(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _matrices(paste: Paste) -> Iterator[_Matrix]:
-    """The matrices of bandwidths in the paste; one that is cut ends where its rows end."""
+    """The bandwidth matrices of nvbandwidth and p2pBandwidthLatencyTest; one that is cut ends where its rows end.
+
+    Their lines are placed.
+    """
     running, kind, host, direct = "", "", False, True
     cells: dict[tuple[int, int], float] = {}
     columns: list[int] = []
@@ -178,7 +181,7 @@ def compared(value: float, others: float, share: float) -> Mapping[str, Value]:
 
 
 def _wrong_copies(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """``live.peers_wrong`` where nvbandwidth found other data than it wrote in a copy between GPUs."""
+    """``live.peers_wrong`` where nvbandwidth, as text or JSON, found other data than it wrote between two GPUs."""
     running = ""
     for index, line in enumerate(paste.bare):
         if started := _RUNNING.match(line):
@@ -292,7 +295,10 @@ _NAME = Pattern(r"\s*GPU (\d{1,3}): (\S.{1,60}?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s
 
 
 def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``live_gpu`` for GPUs that gpu-burn calls faulty, and of ``rate`` for the rates of its last progress."""
+    """Rows of ``live_gpu`` for GPUs that gpu-burn calls faulty, and of ``rate`` for the rates of its last progress.
+
+    Rates only of two GPUs or more of one name, each beside the median of the others.
+    """
     if "gflop/s" not in paste.lower and "tested " not in paste.lower:
         return
     rates: list[float] = []

@@ -70,7 +70,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _fields(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows from lines of DCGM_FI_DEV fields: ``gpu``, one per GPU, and ``xid`` for each last Xid that is not 0."""
+    """Rows from lines of DCGM_FI_DEV fields: ``gpu``, one per GPU, and ``xid`` for each last Xid that is not 0.
+
+    Blank values are skipped; of a field given twice the first holds.
+    """
     gpus: dict[str, dict[str, Fact]] = {}
     for index, line in paste.having("dcgm_fi_dev_"):
         if not (field := _FIELD.search(line.strip())):

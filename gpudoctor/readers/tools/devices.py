@@ -83,7 +83,7 @@ def _container_cli_log(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container_cli_info(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Driver versions, one row of ``gpu`` per GPU, and their count, from ``nvidia-container-cli info``."""
+    """Versions of driver and CUDA, a row of ``gpu`` per GPU, and gpu.count, from ``nvidia-container-cli info``."""
     rows: list[dict[str, Fact]] = []
     columns = {"Model": "name", "GPU UUID": "uuid", "Architecture": "compute_capability"}
     for index, line in enumerate(paste.bare):

@@ -118,7 +118,10 @@ _LABELS: Mapping[str, Callable[[Paste, Label], Answers]] = {
 
 
 def _xformers_info(paste: Paste) -> Answers:
-    """torch, the GPU and what xFormers was built with, from ``python -m xformers.info``."""
+    """From ``python -m xformers.info``: torch's build, live.cuda_available, a row of ``gpu``, xFormers' ``extension``.
+
+    The extension has the torch and CUDA that xFormers was built with; left out if neither is shown.
+    """
     extension: dict[str, Fact] = {}
     gpu: dict[str, Fact] = {}
     for index, line in paste.having("xformers ", "pytorch.", "gpu.", "build.torch_version", "build.cuda_version"):

@@ -66,7 +66,11 @@ _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Versions, libraries, GPUs and "no GPU" messages that TensorFlow, JAX and other frameworks print."""
+    """Versions, libraries, GPUs and "no GPU" messages that TensorFlow, JAX and other frameworks print.
+
+    tf.cudnn, tf.gpus, tf.missing_libraries, jax.plugin, jax.plugin_cuda, jax.jaxlib, rows of ``lib`` and ``gpu``, and
+    live.cuda_available, False, for such a message.
+    """
     for match, source in paste.matches(_LOADED.search, "loaded runtime cudnn library"):
         yield "tf.cudnn", Known(match.group(2), source)
         chosen = {"name": Known("libcudnn", source), "version": Known(match.group(1), source)}

@@ -114,7 +114,10 @@ def _kernel_facts(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _wsl_version(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.wsl (1 or 2) from wsl's own output, labels and kernel names; the most certain signs first."""
+    """host.wsl (1 or 2) from wsl's own output, labels and kernel names; the most certain signs first.
+
+    Several may be yielded; the first holds. WSL without a number is 2 unless the text names an older Windows.
+    """
     for label in paste.labels:
         if label.name.startswith(("wsl l", "wsl list")) and label.value.split()[-1:] in (["1"], ["2"]):
             yield "host.wsl", Known(int(label.value.split()[-1]), paste.use(label.index))
@@ -154,7 +157,10 @@ def _jetson_board(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.container by what containers print, their commands or host names; absent where the text denies one."""
+    """host.container by what containers print, their commands or host names; absent where the text denies one.
+
+    Commands that a container's start failed with do not count.
+    """
     for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
         if _NONE.search(line):
             yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")

@@ -146,7 +146,7 @@ def _labelled_xids(paste: Paste) -> Iterator[Row]:
 
 
 def _sxid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``sxid`` (errors of an NVSwitch) with severity, each once; kernel_log.sxid, the codes of all."""
+    """Rows of ``sxid`` (errors of an NVSwitch) where severity is stated, each once; kernel_log.sxid, all codes."""
     codes: dict[int, str] = {}
     rows: list[Row] = []
     known_severities: set[tuple[str, bool]] = set()

@@ -79,7 +79,7 @@ _AVERAGE = Pattern(r"(?i)Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """NCCL's version, interface, network, devices and peers; size of the job and rates of its collectives."""
+    """nccl.version, .interface, .network, .devices, .transports, .peers and .world_size; the job's size and rates."""
     yield from _job_size_and_rates(paste)
     if "nccl" not in paste.lower and "net/" not in paste.lower:
         return
@@ -109,7 +109,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """nccl.nodes, the largest number stated, and nccl.rate_high and nccl.rate_low, its collectives' rates in GB/s."""
+    """nccl.nodes, the largest number stated, and nccl.rate_high and nccl.rate_low, its collectives' rates in GB/s.
+
+    The hosts that log count as well, and 1 for a rendezvous on localhost. Lines about links or with sizes give no rate.
+    """
     counts: dict[int, str] = {}
     for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms", "xlarge"):
         numbers = [number for match in _NODES.finditer(line[:400]) for number in match.groups() if number]
@@ -145,7 +148,7 @@ def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """All NCCL versions in the text, the first as nccl.version, and the CUDA NCCL was built with."""
+    """nccl.versions, all in the text, the first as nccl.version; nccl.cuda, the CUDA that NCCL was built with."""
     sources: dict[str, str] = {}
     for index, line in paste.having("libnccl"):
         if package := _PACKAGE.search(line[:400]):

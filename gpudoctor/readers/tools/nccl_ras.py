@@ -81,7 +81,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """nccl.ranks_missing, nccl.ranks_failed and facts of ranks behind from the text reports of ncclras."""
+    """nccl.ranks_missing, nccl.ranks_failed and facts of ranks behind from the text reports of ncclras.
+
+    Behind are ranks that two reports show at the same counts; dead processes are missing.
+    """
     reports: list[dict[str, _Lag]] = []
     missing: dict[str, int] = {}
     failed: dict[str, int] = {}

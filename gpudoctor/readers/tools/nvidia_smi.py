@@ -133,7 +133,10 @@ def _first_table(gpus: list[dict[str, Fact]]) -> list[dict[str, Fact]]:
 
 
 def _gpu_row(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    """A row of ``gpu`` from a table's first line: index, name, driver model, PCI address, ECC errors; vGPU or not."""
+    """A row of ``gpu`` from a table's first line: index, name, PCI address, driver model, ECC errors, virtual.
+
+    Those not shown are left out; ``virtual`` is True for a vGPU's name.
+    """
     index, name, mode, bus, ecc = (cell or "" for cell in cells)
     row: dict[str, Fact] = {"index": Known(int(index), source), "name": Known(name, source)}
     if mode in _DRIVER_MODELS:

@@ -59,7 +59,11 @@ _NOTHING_TO_SEE = phrases(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """nvml.state, nvml.message and what follows from errors of nvidia-smi and NVML; not denied and past ones."""
+    """nvml.state, nvml.message and what follows from errors of nvidia-smi and NVML; not denied and past ones.
+
+    What follows: driver.installed, rows of ``gpu`` with an error, gpu.count 0 for "No devices were found", and versions
+    of the library.
+    """
     if not any(word in paste.lower for word in _NOTHING_TO_SEE):
         return
     for words, state in _STATES.items():

@@ -57,7 +57,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _gpu_list(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` and ``mig`` from ``nvidia-smi -L``."""
+    """Rows of ``gpu`` (index, name, UUID, MIG on) and ``mig`` (GPU, profile, UUID) from ``nvidia-smi -L``."""
     gpus: list[Row] = []
     migs: list[Row] = []
     for index, line in enumerate(paste.bare):
@@ -75,7 +75,10 @@ def _gpu_list(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` and the driver's version from CSV of ``--query-gpu``; other tables are marked as placed only."""
+    """Rows of ``gpu`` and the driver's version from CSV of ``--query-gpu``; other tables are marked as placed only.
+
+    The fields are those of the heading, else of the command. GPUs are not numbered if it asks for some or in a loop.
+    """
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
     unnumbered: set[int] = set()

@@ -213,7 +213,10 @@ def _is_of_another_machine(log: _Log, first: _Log) -> bool:
 
 
 def _text_logs(paste: Paste) -> list[_Log]:
-    """The logs of ``nvidia-smi -q``; a part of one without its head is a log of one GPU."""
+    """The logs of ``nvidia-smi -q``; a part of one without its head is a log of one GPU; empty without any.
+
+    Their lines are marked as listed.
+    """
     low = paste.text
     if "NVSMI LOG" not in low and "Attached GPUs" not in low and not _SECTION_LINE.search(low):
         if not any(heading.strip().lower() in _PARTS for heading in paste.bare):
@@ -255,7 +258,7 @@ def _text_logs(paste: Paste) -> list[_Log]:
 
 
 def _xml_logs(paste: Paste) -> list[_Log]:
-    """The logs of ``nvidia-smi -q -x``, read line by line; whole or cut."""
+    """The logs of ``nvidia-smi -q -x``, whole or cut, with -q's labels; empty without any. Their lines are placed."""
     if "<" not in paste.text or not _XML.search(paste.text):
         return []
     logs = [_Log()]

@@ -153,7 +153,10 @@ def _killed_processes(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _kernel_kills(paste: Paste) -> tuple[bool, list[Row]]:
-    """(False, a row of ``oom`` per process that the kernel's log says was killed for memory)."""
+    """(False, a row of ``oom`` per process that the kernel's log says was killed for memory).
+
+    With scope (machine, cgroup) and, where logged, its memory and the cgroup's limit and path.
+    """
     kills: dict[str, dict[str, Fact]] = {}
     groups: dict[str, Fact] = {}
     limit: Fact | None = None

@@ -59,7 +59,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _package_lists(paste: Paste) -> Iterator[Row]:
-    """Packages in pip list and freeze, conda list and export, and collect_env's ``[pip3]`` lines."""
+    """Rows of ``package`` in pip list and freeze, conda list and export, and collect_env's ``[pip3]`` lines.
+
+    Outside of a list only lines of GPU software's packages count.
+    """
     table = ""
     for index, line in enumerate(paste.bare) if any(word in paste.lower for word in _LISTS) else ():
         if not line.strip():
@@ -93,7 +96,7 @@ def _package_lists(paste: Paste) -> Iterator[Row]:
 
 
 def _tagged_package(groups: tuple[str | None, ...], source: str) -> Iterator[Row]:
-    """The package of a ``[pip3] torch==2.5.1`` or ``[conda] ...`` line; none for "Could not collect"."""
+    """The row of ``package`` of a ``[pip3] torch==2.5.1`` or ``[conda] ...`` line; none for "Could not collect"."""
     tool, name, rest = (group or "" for group in groups)
     if "not collect" in rest or "relevant packages" in rest:
         return
@@ -126,14 +129,14 @@ def _package_row(name: str, version: str, installer: str, build: str, source: st
 
 
 def _wheel_tags(paste: Paste) -> Iterator[Row]:
-    """Extensions with their wheel's tag: ``flash-attn 2.5.6 (wheel cu122torch2.1cxx11abiFALSE)``."""
+    """Rows of ``package`` for flash-attn with its wheel's tag: ``2.5.6 (wheel cu122torch2.1cxx11abiFALSE)``."""
     for index, line in paste.having("cxx11abi"):
         if ".whl" not in line and (tagged := _TAG.search(line[:2000])):
             yield _package_row(tagged.group(1), f"{tagged.group(2)}+{tagged.group(3)}", "pip", "", paste.use(index))
 
 
 def _labelled_packages(paste: Paste) -> Iterator[Row]:
-    """Packages as labels: ``pip torch: 2.1.2``, ``vllm: 0.6.3``, ``Transformers version: 4.36``, pip show."""
+    """Rows of ``package`` from labels: ``pip torch: 2.1.2``, ``vllm: 0.6.3``, ``vLLM version: 0.6``, and pip show."""
     pip_show_name = ""
     for label in paste.labels:
         if label.name == "name" and normal(label.value) in FOLLOWED:
@@ -154,7 +157,7 @@ def _labelled_packages(paste: Paste) -> Iterator[Row]:
 
 
 def _inline_lists(paste: Paste) -> Iterator[Row]:
-    """Packages listed on one line behind a label: ``pip list: torch 2.8.0, torchvision 0.23.0``."""
+    """Rows of ``package`` from a list behind a label: ``pip list: torch 2.8.0, torchvision 0.23.0``."""
     for label in paste.labels:
         if label.index in paste.used or not _LIST_LABEL.fullmatch(label.name):
             continue
@@ -170,7 +173,7 @@ def _inline_lists(paste: Paste) -> Iterator[Row]:
 
 
 def _lone_package_line(paste: Paste) -> Iterator[Row]:
-    """Packages of a line with nothing else, ``torch 1.13, torchvision 0.6``, if it is the only such line."""
+    """Rows of ``package`` from a line with nothing else, ``torch 1.13, torchvision 0.6``, if it is the only one."""
     candidates: list[tuple[int, list[tuple[str, str]]]] = []
     for index, line in paste.having("torch"):
         if index in paste.used or len(line) > 300 or not ("," in line or ";" in line or " + " in line):

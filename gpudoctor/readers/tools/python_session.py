@@ -172,7 +172,10 @@ def _version_lines(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _import_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """How ``import torch`` failed: outcome, error text, and torch absent for "No module named torch"."""
+    """live.import_outcome (error) and live.import_error of a failed ``import torch``, by its traceback or message.
+
+    torch.version is absent for "No module named torch".
+    """
     for index, _ in paste.having("error"):
         error = _ERROR.match(paste.bare[index])
         if not error:
