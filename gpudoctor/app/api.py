@@ -31,7 +31,7 @@ class Report(Diagnosis):
 
     @property
     def exit_code(self) -> int:
-        """That of ``gpudoctor check``: 0 sound or only warnings, 1 an error was found, 3 no verdict is possible."""
+        """Exit code of ``gpudoctor check``: 0 sound or only warnings, 1 an error was found, 3 no verdict possible."""
         return exit_code(self)
 
     def render(self, form: Form = "text", strict: bool = False) -> str:
@@ -54,11 +54,11 @@ class Report(Diagnosis):
         return f"<gpudoctor.Report of {self.snapshot.target.name!r}: {self.verdict}; {counts}>"
 
     def _repr_html_(self) -> str:
-        """The report as HTML, for a notebook."""
+        """The report as HTML, as a notebook shows it under a cell."""
         return html_of(self, cell=True)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print the report's text to IPython's `printer`; its `repr` where it is nested in itself (`cycle`)."""
+        """Print the report's text to IPython's `printer`, or only its `repr` where it contains itself (`cycle`)."""
         printer.text(repr(self) if cycle else str(self))
 
 

@@ -166,11 +166,11 @@ def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Pa
             """Begins and ends with the training."""
 
             def on_train_begin(self, *_: object, **__: object) -> None:
-                """Begin to watch."""
+                """Begin to watch the training."""
                 watching.start()
 
             def on_train_end(self, *_: object, **__: object) -> None:
-                """End the watch and write its account."""
+                """End the watch of the training, judge, and write its account to standard error."""
                 watching.stop()
 
         return OnTransformers()
@@ -181,15 +181,15 @@ def callback(framework: Literal["transformers", "lightning"], rules: Sequence[Pa
             """Begins and ends with fit."""
 
             def on_fit_start(self, *_: object) -> None:
-                """Begin to watch."""
+                """Begin to watch the training."""
                 watching.start()
 
             def on_fit_end(self, *_: object) -> None:
-                """End the watch and write its account."""
+                """End the watch of the training, judge, and write its account to standard error."""
                 watching.stop()
 
             def on_exception(self, _trainer: object, _module: object, exception: BaseException) -> None:
-                """End the watch and write its account, with the cause of this exception."""
+                """End the watch of the training, judge it by this exception, and write its account to stderr."""
                 watching.stop(exception)
 
         return OnLightning()

@@ -80,7 +80,7 @@ class Shared:
             listener(sample)
 
     def _leave(self, on_sample: OnSample) -> None:
-        """Stop calling `on_sample`; end the child if nobody is left."""
+        """Stop calling `on_sample`; end the child that samples NVML if no listener is left."""
         with self._lock:
             if on_sample in self._listeners:
                 self._listeners.remove(on_sample)
@@ -115,13 +115,14 @@ class Watcher:
         self._announce_calls = False
 
     def stop(self) -> None:
-        """Ask the watcher to end its child; returns at once."""
+        """Have the watcher end its child, which samples NVML; returns at once."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Run children one after another until `stop`, or a final failure; each failure is reported as `trouble`.
+        """Run children that sample NVML one after another until `stop`, or a final failure.
 
-        A GPU on which one hung or crashed is left out from then on; pauses grow with failures in a row.
+        Each failure is passed on as a sample with `trouble`. A GPU on which one hung or crashed is left out from then
+        on; pauses grow with failures in a row.
         """
         failures = 0
         while not self._stopped.is_set():
@@ -202,7 +203,7 @@ class _ChildState:
     _carried: dict[tuple[int, str], tuple[float, int, float | None]] = field(default_factory=dict)
 
     def hear(self, entry: Mapping[str, Any]) -> bool:
-        """Update the state by one message of the child; True if it completes a round of samples."""
+        """Update the state by one message of the child that samples NVML; True if it completes a round."""
         if "waits" in entry:
             self.step = (str(entry["waits"]), entry["gpu"])
             waking = self.step[0] == "HandleByIndex"
@@ -224,7 +225,10 @@ class _ChildState:
         return False
 
     def patience(self, silent: float) -> _Failure | None:
-        """The failure to report after `silent` seconds without a message; None while that is within the limits."""
+        """The failure to report after `silent` seconds without a message of NVML's child; None within the limits.
+
+        30 s for its start, or a GPU that is waking; else 15 s for a call.
+        """
         call, gpu = self.step
         starting = not self.samples and (gpu is None or gpu < 0 or call == "HandleByIndex")
         limit = START_SECONDS if starting else HANG_SECONDS

@@ -49,7 +49,10 @@ class Source:
         """Choose the next job for the following looks; does nothing for a source of one job."""
 
     def stacks(self, row: Row) -> Sequence[tuple[str, Sequence[str]]]:
-        """(heading, functions) of each thread of the rank; by default those in its row."""
+        """(heading, functions) of each thread of the rank in `row`; by default its main thread's, as last read.
+
+        Empty where they were not read.
+        """
         frames = texts_of(row.get("stack"))
         return [("its main thread, when the stacks were read", frames)] if frames else []
 
@@ -103,7 +106,7 @@ class OfThisMachine(Source):
         return entries or super().stacks(row)
 
     def stop(self) -> None:
-        """End the child that asks NVML."""
+        """End the child that samples NVML, if one was started."""
         self._end()
 
 
@@ -228,7 +231,10 @@ class Follower:
         yield last.diagnosis
 
     def _run(self) -> None:
-        """Thread body: look repeatedly; while paused, only until a requested reading of the stacks is done."""
+        """Thread body: look at the job repeatedly; while paused, only until a requested reading of the stacks is done.
+
+        When stopped, it stops the source.
+        """
         pause: float | None = None
         while not self._stopped:
             if not self._resting or self._wants_stacks or (self._last and self._last.reading):
@@ -265,11 +271,11 @@ class Follower:
         self._wake.set()
 
     def _rest(self, rests: bool) -> None:
-        """Pause (True) or resume (False) looking."""
+        """Pause (True) or resume (False) looking at the job."""
         self._resting = rests
         self._wake.set()
 
     def _stop(self) -> None:
-        """Tell the thread to end, which then stops the source."""
+        """Have the thread that looks at the job end, which then stops the source."""
         self._stopped = True
         self._wake.set()

@@ -44,7 +44,10 @@ class Soaked:
 
     @property
     def whole(self) -> bool:
-        """Whether every device that nobody uses was heated and had its memory tested, in one round at least."""
+        """Whether every device that nobody uses was heated and had its memory tested, in one round at least.
+
+        False where there is no such device.
+        """
         free = [gpu.index for gpu in self.measurements.devices if not gpu.held]
         wanted = [(name, index) for name in _ALONE for index in free]
         ran = {(run.kernel, run.gpu) for run in self.measurements.runs if run.status in ("ran", "failed")}

@@ -94,7 +94,7 @@ class Paste:
 
     @cached_property
     def text(self) -> str:
-        """All kept lines joined by newlines."""
+        """All kept lines of the pasted text, cleaned, joined by newlines."""
         return "\n".join(self.lines)
 
     @cached_property
@@ -109,19 +109,19 @@ class Paste:
 
     @cached_property
     def commands(self) -> dict[int, str]:
-        """Commands typed at a prompt, without the prompt, by line index."""
+        """Commands typed at a prompt in the pasted text, without the prompt, by line index."""
         prompts = ((index, _PROMPT.match(line)) for index, line in enumerate(self.lines) if line)
         return {index: self.lines[index][match.end() :].strip() for index, match in prompts if match}
 
     @cached_property
     def bare(self) -> list[str]:
-        """The lines without prompts, time stamps and line numbers in front."""
+        """The pasted lines without prompts, time stamps and line numbers in front."""
         lines = [self.commands.get(index, line) for index, line in enumerate(self.lines)]
         return _without_line_numbers([_without_prefix(_STAMP, _without_prefix(_STAMP, line)) for line in lines])
 
     @cached_property
     def labels(self) -> list[Label]:
-        """The ``label: value`` lines, in order."""
+        """The ``label: value`` lines of the pasted text, in order."""
         parsed = (label_of(index, line) for index, line in enumerate(self.bare) if line)
         return [label for label in parsed if label]
 
@@ -194,7 +194,7 @@ class Paste:
                 yield index, command
 
     def use(self, first: int, last: int | None = None) -> str:
-        """Mark the lines as placed; returns their source, as facts name it: ``line 3``, ``lines 3-5``."""
+        """Mark pasted lines (by index) as placed; returns their source, as facts name it: ``line 3``, ``lines 3-5``."""
         last = first if last is None else last
         self.used.update(range(first, last + 1))
         if first == last:

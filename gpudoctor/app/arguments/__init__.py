@@ -24,7 +24,7 @@ _BEFORE_A_COMMAND = ("preflight", "run")
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed options of a command line; what follows ``--`` of ``preflight`` and ``run`` is `options.command`.
 
-    Exits with 2 for unknown or wrong arguments.
+    Prints an error and exits with 2 for unknown or wrong arguments, with 0 after --help and --version.
     """
     own, command = list(arguments), []
     if own and own[0] in _BEFORE_A_COMMAND and "--" in own:
@@ -101,7 +101,7 @@ EXAMPLES = {
 
 
 def add_examples(top: argparse.ArgumentParser) -> None:
-    """Append its examples to the help of each command."""
+    """Append to the help of each command its examples, if it has some."""
     for name, command in commands_of(top):
         if name in EXAMPLES:
             examples = "examples:" + EXAMPLES[name].rstrip().replace("\n", "\n  ").replace("%", "%%")

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": Help, **more})
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and message, and exit with 2."""
+        """Print usage and the message, with a suggestion if something similar exists, to stderr and exit with 2."""
         super().error(f"{message}{self._suggestion(message)}")
 
     def _suggestion(self, message: str) -> str:

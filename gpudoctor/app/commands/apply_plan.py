@@ -48,7 +48,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> RunOptions:
-        """From the command's options, as far as it has them."""
+        """The `RunOptions` in a command's options; those that the command lacks have their defaults."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in vars(options).items() if name in names})
 
@@ -145,7 +145,7 @@ def _run_undo(run: Run, context: RunContext) -> tuple[Run, bool]:
 
 
 def _print_run(run: Run, json: bool) -> None:
-    """Print the run as JSON or text."""
+    """Print the run to standard output, as JSON or text."""
     print(run_view.document(run) if json else f"\n{run_view.render(run, style_of(sys.stdout))}")
     sys.stdout.flush()
 

@@ -339,7 +339,7 @@ class Hider:
             self.user(user)
 
     def user(self, name: str) -> str:
-        """The replacement of a user's name, as long as the name; the name itself if it identifies nobody."""
+        """The replacement of a user's name in a record, as long as that; the name itself if it identifies nobody."""
         if name not in self._users:
             if not _is_identifying(name):
                 return name
@@ -353,14 +353,14 @@ class Hider:
         self._addresses.learn(text)
 
     def text(self, text: str) -> str:
-        """The text with secrets, numbers, and all known names and addresses replaced."""
+        """The text with secrets, device numbers, and the users, hosts and addresses that were learnt replaced."""
         text = self._numbers.hide(without_secrets(text))
         if self._users or self._hosts or self._addresses.known:
             text = self._name_pattern().sub(self._replacement, text)
         return text
 
     def raw(self, data: bytes) -> bytes:
-        """The bytes with users in paths replaced, by as many bytes."""
+        """The bytes of a file with the users that were learnt replaced in paths, by as many bytes."""
         for name, word in self._users.items():
             if len(name) == len(word):
                 data = data.replace(f"/{name}/".encode(), f"/{word}/".encode())
@@ -385,12 +385,12 @@ class Hider:
         return self._numbers.whole(value) if key in _UUID_KEYS else self.text(value)
 
     def _name_pattern(self) -> re.Pattern[str]:
-        """Pattern of all known names and addresses, where they stand alone."""
+        """Pattern of all users, hosts and addresses that were learnt, the longest first, where they stand alone."""
         names = sorted({*self._users, *self._hosts, *self._addresses.known}, key=len, reverse=True)
         return re.compile(r"(?<![\w.-])(?:" + "|".join(map(re.escape, names)) + r")(?![\w-]|\.\d)")
 
     def _replacement(self, match: re.Match[str]) -> str:
-        """The replacement of a matched user, host or address."""
+        """The replacement of a user, host (``host1``) or address that `_name_pattern` matched."""
         name = match[0]
         if name in self._users:
             return self._users[name]

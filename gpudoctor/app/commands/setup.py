@@ -167,7 +167,7 @@ def _machine(options: argparse.Namespace) -> Snapshot:
 
 
 def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:
-    """That no way is known here; what the GPUs need (driver, modules, CUDA), where known; and the page's sources."""
+    """Text that says that no way is known here, what the GPUs need where known, and the page's sources."""
     facts = with_setup_facts(snapshot)
 
     def shown(name: str) -> str:

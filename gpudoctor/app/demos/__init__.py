@@ -53,7 +53,7 @@ class Demo(RecordedMachine):
     """How slowly its answers come: 1 is good to watch, 0 is at once."""
 
     def record(self) -> Record:
-        """The record of everything that the machine answered."""
+        """The record of everything that the demo's machine answered, for a replay."""
         return from_json(self._document("machine.json.gz"))
 
     def diagnosis(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
@@ -90,7 +90,7 @@ class Demo(RecordedMachine):
 
     @property
     def _is_document(self) -> bool:
-        """Whether it is a job or a run, and not a machine."""
+        """Whether the demo is a recorded job or run, and not a machine."""
         return (self._folder / "document.json.gz").exists()
 
     def _of_document(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
@@ -190,7 +190,7 @@ class _PacedRecord(Recorded):
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
-        """The recorded answer, after a delay."""
+        """The recorded answer to a command, after a delay like that of the real one; all delays have a common limit."""
         names = {os.path.basename(word) for word in argv}  # noqa: PTH119 - texts
         wanted = max((_SECONDS[name] for name in names & _SECONDS.keys()), default=_OTHER_SECONDS) * self._pace
         time.sleep(max(0.0, min(wanted, self._ends - time.monotonic())))
@@ -216,7 +216,7 @@ class PlayedStep:
     changes: tuple[Change, ...] = ()
 
     def of(self, step: PlanStep) -> bool:
-        """True if this is the record of that step: the same command or check."""
+        """True if this is the record of that step of a plan: the same command or check."""
         return (self.argv, self.verify) == (step.argv, step.verify) and bool(self.argv or self.verify)
 
 
@@ -253,7 +253,10 @@ class Recording:
         return self._play(plan, self.steps, report, wants)
 
     def undo(self, run: Run, report: Tell, wants: Wants) -> Run:
-        """Play the recorded run that undid `run`, and return it."""
+        """Play the recorded run that undid `run`, and return it; `report` gets it after each event.
+
+        `wants` may stop it.
+        """
         steps = tuple(
             PlanStep(str(number), f"{played.argv[2]} {played.argv[3]}", played.argv, changes=played.changes)
             for number, played in enumerate(self.back, 1)
@@ -361,7 +364,7 @@ class RecordedGpus:
         return min(map(len, self.series.values()))
 
     def at(self, number: int) -> Sample:
-        """The sample of moment `number`, counted from 0, repeating without end."""
+        """The sample of the GPUs at moment `number`, from 0; after the last moment the recording's end repeats."""
         count = len(self)
         place = number if number < count else self.again + (number - count) % (count - self.again)
         gpus = []

@@ -28,13 +28,13 @@ class _Mean:
     count: int = 0
 
     def add(self, total: float, count: int = 1) -> None:
-        """Add `count` values whose sum is `total`."""
+        """Add to the running mean `count` values whose sum is `total`."""
         self.total += total
         self.count += count
 
     @property
     def value(self) -> float | None:
-        """The mean; None if nothing was added."""
+        """The mean of all values added; None if nothing was added."""
         return self.total / self.count if self.count else None
 
 

@@ -76,7 +76,7 @@ class Ranks:
         self._write("begun", {"pid": pid, "beside": os.getpid()})
 
     def pids(self) -> frozenset[int]:
-        """The process ids of the commands of all ranks here."""
+        """The process ids of the commands of all of the job's ranks on this host, by what they recorded."""
         return frozenset(pid for entry in self._entries("begun") if isinstance(pid := entry.get("pid"), int))
 
     def end(self, end: End) -> None:
@@ -147,7 +147,7 @@ class Ranks:
         return self._path(f"claimed-{zlib.crc32(what.encode()):08x}")
 
     def _path(self, name: str) -> Path:
-        """Path of that name in the folder; a path that cannot exist if there is no folder."""
+        """Path of that name in the folder that the ranks share; a path that cannot exist if there is none."""
         return (self._folder or Path(os.devnull)) / name
 
     def leave(self) -> None:

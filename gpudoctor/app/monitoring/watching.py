@@ -66,14 +66,14 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="beside", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch in a thread; where none may be started, nothing is seen."""
+        """Begin to watch the command in a thread; where none may be started, nothing is seen."""
         try:
             self._thread.start()
         except RuntimeError:
             self._stop.set()
 
     def stop(self) -> None:
-        """Take a last look, which is waited for up to a second, and end the threads."""
+        """End the watch of the command, after a last look that is waited for up to a second; NVML's child ends, too."""
         self._stop.set()
         if self._thread.ident:
             self._thread.join(_LAST_LOOK_SECONDS)
@@ -240,17 +240,17 @@ class HangWatch:
         self._thread = threading.Thread(target=self._run, name="hanging", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch in a thread; where none may be started, nothing is seen."""
+        """Begin to watch in a thread whether the command hangs; where none may be started, nothing is seen."""
         with contextlib.suppress(RuntimeError):
             self._thread.start()
 
     def ask(self) -> None:
-        """Request a look now, whether the command is still or not (SIGQUIT)."""
+        """Have the ranks looked at now, whether the command is still or not (SIGQUIT)."""
         self._asked = True
         self._wake.set()
 
     def stop(self) -> None:
-        """End the watch, without waiting for it; a look under way is given up."""
+        """End the watch for a hang, without waiting for its thread; a look under way is given up."""
         self._stop.set()
         self._wake.set()
 
@@ -272,7 +272,7 @@ class HangWatch:
         return {name: groups[name] for name in ("rank", "rank_group", "job_host") if name in groups}
 
     def _run(self) -> None:
-        """Thread body: check repeatedly; an exception ends only this thread."""
+        """Thread body: watch until stopped; an exception ends only this thread."""
         with contextlib.suppress(Exception):
             self._watch()
 

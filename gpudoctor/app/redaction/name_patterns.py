@@ -236,7 +236,7 @@ _FILE = re.compile(
 
 
 def is_file(name: str) -> bool:
-    """True if the name's ending is that of a file."""
+    """True if the name ends like a file's, such as in ``.py``."""
     return bool(_FILE.search(name))
 
 
@@ -306,7 +306,7 @@ class Ledger:
         self._reserved: set[str] = set()
 
     def reserve(self, text: str) -> None:
-        """Never give a replacement word that the text contains already."""
+        """From now on, give no replacement word (``host1``) that the text contains already."""
         self._reserved.update(_OURS.findall(text))
 
     def word(self, kind: str, original: str, numbered: Callable[[int], str] | None = None, series: str = "") -> str:

@@ -127,7 +127,7 @@ class Names:
         return "".join(out)
 
     def _longest_name(self, parts: list[str], place: int) -> int:
-        """How many of the parts from `place` on are one known name; 0 if none begins there."""
+        """How many of `parts`, from `place` on, are the longest known name; 0 if none begins there."""
         if parts[place] not in self._first_parts:
             return 0
         most = min(len(parts), place + 2 * _MOST_PARTS)
@@ -262,7 +262,7 @@ class Files:
             self._pattern = re.compile(rf"(?<![\w.-])(?:{either})(?![\w-])")
 
     def hide(self, text: str) -> str:
-        """The text with learnt file names replaced."""
+        """The text with the file names of reports that were learnt replaced."""
         return self._pattern.sub(lambda match: self._words[match[0]], text) if self._pattern else text
 
 

@@ -44,12 +44,12 @@ class Manifest:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines without control characters, each cut to 2000 characters."""
+        """The manifest's lines without control characters, each cut to 2000 characters."""
         return [clean(line[:WIDTH]).rstrip() for line in self.text.split("\n")]
 
     @cached_property
     def filled(self) -> int:
-        """Number of lines that are neither blank nor a comment."""
+        """Number of the manifest's lines that are neither blank nor a comment."""
         return sum(1 for line in self.lines if (bare := line.strip()) and not bare.startswith("#"))
 
     def use(self, first: int, last: int | None = None) -> str:
@@ -95,29 +95,29 @@ class Node:
 
     @property
     def line(self) -> int:
-        """The line on which it begins, counted from 1; 1 where it is not there."""
+        """The line on which the YAML node begins, counted from 1; 1 for a node that stands for a missing one."""
         return int(self._node.start_mark.line) + 1 + self._start if self else 1
 
     @property
     def text(self) -> str:
-        """The scalar as written, at most 4000 characters; empty for null, a list or a mapping."""
+        """The YAML scalar as written, at most 4000 characters; empty for null, a list, a mapping or a missing node."""
         value = self._node.value if self and self._kind == "scalar" else ""
         null = value in ("null", "~", "Null", "NULL") and not self._node.style if value else True
         return "" if null else clean(str(value))[:4000]
 
     @property
     def given(self) -> bool:
-        """Whether it is a scalar other than null; a quoted empty text counts."""
+        """Whether the YAML node is a scalar other than null; a quoted empty text counts."""
         return bool(self) and self._kind == "scalar" and (bool(self.text) or bool(self._node.style))
 
     @property
     def _kind(self) -> str:
-        """scalar, mapping or sequence; empty where it is not there."""
+        """scalar, mapping or sequence: the kind of the YAML node; empty where it stands for a missing one."""
         return str(self._node.id) if self else ""
 
     @property
     def is_mapping(self) -> bool:
-        """Whether it is a mapping."""
+        """Whether the YAML node is a mapping."""
         return self._kind == "mapping"
 
     def items(self, depth: int = 0) -> Iterator[tuple[str, Node]]:
@@ -137,20 +137,20 @@ class Node:
                 yield from mapping.items(depth + 1)
 
     def list(self) -> list[Node]:
-        """The entries of a list, at most 500; empty for other nodes."""
+        """The entries of a YAML list, at most 500; empty for other nodes."""
         return (
             [Node(entry, self._start) for entry in self._node.value[:_MOST_ENTRIES]] if self._kind == "sequence" else []
         )
 
     def at(self, *path: str) -> Node:
-        """The node under those keys, one level each; a false node where one is missing."""
+        """The YAML node under those keys, one level each; where one is missing, a false node, empty in every way."""
         node = self
         for name in path:
             node = next((value for key, value in node.items() if key == name), Node())
         return node
 
     def key_line(self, name: str) -> int:
-        """The line of that key; the node's own line where it has no such key."""
+        """The line of that key in a YAML mapping, counted from 1; the node's own line where it has no such key."""
         for key, _ in self._node.value[:_MOST_ENTRIES] if self._kind == "mapping" else ():
             if Node(key).text == name:
                 return Node(key, self._start).line

@@ -65,7 +65,7 @@ class RequestedPackage:
 
     @property
     def followed(self) -> bool:
-        """Whether it is a package of GPU software, whose version rules judge, or one that matters to these."""
+        """Whether the package is one of GPU software, whose version rules judge, or one that matters to these."""
         return self.name in FOLLOWED or self.name in _BESIDE or self.name.startswith(("nvidia-", "jax-cuda"))
 
     def row(self, source: str) -> Row:

@@ -131,7 +131,7 @@ class _RootCause:
     error: str
 
     def text(self, field: str) -> str:
-        """The field's text; empty where there is none."""
+        """The text of a field (host, rank, exitcode, traceback) in an entry of torchrun's table; empty without it."""
         return self.fields.get(field, ("", 0))[0]
 
 
@@ -177,7 +177,7 @@ def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _last_errors(paste: Paste) -> dict[int, tuple[str, int]]:
-    """The last exception, and its line, of each rank that torch has named before it, in the order of the text."""
+    """By rank, in the order of the text, the last exception in lines that torch prefixes ``[rank3]:``, and its line."""
     found: dict[int, tuple[str, int]] = {}
     for index, line in paste.having("[rank"):
         if (prefix := _RANK.match(line)) and (match := _EXCEPTION.match(line[prefix.end() :][:_CUT].rstrip())):
@@ -200,7 +200,7 @@ def _echo_at_the_end(paste: Paste) -> Known | None:
 
 
 def _root_causes(paste: Paste) -> Iterator[_RootCause]:
-    """Lines, fields and exception of each "root cause" of torchrun's tables; marks no line as used."""
+    """Lines, fields and exception of each "root cause" of torchrun's tables; marks no line as placed."""
     for first, _ in paste.having("root cause (first observed failure)"):
         fields: dict[str, tuple[str, int]] = {}
         error, last = "", first

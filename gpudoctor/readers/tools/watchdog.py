@@ -84,7 +84,7 @@ def _ranks_behind(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _progress_by_group(paste: Paste) -> Iterator[Mapping[int, _RankProgress]]:
-    """Each process group's progress by rank; of one rank the last report.
+    """Each process group's progress by rank, from the watchdog's "last enqueued" lines; of one rank the last.
 
     Groups that share a name are left out: in them two ranks of the job use the same number.
     """
@@ -127,7 +127,7 @@ class _PendingCall:
 
     @property
     def description(self) -> str:
-        """The operation and its size: ``ALLREDUCE of 4096 elements``."""
+        """The operation and its size: ``ALLREDUCE of 4096 elements``; only the operation where no size is known."""
         if not self.size:
             return self.op
         size = f"{self.size} element{'s' * (self.size != '1')}" if self.size.isdecimal() else f"shape {self.size}"
