@@ -168,7 +168,7 @@ class Watcher:
 
         While a call is slow, its name is reported as `trouble`.
         """
-        last_heard = time.monotonic()
+        last_message = time.monotonic()
         while not self._stopped.is_set():
             try:
                 line = stream.line(_QUIET_SECONDS)
@@ -177,13 +177,13 @@ class Watcher:
             now = time.monotonic()
             for entry in answers(line) if line else ():
                 before = state.step
-                if state.hear(entry):
+                if state.add_message(entry):
                     self._on_sample(state.sample(self._left_out))
                 if state.step != before or "gpus" in entry:
-                    last_heard = now
-            if fault := state.patience(now - last_heard):
+                    last_message = now
+            if fault := state.timeout_failure(now - last_message):
                 return fault
-            if now - last_heard > _QUIET_SECONDS and state.waits:
+            if now - last_message > _QUIET_SECONDS and state.waits:
                 self._report_trouble(state.waits)
         return None
 
@@ -202,7 +202,7 @@ class _ChildState:
     _failed: str = ""
     _carried: dict[tuple[int, str], tuple[float, int, float | None]] = field(default_factory=dict)
 
-    def hear(self, entry: Mapping[str, Any]) -> bool:
+    def add_message(self, entry: Mapping[str, Any]) -> bool:
         """Update the state by one message of the child that samples NVML; True if it completes a round."""
         if "waits" in entry:
             self.step = (str(entry["waits"]), entry["gpu"])
@@ -224,7 +224,7 @@ class _ChildState:
             return True
         return False
 
-    def patience(self, silent: float) -> _Failure | None:
+    def timeout_failure(self, silent: float) -> _Failure | None:
         """The failure to report after `silent` seconds without a message of NVML's child; None within the limits.
 
         30 s for its start, or a GPU that is waking; else 15 s for a call.
@@ -280,7 +280,7 @@ def _call_label(call: str, gpu: int | None) -> str:
     return f"{name if name.startswith('nvml') else f'nvmlDeviceGet{name}'} of GPU {gpu}"
 
 
-# ---- What the child told of a GPU, as one reading of a sample ----
+# ---- The answers of NVML about a GPU, as one reading of a sample ----
 
 TRAFFIC = (("nvlink_send_mb_s", "FieldValues(138)"), ("nvlink_receive_mb_s", "FieldValues(139)"))
 """Rates, and the counters of KiB that they follow from."""

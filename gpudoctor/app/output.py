@@ -74,7 +74,7 @@ def _write(data: bytes, place: Path) -> None:
 
 
 def _mode_to_keep(place: Path) -> int | None:
-    """Permission bits to keep; 0 for a new file, None for a device or pipe.
+    """Permission bits of the file to be replaced; 0 if there is none yet, None for a device or pipe.
 
     Raises IsADirectoryError for a folder, FileNotFoundError if the folder above is missing.
     """

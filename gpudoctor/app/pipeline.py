@@ -117,13 +117,13 @@ def watch(
     profile = expected(expect)
     more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         """Pass the event on, and wake the loop when a probe has ended."""
         progress(event)
         if event.state not in {"started", "working"}:
             more.put(None)
 
-    collection = ask(target, level, python, hear, wait)
+    collection = ask(target, level, python, on_event, wait)
     book = rulebook.load(rules)
     ended: list[Snapshot | Exception] = []
 

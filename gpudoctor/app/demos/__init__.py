@@ -112,7 +112,7 @@ class Demo(RecordedMachine):
         if self._is_document and self._of_document().snapshot.known("job.ranks"):
             work = replace(work, job=self._follow, first="job", stack=None)
         if "live.json.gz" in files:
-            work = replace(work, live=lambda hear: live_from_json(self._document("live.json.gz")).play(hear))
+            work = replace(work, live=lambda on_sample: live_from_json(self._document("live.json.gz")).play(on_sample))
         if "kernels.json.gz" in files:
             work = replace(work, measured=lambda: measurement.from_json(self._document("kernels.json.gz")))
         if "cluster.json.gz" in files:

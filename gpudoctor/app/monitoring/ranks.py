@@ -98,7 +98,7 @@ class Ranks:
                 return min(failed, key=lambda end: (end.ended, end.rank), default=None)
             time.sleep(_TICK_SECONDS)
 
-    def speaks(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
+    def should_report(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
         """True if this rank is to print its diagnosis, which no other rank of its host prints.
 
         In a sound job rank 0 prints. Of failed ranks the first one prints, and one per other cause; a rank that failed

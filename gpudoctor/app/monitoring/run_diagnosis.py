@@ -107,7 +107,7 @@ def conclude(
         *(ended, seen.argv, facts, {**seen.watch.groups, **seen.groups}, printed, seen.watch.alarming, rules),
         by_another=bool(ranks) and not own.of_itself,
     )
-    if not ranks or ranks.speaks(own, first, echo, judged):
+    if not ranks or ranks.should_report(own, first, echo, judged):
         write(judged)
     if ranks and first == own:
         ranks.claim(FIRST)

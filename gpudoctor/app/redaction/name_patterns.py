@@ -185,7 +185,7 @@ def _users_in_paths(text: str) -> Iterator[Span]:
 
 
 def _is_personal(parts: Sequence[str], place: int) -> bool:
-    """True if that part of a path is named after a user or a group."""
+    """True if the part of a path at index `place` is named after a user or group, by the folders around it."""
     part = parts[place]
     if place < 2 or not part or part.lower() in FOLDERS | SHELVES:
         return False

@@ -162,7 +162,7 @@ class Numbers:
 
 
 def _uuid_word(number: int) -> str:
-    """The nth replacement UUID."""
+    """The UUID that replaces the nth one hidden, as text."""
     return f"{number:08x}-f000-4f00-8f00-{number:012x}"
 
 

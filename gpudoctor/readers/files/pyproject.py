@@ -35,7 +35,7 @@ def named(name: str) -> bool:
 
 
 def recognizes(text: str) -> bool:
-    """Whether the text has a table header of these files and an assignment."""
+    """Whether the text has a table header as in pyproject.toml or pixi.toml, and an assignment."""
     return bool(_HEADER.search(text)) and "=" in text
 
 

@@ -258,7 +258,7 @@ _LONGEST = 600
 _COMPARED_DEVICE = Pattern(
     r"(?i).*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$"
 )
-_TOLD = Pattern(
+_COMPARED_NUMBER = Pattern(
     r"(?i).*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\n]*(?:[:=]|error|diff\w*|deviation)\s*(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|0|nan|[+-]?inf)\s*$"
 )
 """As `_COMPARED_DEVICE`, for a line that itself says that it compares."""
@@ -285,7 +285,7 @@ def _deviations(paste: Paste) -> Iterator[tuple[int, float, str]]:
     for index, line in enumerate(paste.bare):
         is_comparison = bool(_COMPARED.search(line)) and not _COUNTED.search(line)
         end = line[-_LONGEST:]
-        match = _COMPARED_DEVICE.match(end) or (_TOLD.match(end) if is_comparison else None)
+        match = _COMPARED_DEVICE.match(end) or (_COMPARED_NUMBER.match(end) if is_comparison else None)
         if match and (is_comparison or heading) and (value := _finite_number(match.group(2))) is not None:
             yield int(match.group(1)), value, paste.use(index)
         elif line.strip():

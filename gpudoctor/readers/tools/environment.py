@@ -26,7 +26,7 @@ _EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
 """``.bashrc: export NCCL_P2P_DISABLE=1``"""
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
-_SAID_EMPTY = Pattern(
+_STATED_EMPTY = Pattern(
     r"(?i)\bCUDA_VISIBLE_DEVICES\b[^\n=]{0,60}\b(?:is|was|prints?|returns?|gives?|being|becomes?|shows?|to)\b"
     r" (?:set to )?(?:an? )?(?:set (?:but|and) )?(?:empty\b(?! list)|''|\"\")"
 )
@@ -72,7 +72,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                     values.setdefault(name, Absent(f"unset ({paste.use(index)})"))
         _read_echoes(paste, values)
     for index, line in paste.having("visible_devices"):
-        if _SAID_EMPTY.search(line):
+        if _STATED_EMPTY.search(line):
             _set_once(values, "CUDA_VISIBLE_DEVICES", "", paste.use(index))
     _read_kubernetes_variables(paste, values)
     if "map[" in paste.text:

@@ -218,7 +218,7 @@ def _resource_limits(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _limit_value(text: str) -> int:
-    """The number; -1 for ``unlimited``."""
+    """The limit's number; -1 for ``unlimited``."""
     return -1 if text == "unlimited" else int(text[:15])
 
 
@@ -269,7 +269,7 @@ def _write_errors(paste: Paste) -> Iterator[tuple[str, Rows]]:
 
 
 def _holds(mount: str, path: str) -> bool:
-    """Whether the path lies below that mount point."""
+    """Whether the path is that mount point or lies below it."""
     return path == mount or path.startswith(f"{mount.rstrip('/')}/")
 
 

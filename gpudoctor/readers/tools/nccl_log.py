@@ -133,8 +133,8 @@ def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if counts:
         yield "nccl.nodes", Known(max(counts), counts[max(counts)])
     rates: dict[float, str] = {}
-    speaks = any(word in paste.lower for word in _RATED)
-    for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():
+    names_rates = any(word in paste.lower for word in _RATED)
+    for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if names_rates else ():
         if _LINK.search(line) or _SIZE.search(line):
             continue
         for match in (

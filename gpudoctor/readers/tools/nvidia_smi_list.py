@@ -36,7 +36,7 @@ _PAIR = Pattern(
 _LINK = Pattern(r"(?i)\s*Link (\d+):\s*(<inactive>|inactive|down|[\d.]+ GB/s|active)")
 
 _OF_GPU = Pattern(r"(?i)\bGPU ?(\d+)(?:'s)?\b")
-_SAID = Pattern(
+_STATED = Pattern(
     r"(?i)\bLink (\d{1,3})\s*(?:(?::|is)\s*)?(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b"
 )
 
@@ -201,7 +201,7 @@ def _nvlink_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
             is_active = link.group(2)[0].isdecimal() or link.group(2).lower() == "active"
             rows.append({"gpu": gpu, **known_facts(paste.use(index), link=int(link.group(1)), active=is_active)})
         elif (gpu_mention := _OF_GPU.search(line)) and "link" in line.lower():
-            for link in _SAID.finditer(line[:1000]):
+            for link in _STATED.finditer(line[:1000]):
                 is_active = not any(word in link.group(2).lower() for word in ("inactive", "down", "disabled"))
                 number, source = int(gpu_mention.group(1)), paste.use(index)
                 rows.append(known_facts(source, gpu=number, link=int(link.group(1)), active=is_active))

@@ -23,7 +23,7 @@ _ASKED = Pattern(
     r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__"
     r"|torch\.cuda\.nccl\.version\(\)|torch\._C\._cuda_getDriverVersion\(\))\)?\s*$"
 )
-_SAID = Pattern(
+_ANSWERED = Pattern(
     r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)"
     r"|torch\.cuda\.get_device_name\(\d*\)"
     r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)"
@@ -81,7 +81,7 @@ def _prompt_answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             continue
         if (inline := _INLINE.search(line)) and not _IN_CODE.match(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
-        if (inline_answer := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
+        if (inline_answer := _ANSWERED.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
             "device_name" not in inline_answer.group(1) or gpu_vendor(inline_answer.group(2))
         ):
             facts = list(
