@@ -38,7 +38,8 @@ def run_and_finish(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name) and return its exit code; prints errors to stderr.
 
-    Misspelt options and signals raise SystemExit; GPUDOCTOR_DEBUG lets unforeseen exceptions through.
+    2 for misuse (`DoctorError`), 3 for a fault of ours, 130 after Ctrl-C. Misspelt options and signals raise
+    SystemExit; GPUDOCTOR_DEBUG lets unforeseen exceptions through.
     """
     system.prepare_streams()
     system.restore_child_statuses()

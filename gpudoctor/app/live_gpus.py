@@ -40,7 +40,7 @@ _GPU_MARKS = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")
 
 
 def has_gpus() -> bool:
-    """Whether the driver's device or version files show an NVIDIA GPU, so that NVML may have something to say."""
+    """Whether the NVIDIA driver's files (/dev/nvidiactl, /dev/dxg, its version in /proc) show that NVML may answer."""
     return any(Path(mark).exists() for mark in _GPU_MARKS)
 
 

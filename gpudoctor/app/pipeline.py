@@ -181,7 +181,10 @@ def deepened(
     on_snapshot: Callable[[Snapshot], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """Wait for the probes' snapshot and, at level deep, run every kernel; `on_snapshot` gets it as each ends."""
+    """Wait for the probes' snapshot and, at level deep, run every kernel; `on_snapshot` gets it as each ends.
+
+    On this machine the rates are compared with the best kept ones; `stop` ends the kernels early.
+    """
     snapshot = collection.snapshot()
     if collection.target.level != "deep":
         return snapshot

@@ -86,7 +86,7 @@ def _recipes() -> Mapping[str, Mapping[str, str]]:
 
 
 def _title(files: Mapping[str, str]) -> str:
-    """The first line of a recipe that says something, of its README.md if it has one; empty if there is none."""
+    """The title in a recipe's README.md, else in its first file: its first comment or docstring; empty without one."""
     text = next((text for name, text in files.items() if name.endswith("/README.md")), next(iter(files.values())))
     found = re.search(_TITLE, text)
     return found[1].strip() if found else ""

@@ -99,10 +99,11 @@ class Ranks:
             time.sleep(_TICK_SECONDS)
 
     def should_report(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
-        """True if this rank is to print its diagnosis, which no other rank of its host prints.
+        """True if this rank is to print its diagnosis, which no other rank of its host prints; claims it for this rank.
 
-        In a sound job rank 0 prints. Of failed ranks the first one prints, and one per other cause; a rank that failed
-        because of the first prints only if that one has printed nothing.
+        Of ranks that did not fail rank 0 prints, and one per grave finding. Of failed ranks the first one prints, and
+        one per other cause; a rank that failed because of the first prints only if that one has printed nothing within
+        15 s.
         """
         if not own.failed:
             grave = [finding.id for finding in judged.findings if finding.severity != "info"]

@@ -123,7 +123,10 @@ _LEFT_OUT = {"__pycache__", "direct_url.json", "RECORD", "REQUESTED", "INSTALLER
 
 
 def copy_packages(tree: Path, tui: bool) -> list[str]:
-    """Copy gpudoctor and all that it needs into the folder; a warning for each package missing or unsuitable."""
+    """Copy gpudoctor and all that it needs into the folder; a warning for each package missing or unsuitable.
+
+    Raises `UsageError` from within a .pyz and for a package with native code alone.
+    """
     _copy_own_package(tree)
     warnings = []
     for name in needed(tui):
