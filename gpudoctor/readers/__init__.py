@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 import sys
 import time
@@ -46,6 +47,8 @@ _SECONDS_EACH = READING_SECONDS / 2
 _LONGEST_PROSE = 64 << 10
 """Characters of the longest text that is searched for what people write: as many as an issue on GitHub may have. What
 is longer was written by programs."""
+_HOLE = re.compile(rb"\0{16,}")
+"""What a log has in place of what was cut from its start while a program went on writing to it."""
 EXACT = 5
 """How exact a reader is that does not say: 9 prints the driver's own value, 1 is what a person wrote."""
 
@@ -122,8 +125,9 @@ def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
 def _decoded(raw: bytes, name: str) -> str:
     """The bytes as text by their apparent encoding, empty if all are blank or 0; raises `DocumentError` for binary.
 
-    UTF-8, UTF-16 with or without mark, else Windows-1252 if very much of it is not UTF-8.
+    UTF-8, UTF-16 with or without mark, else Windows-1252 if very much of it is not UTF-8. Holes of a log are left out.
     """
+    raw = _HOLE.sub(b"", raw)
     head = raw[:65536]
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")

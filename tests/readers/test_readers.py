@@ -183,6 +183,7 @@ def test_what_is_no_report(raw: bytes, words: str) -> None:
         b"\xef\xbb\xbfdriver: 550.54",
         "driver: 550.54 ü".encode("utf-16"),
         "driver: 550.54".encode("utf-16-le"),
+        bytes(5000) + b"driver: 550.54",
         "driver: 550.54 ü\n".encode("cp1252") * 200,
     ],
 )
