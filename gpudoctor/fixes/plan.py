@@ -53,7 +53,9 @@ def plan_for(diagnosis: Diagnosis, only: Collection[str] = (), root: bool = Fals
 
 
 def _causes(diagnosis: Diagnosis, only: Collection[str]) -> dict[str, list[Finding]]:
-    """Findings to cure by rule id, from the lowest layer up."""
+    """Findings to cure by rule id, from the lowest layer up: those with a fix whose id is in `only`, or, if that is
+    empty, all that no other finding explains and that are not info.
+    """
     explained = {name for finding in diagnosis.findings for name in finding.explains}
     causes: dict[str, list[Finding]] = {}
     for finding in sorted(diagnosis.findings, key=lambda finding: LAYERS.index(finding.layer)):
@@ -76,7 +78,9 @@ class _PlanBuilder:
     remarks: list[str] = field(default_factory=list)
 
     def cure(self, name: str, findings: Sequence[Finding]) -> None:
-        """Add the steps of every cure of a cause, one cure chosen, and the step that verifies it."""
+        """Add a cause to the plan: the steps of each of its cures, of which one is chosen (none if earlier steps clear
+        the cause), and the step that verifies it.
+        """
         then = self.prospect.findings(name, findings)
         cures, best = self._ranked_cures(name, cures_of(then or findings, self.diagnosis.snapshot))
         if not then:
@@ -93,8 +97,9 @@ class _PlanBuilder:
         self.prospect.add_steps(name, cures[best - 1].steps if best else ())
 
     def _ranked_cures(self, name: str, cures: list[Cure]) -> tuple[list[Cure], int]:
-        """(cures in order of preference, number of the one to choose): one whose steps are all planned already comes
-        first; 0 if none should be chosen now.
+        """(cures in order of preference, number of the one to choose, from 1): one whose steps are all planned already,
+        else the first. If that would add findings, all are sorted by predicted effect, with remarks; 0 if even the best
+        would bring back a cleared cause.
         """
         best = next((number for number, cure in enumerate(cures, 1) if all(map(self._planned, cure.steps))), 1)
         first = self.prospect.outcome_of(name, cures[0]) if cures else Outcome()
@@ -115,7 +120,7 @@ class _PlanBuilder:
         return step.argv not in _REBOOTS and any(same(step, done) for done in self.prospect.steps)
 
     def plan(self, title: str) -> Plan:
-        """The complete plan; if packages change, it starts with a step that lists those installed."""
+        """The complete plan with this title; if packages change, it starts with a step that lists those installed."""
         snapshot = self.diagnosis.snapshot
         steps = [self._refused_as_manual(step) for step in _with_single_reboot(self.blocks)]
         if listing := _listing_step(steps):
@@ -139,12 +144,14 @@ class _PlanBuilder:
         )
 
     def _refused_as_manual(self, step: PlanStep) -> PlanStep:
-        """The step, turned into a manual one if a name read from the machine is unsafe in its command."""
+        """The step; without its command, to be done by hand, if a name read from the machine is unsafe in it."""
         why = self.names.refuse(step.argv)
         return replace(step, argv=(), title="by hand", text=f"Not run: {why}. {step.text}".strip()) if why else step
 
     def _hindrance(self, step: PlanStep) -> str:
-        """Reason why the step cannot be run from here; ``""`` if it can."""
+        """Why the step cannot be run from here: another machine, by hand, a blank to fill in, a new conda environment,
+        or no root. ``""`` if it can.
+        """
         target = self.diagnosis.snapshot.target
         if target.kind != "local":
             return say("not from here: {machine} is another machine", machine=target.name or say("the report"))
@@ -161,7 +168,7 @@ class _PlanBuilder:
 
 
 def _preference(option: tuple[Outcome, Cure]) -> int:
-    """Sort key of a cure, best first: it clears its cause, has known effects, has side effects, has unknown effects."""
+    """Sort key of (outcome, cure), best first: 0 clears its cause, 1 does not, 2 adds findings, 3 effects unknown."""
     outcome, cure = option
     if outcome.adds:
         return 2
@@ -169,7 +176,7 @@ def _preference(option: tuple[Outcome, Cure]) -> int:
 
 
 def _plan_step(step: Step, cause: str, number: int, cure: str, chosen: bool) -> PlanStep:
-    """PlanStep of one step of cure `number` of a cause; `cure` is its title. It has no id yet."""
+    """Plan step, without an id yet, for one step of cure `number` of the cause; `cure` is the cure's title."""
     return PlanStep(
         "",
         title_of(step),
@@ -210,7 +217,7 @@ def _reboots(step: PlanStep) -> bool:
 
 
 def _with_changes(snapshot: Snapshot, steps: Sequence[PlanStep]) -> Iterator[PlanStep]:
-    """The steps, with the package changes of each chosen one filled in."""
+    """The steps in order; each chosen one that changes packages has in `changes` their versions before and after."""
     done: list[PlanStep] = []
     before = _versions(snapshot)
     for step in steps:
@@ -226,7 +233,7 @@ def _with_changes(snapshot: Snapshot, steps: Sequence[PlanStep]) -> Iterator[Pla
 
 
 def _versions(snapshot: Snapshot) -> dict[str, str]:
-    """Installed versions by package name, torch first."""
+    """Installed versions by package name as the snapshot has them, torch first."""
     torch = snapshot.text("torch.version")
     versions = {"torch": torch} if torch else {}
     for name, version in packages_of(listed(snapshot.rows("package"))):
@@ -235,7 +242,9 @@ def _versions(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _listing_step(steps: Sequence[PlanStep]) -> PlanStep | None:
-    """Step that prints what is in the environment that is changed first, by its tool; None if none is there yet."""
+    """Step that lists the packages of the first existing environment that chosen steps change, by the tool of that
+    step; None if they change none, or only new ones.
+    """
     made: tuple[str, ...] = ()
     for step in steps:
         command = command_of(step.argv) if step.touches == "environment" and step.chosen else None
@@ -261,7 +270,7 @@ _PLACE = re.compile(r"([\w.-]+ @ )?https?://\S+|[/~.\\].*|[A-Za-z]:[\\/].*")
 
 
 def blanks(argv: Sequence[str]) -> Iterator[str]:
-    """Placeholders in upper case that a person must fill in: IMAGE, POD."""
+    """Words of the command in upper case that a person must replace: IMAGE, POD."""
     return (word for word in argv if word.isalpha() and word.isupper() and len(word) > 1 and word not in _WORDS)
 
 
@@ -279,7 +288,9 @@ class Names:
         self.scripts = {text for text in texts if len(text) > 2 and _SHELL.search(text)}
 
     def refuse(self, argv: Sequence[str]) -> str:
-        """Reason why the command is unsafe to run; ``""`` if it is safe."""
+        """Why the command is unsafe to run (invisible characters, a name from the machine that acts as an option or in
+        a shell, a package word that is none); ``""`` if it is safe.
+        """
         for word in argv:
             if _UNPRINTABLE.search(word.replace("\n", " ") if argv[:2] == ("sh", "-c") else word):
                 return f"{word[:40]!r} holds characters that do not show"
@@ -297,7 +308,7 @@ class Names:
 
 
 def _refuse_package_word(argv: Sequence[str]) -> str:
-    """Reason why a package command is unsafe: a word that is no package, path, URL or option; else ``""``."""
+    """Why a package manager's command is unsafe: a word that is no package, path, URL or option; ``""`` if none."""
     if command_of(argv) is None:
         return ""
     for word in argv[1:]:
@@ -319,7 +330,9 @@ def _texts(value: Value) -> Iterator[str]:
 
 
 def requires(step: PlanStep, environment: str) -> tuple[Requirement, ...]:
-    """Conditions that must hold before the step: its program exists, and the environment is writable and unchanged."""
+    """Conditions that must hold before the step: its program exists and, if it changes packages of an existing
+    environment, `environment` is writable and unchanged. None for a step by hand.
+    """
     if not step.argv:
         return ()
     program = next(iter(bare(step.argv)), "")
@@ -353,15 +366,15 @@ class Prospect:
     cleared: frozenset[str] = frozenset()
 
     def add_steps(self, cause: str, steps: Sequence[Step]) -> None:
-        """Add these steps, chosen for that cause."""
+        """Take these steps, chosen for that cause, as done from now on, and predict which findings they clear."""
         self.steps = (*self.steps, *steps)
         self.causes |= {cause} if any(map(effects.is_foreseeable, steps)) else frozenset()
         if self.judge and steps:
             self.cleared = frozenset(self._predicted(self.steps, self.causes).cleared)
 
     def findings(self, cause: str, current: Sequence[Finding]) -> Sequence[Finding]:
-        """The cause's findings after the steps taken so far; empty if those clear it, `current` if it cannot be
-        predicted.
+        """The cause's findings after the steps taken so far: none if those clear it, `current` if that is not predicted
+        or its rule then has no finding.
         """
         if not self.judge or not self.steps:
             return current
@@ -371,7 +384,7 @@ class Prospect:
         return [finding for finding in then.findings if finding.id == cause and finding.fixes] or current
 
     def outcome_of(self, cause: str, cure: Cure) -> Outcome:
-        """Effect of this cure after the steps taken so far."""
+        """Predicted effect of this cure after the steps taken so far; an empty `Outcome` without a judge."""
         if not self.judge:
             return Outcome()
         mended = {cause} if any(map(effects.is_foreseeable, cure.steps)) else set()
@@ -380,7 +393,7 @@ class Prospect:
         return Outcome(adds, clears=cause in seen.cleared)
 
     def _predicted(self, steps: Sequence[Step], causes: frozenset[str]) -> Foreseen:
-        """Findings cleared, staying and new once these steps are done; `causes` are the causes they cure."""
+        """Findings cleared, staying and new once these steps are done, by the rules; `causes` are what they cure."""
         assert self.judge is not None
         then = effects.snapshot_after(self.diagnosis.snapshot, steps)
         return effects.compare_findings(self.diagnosis, then, self.judge, mended=causes)
@@ -390,9 +403,7 @@ class Prospect:
 
 
 def setup_plan(page: SetupPage, fixes: Sequence[Fix], snapshot: Snapshot, root: bool = False) -> Plan:
-    """Plan with the steps of every one of the fixes that set something up; only the first is chosen. No verify
-    steps.
-    """
+    """Plan that sets something up: the steps of all fixes, of which only the first fix is chosen. No verify steps."""
     name = f"setup {page.id}"
     asked = Finding(
         id=name,

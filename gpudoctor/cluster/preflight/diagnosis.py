@@ -30,7 +30,9 @@ MOST_MATRIX_HOSTS = 128
 
 
 def diagnose_job(results: MeetingResults, book: Rulebook) -> Diagnosis:
-    """Diagnosis of the job, by the cluster rules and each machine's own check."""
+    """Diagnosis of a distributed job: the cluster rules on what the meeting measured, and each machine's own findings.
+    A machine without a document is reported as silent, unless the meeting was cut short.
+    """
     folding = FleetFold(book)
     for host in results.hosts if results.asked else ():
         document = results.documents.get(host)
@@ -65,7 +67,9 @@ _MOST_GAINS = 8
 
 
 def _ports_in_words(rails: RailResults) -> str:
-    """Sentences on the ports' rates, and on those whose error counters rose while they were measured."""
+    """Text on the network ports that were measured alone: how many, their usual rates in Gbit/s, and up to eight ports
+    whose error or discard counters rose meanwhile.
+    """
     known = {(pair.rail, host) for pair in rails.pairs for host in (pair.a, pair.b)}
     rates = " / ".join(dict.fromkeys(f"{rate:.3g}" for rate in rails.usual.values()))
     text = say(_PORTS, ports=len(known), hosts=len({host for _, host in known}), rates=rates)
@@ -84,15 +88,14 @@ def scheduler(place: Place) -> Scheduler:
 
 
 def _why_no_document(results: MeetingResults, host: str) -> str:
-    """Why a host gave no diagnosis: its rank's failure, the interruption, or the time limit."""
+    """Why a host gave no diagnosis: its rank's failure, else why the meeting was cut short, else the time limit."""
     reason = next((rank.because for rank in results.ranks if rank.host == host and rank.because), "")
     return reason or results.cut or "its own check did not come to an end in time"
 
 
 def _with_network(fleet: Fleet, findings: Sequence[Finding], found: MeetingResults) -> Fleet:
-    """The fleet with the measured pairs and a column for the network: who is blamed; unjudged if none was asked.
-
-    If the meeting was not cut short, whom an error blames alone is drained, too, unless that is so already.
+    """The fleet with the measured pairs and a column ``network``: who is blamed, else OK; unjudged if nothing was
+    asked. Unless the meeting was cut short, hosts that an error blames alone are added to those to be drained.
     """
     blamed = dict(_blamed_hosts(findings))
     results = {
@@ -113,8 +116,8 @@ _BETWEEN = ("nccl.", "gloo.", "host.clock")
 
 
 def _blamed_hosts(findings: Sequence[Finding]) -> Iterator[tuple[str, Result]]:
-    """(host, result) for each host named by a network finding.
-    An error only for a finding that names one host and no unresolved name; else a warning, for the fault may be
+    """(host, result) for each host named by a network finding, lowest ranked findings first, so that the last one
+    counts. An error only for a finding that names one host and no unresolved name; else a warning, for the fault may be
     elsewhere.
     """
     for finding in reversed(findings):
@@ -127,7 +130,9 @@ def _blamed_hosts(findings: Sequence[Finding]) -> Iterator[tuple[str, Result]]:
 
 
 def _pairwise(results: MeetingResults) -> Pairwise | None:
-    """Matrix of bandwidths between hosts in Gbit/s, each the last measured; None without any or with too many hosts."""
+    """Matrix of TCP bandwidths between hosts in Gbit/s, each the last measured, with why connections failed. None
+    without any measurement or with more than `MOST_MATRIX_HOSTS` hosts.
+    """
     rates: dict[tuple[str, str], float | None] = {}
     for pair in results.pairs:
         for source, target, way in pair.directions:
@@ -159,7 +164,9 @@ _PAIRS = "measured in pairs"
 
 
 def facts(results: MeetingResults) -> dict[str, Fact]:
-    """Facts about the job as a whole: launcher, ranks, port, NCCL versions, clock difference, interruption."""
+    """Facts ``job.*`` about the job as a whole: launcher, ranks, port, NCCL versions, clock difference,
+    interruption.
+    """
     place = results.place
     worlds = sorted({rank.world for rank in results.ranks if rank.world is not None})
     versions = sorted({rank.nccl for rank in results.ranks if rank.nccl})
@@ -192,7 +199,9 @@ def facts(results: MeetingResults) -> dict[str, Fact]:
 
 
 def groups(results: MeetingResults) -> dict[str, Rows]:
-    """Groups of the job: rows of ranks, links, barriers, flows, suspects and rails, and the collective's results."""
+    """Rows by group: ``rank``, ``link``, ``barrier``, ``flow``, ``suspect``, ``rail``, ``collective``, and ``canary``
+    if it ran. ``rank`` is Unread if the ranks did not meet.
+    """
     met = bool(results.ranks)
     return {
         "rank": tuple(map(_rank_row, results.ranks)) if met else Unread("the ranks did not meet"),
@@ -221,7 +230,7 @@ def _unmeasured_lines(unmeasured: Mapping[tuple[str, str], str]) -> Iterator[str
 
 
 def _rank_row(rank: RankSeen) -> Row:
-    """Row of the group ``rank``; columns of a rank that never connected are Unread."""
+    """Row of the group ``rank`` of a preflight; what only a connected rank tells is Unread if it never came."""
     return {
         "rank": Known(rank.rank, SOURCE),
         "host": Known(rank.host, SOURCE) if rank.host else Absent("the launcher does not tell"),
@@ -247,7 +256,7 @@ def _link_row(link: LinkSeen) -> Row:
 
 
 def _barrier_row(barrier: Barrier) -> Row:
-    """Row of the group ``barrier``: connections that failed alike, with the hosts to blame (Absent if several)."""
+    """Row of the group ``barrier``: connections that failed alike, with the host to blame (Absent if not one)."""
     link = barrier.links[0]
     return {
         "sources": Known(barrier.sources, SOURCE),
@@ -260,7 +269,9 @@ def _barrier_row(barrier: Barrier) -> Row:
 
 
 def _endpoint_columns(link: LinkSeen) -> Row:
-    """Columns common to links and barriers: kind, address, port, interface and outcome."""
+    """Columns common to links and barriers: kind, used_by, address, port, interface, outcome and words; address, port
+    and interface are Absent where there is none.
+    """
     return {
         "kind": Known(link.kind, SOURCE),
         "used_by": Known(link.used_by, SOURCE),
@@ -273,7 +284,7 @@ def _endpoint_columns(link: LinkSeen) -> Row:
 
 
 def _flow_rows(pair: Pair, results: MeetingResults) -> Iterator[Row]:
-    """Rows of the group ``flow`` for a pair: one per direction with a measured rate or a stall."""
+    """Rows of the group ``flow`` for a pair of hosts: one for each direction with a measured rate or a stall."""
     for source, target, way in pair.directions:
         if way.gbps is not None or way.stalled_above is not None:
             flow = results.flows.get((source, target)) or results.flows.get((target, source)) or {}
@@ -302,7 +313,9 @@ def _flow_row(source: str, target: str, pair: Pair, direction: Direction, flow: 
 
 
 def _suspect_row(suspect: Suspect) -> Row:
-    """Row of the group ``suspect``: who is suspected by which measure, with value and usual value."""
+    """Row of the group ``suspect``: who is suspected by which measure, with value, usual value and share (Unread
+    without); ``hosts`` is Absent for a switch, ``rail`` and ``network`` where it is not one network port.
+    """
     return {
         "kind": Known(suspect.kind, _PAIRS),
         "names": Known(suspect.names, _PAIRS),
@@ -320,7 +333,9 @@ def _suspect_row(suspect: Suspect) -> Row:
 
 
 def _rail_rows(rails: RailResults) -> Iterator[Row]:
-    """Rows of the group ``rail``: each network port that was measured alone, with its best rates in Gbit/s."""
+    """Rows of the group ``rail``: each network port, measured alone or not, with its best rates in Gbit/s; those not
+    measured are Unread for their reason.
+    """
     sends: dict[tuple[str, str], float] = {}
     receives: dict[tuple[str, str], float] = {}
     rounds = {(pair.rail, host): pair.round for pair in rails.pairs for host in (pair.a, pair.b)}
@@ -357,7 +372,7 @@ def _rail_rows(rails: RailResults) -> Iterator[Row]:
 
 
 def _best_from_gpus(rails: RailResults, end: int) -> dict[tuple[str, str], float]:
-    """By rail and host, the best Gbit/s from GPU to GPU of which it was the sender (`end` 1) or the receiver (2)."""
+    """By (rail, host), the best rate in Gbit/s between GPU memories with it as the sender (`end` 1) or receiver (2)."""
     best: dict[tuple[str, str], float] = {}
     for ends, gbps in rails.gpu_memory.items():
         best[ends[0], ends[end]] = max(gbps, best.get((ends[0], ends[end]), 0.0))
@@ -365,19 +380,19 @@ def _best_from_gpus(rails: RailResults, end: int) -> dict[tuple[str, str], float
 
 
 def _from_gpus(gbps: float | None, port: Port) -> Fact:
-    """The rate from or to the memory of a GPU as a fact; Absent where the port has no GPU that could be used."""
+    """The rate from or to GPU memory as a fact; if it is None: Absent where the port has no usable GPU, else Unread."""
     if gbps is None and not port.gpu:
         return Absent("no GPU beside its card whose memory ib_write_bw can use")
     return _known_or_unread(_rounded(gbps), "not measured")
 
 
 def _rounded(value: float | None) -> float | None:
-    """Value rounded to four digits; None stays None."""
+    """Value rounded to four decimals; None stays None."""
     return None if value is None else round(value, 4)
 
 
 def _known_or_unread(value: Value | None, why: str) -> Fact:
-    """Known value; None is Unread for the reason `why`."""
+    """`value` as Known, from the ranks' meeting; None is Unread for the reason `why`."""
     return Unread(why) if value is None else Known(value, SOURCE)
 
 
@@ -393,12 +408,12 @@ class Barrier:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Machines that could not connect, sorted."""
+        """Machines whose connections failed, sorted."""
         return tuple(sorted({link.source for link in self.links}, key=order))
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Machines they could not connect to, sorted."""
+        """Machines to which the connections failed, sorted."""
         return tuple(sorted({link.target for link in self.links}, key=order))
 
     @property
@@ -437,12 +452,12 @@ def _is_widespread(grouped: Iterable[Barrier]) -> bool:
 
 
 def _failure_key(link: LinkSeen) -> tuple[str, str, str]:
-    """Sort and group key of a failed link: kind, outcome, user."""
+    """Sort and group key of a failed connection: its kind, outcome and user (NCCL, Gloo or a port)."""
     return link.kind, link.outcome, link.used_by
 
 
 def _grouped_by_end(left: list[LinkSeen]) -> Iterator[Barrier]:
-    """Barriers by the target or source that most of the remaining links share, the largest first."""
+    """Failed connections grouped by the target or source that most of the remaining ones share, largest first."""
     while left:
         ends = Counter(end for link in left for end in _ends(link))
         (most, _), *_ = ends.most_common(1)
@@ -452,5 +467,5 @@ def _grouped_by_end(left: list[LinkSeen]) -> Iterator[Barrier]:
 
 
 def _ends(link: LinkSeen) -> tuple[tuple[str, ...], ...]:
-    """The link's two ends as keys: its target with address, then its source."""
+    """The two ends of a connection as comparable keys: ``("to", target, address)`` and ``("from", source)``."""
     return ("to", link.target, link.address), ("from", link.source)

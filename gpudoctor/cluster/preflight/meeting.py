@@ -53,27 +53,27 @@ class JoinedRank:
 
     @property
     def host(self) -> str:
-        """Name of its machine."""
+        """Name of the rank's machine; ``""`` if it told none."""
         return str(self.hello.get("host", ""))
 
     @property
     def leads(self) -> bool:
-        """True if it is the rank that speaks for its machine."""
+        """True if the rank speaks for its machine (local rank 0)."""
         return bool(self.hello.get("leads"))
 
     @property
     def listeners(self) -> Sequence[Mapping[str, Any]]:
-        """The measurement servers of its machine, as it announced them."""
+        """Descriptions of the measurement servers of the rank's machine, as it announced them when it joined."""
         announced = self.hello.get("listeners")
         return announced if isinstance(announced, list) else ()
 
     @property
     def silent(self) -> float:
-        """Seconds since its last message."""
+        """Seconds since the rank's last message."""
         return time.monotonic() - self.last_received
 
     def note(self, message: Message) -> None:
-        """Store the contents of a message: its step, an answer to a task given to it, and known unsolicited reports."""
+        """Store what a rank's message holds: its step, the answer to a task it was given, known unsolicited reports."""
         self.step = str(message.get("step", self.step))[:_LONGEST_STEP]
         if isinstance(number := message.get("answer"), int) and number in self.asked:
             self.answers[number] = message
@@ -104,7 +104,7 @@ _HANG_UP_SECONDS = 1.0
 
 
 def greeting(job: str) -> Message:
-    """First message of the coordinator to every connection; identifies gpudoctor and the job."""
+    """First message of the coordinator to every connection: gpudoctor's mark and a CRC of the job's name."""
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
@@ -118,7 +118,7 @@ class NotOursError(Exception):
 
 
 def authenticate_to_coordinator(line: Line, place: Place, seconds: float) -> str:
-    """Authenticate with the coordinator in both directions; the id of its meeting. Each reply is awaited `seconds`.
+    """Authenticate to the coordinator and it to us; return the id of its meeting. Each reply is awaited for `seconds`.
     Raises `NotOursError` for another program or another job's coordinator, `GoneError` if the connection ends.
     """
     message = line.wait(seconds)
@@ -168,21 +168,21 @@ class Meeting:
 
     @property
     def here(self) -> list[JoinedRank]:
-        """Guests that are still connected, by rank."""
+        """Ranks that have joined and are still connected, sorted by rank."""
         return [joined for _, joined in sorted(self.joined_ranks.items()) if not joined.ended]
 
     @property
     def complete(self) -> bool:
-        """True if every rank of the job joined at some time."""
+        """True if every rank of the job has joined at some time, even if it has left since."""
         return all(rank in self.joined_ranks for rank in range(self.place.world))
 
     @property
     def leaders(self) -> list[JoinedRank]:
-        """The leading rank of each machine that is still connected, by rank."""
+        """The leading rank of each machine, if it is still connected, by rank."""
         return list({joined.host: joined for joined in reversed(self.here) if joined.leads}.values())[::-1]
 
     def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Receive until `condition()` is true (True), or `seconds` have passed or `stop` is set (False)."""
+        """Receive messages until `condition()` is true: True. After `seconds`, or once `stop` is set: False."""
         end = time.monotonic() + seconds
         while not condition():
             left = end - time.monotonic()
@@ -192,18 +192,24 @@ class Meeting:
         return True
 
     def ask(self, tasks: Mapping[int, Message], seconds: float) -> dict[int, Message]:
-        """Answers to tasks, by rank, missing where none came in time; a rank that ends or hangs is not waited for."""
+        """Give each rank its task and wait at most `seconds`: answers by rank, missing where none came; one that has
+        ended or sent nothing for 5 s is not waited for.
+        """
         return self.collect_answers(self.give(tasks), seconds)
 
     def give(self, tasks: Mapping[int, Message]) -> Asked:
-        """Send a task to each of these ranks; the task's number and the ranks it reached, for `collect_answers`."""
+        """Send each rank its task; (number of the tasks, ranks reached), to be passed to `collect_answers`. KeyError
+        for a rank that never joined.
+        """
         number = next(self._ids)
         return number, [
             joined for rank, task in tasks.items() if self._give_task(joined := self.joined_ranks[rank], number, task)
         ]
 
     def collect_answers(self, given: Asked, seconds: float) -> dict[int, Message]:
-        """Wait at most `seconds` for the answers to tasks sent by `give` (`given`: its result): answers by rank."""
+        """Answers by rank to the tasks that `give` sent, missing where none came within `seconds`; one that has ended
+        or sent nothing for 5 s is not waited for.
+        """
         number, joined_ranks = given
         self.wait_until(
             lambda: all(
@@ -214,7 +220,7 @@ class Meeting:
         return {joined.rank: joined.answers[number] for joined in joined_ranks if number in joined.answers}
 
     def _give_task(self, joined: JoinedRank, number: int, task: Message) -> bool:
-        """Send a task to a rank; False if its connection is gone, and it is then marked as ended."""
+        """Send a task to a rank; False if it has ended, and it is marked as ended if its connection is gone."""
         joined.asked.add(number)
         try:
             joined.line.send(id=number, **task)
@@ -223,8 +229,9 @@ class Meeting:
         return not joined.ended
 
     def close(self, last: Callable[[JoinedRank], Message]) -> None:
-        """Send each rank its last message, wait shortly until they hang up, and close all connections and ports.
-        Connections still open by then are reset: a side that closes first would keep the job's port for a minute.
+        """Send each rank `last` of it, wait up to 1 s until they hang up, and close all connections and listening
+        ports. Connections still open by then are reset: a side that closes first would keep the job's port for a
+        minute.
         """
         for joined in self.here:
             self._give_task(joined, 0, last(joined))
@@ -241,11 +248,13 @@ class Meeting:
         self._selector.close()
 
     def _will_receive(self, joined: JoinedRank) -> bool:
-        """True if the rank will read its last message; the coordinator's own one does not once it was told to stop."""
+        """True if the rank will read its last message: all but the coordinator's own one after it was told to stop."""
         return joined.rank != self.place.rank or not self.stop.is_set()
 
     def _receive(self, seconds: float) -> None:
-        """Handle all connections and messages that come within `seconds`, and drop expired unproven ones."""
+        """Wait up to `seconds` for connections or messages and handle them; drop connections that did not join in
+        time.
+        """
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._accept(key.fileobj)  # type: ignore[arg-type]
@@ -258,7 +267,7 @@ class Meeting:
             self._drop(line)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept pending connections; from `_MOST_ACCEPTED` on an unproven one is dropped for each new one."""
+        """Accept and greet up to 64 pending connections; beyond a limit one unproven one is dropped for each."""
         for _ in range(_MOST_ACCEPTED):
             try:
                 connection, _ = listener.accept()
@@ -272,14 +281,14 @@ class Meeting:
             self._greet(Line(connection))
 
     def _drop_a_stranger(self) -> None:
-        """Drop the oldest unproven connection of the address that has most of them."""
+        """Drop the oldest unproven connection of the address that has most of them; does nothing if there is none."""
         if self._nonces:
             peers = {line: line.peer for line in self._nonces}
             (busiest, _), *_ = Counter(peers.values()).most_common(1)
             self._drop(next(line for line, peer in peers.items() if peer == busiest))
 
     def _greet(self, line: Line) -> None:
-        """Send the greeting with a nonce to a new connection, and wait for its proof."""
+        """Send the greeting with a nonce to a new connection, which has 3 s to prove itself; drop it if it is gone."""
         challenge = nonce()
         try:
             line.send(**greeting(self.place.job), nonce=challenge)
@@ -303,7 +312,7 @@ class Meeting:
             self._register(line, *messages)
 
     def _check_proof(self, line: Line, messages: list[Message]) -> None:
-        """Check the proof of the job's key; authenticate the connection if it fits, else turn it away."""
+        """Check a connection's first message for proof of the job's key: authenticate it, or turn it away."""
         proof, *more = messages
         challenge, rank, caller = self._nonces[line], proof.get("rank"), proof.get("nonce")
         fits = is_tag(proof.get("proof"), self.place.key, "rank", str(rank), challenge, str(caller))
@@ -343,7 +352,9 @@ class Meeting:
         line.close()
 
     def _register(self, line: Line, hello: Message, *more: Message) -> None:
-        """Let an authenticated connection join as the rank it names; refused if that rank is already connected."""
+        """Let an authenticated connection join as the rank it names; refused if that rank is connected already or is
+        the coordinator's and comes from elsewhere, dropped if it names none.
+        """
         rank = hello.get("rank")
         if type(rank) is not int or rank < 0:
             self._drop(line)
@@ -363,14 +374,14 @@ class Meeting:
             joined.note(message)
 
     def _host_name(self, hello: Message, line: Line) -> str:
-        """Name of its machine; its address is added if another machine has that name already."""
+        """Machine name that a joining rank states; its address is added if another machine has that name already."""
         host = str(hello.get("host", ""))
         here = [joined.hello.get("machine") for joined in self.joined_ranks.values() if joined.host == host]
         same = line.local if host == self.place.host else not here or hello.get("machine") in here
         return host if same else f"{host} ({line.peer})"
 
     def _refuse(self, line: Line, rank: int, host: str) -> None:
-        """Tell a second connection with the same rank that it is refused, and record it in `twice`."""
+        """Send a connection the verdict that its rank is here already, record its host in `twice`, and close it."""
         first = self.joined_ranks[rank].host if rank in self.joined_ranks else self.place.host
         self.twice.setdefault(rank, [first]).append(host)
         with contextlib.suppress(GoneError):
@@ -379,18 +390,18 @@ class Meeting:
         line.close()
 
     def _drop(self, line: Line) -> None:
-        """Forget the connection and reset it."""
+        """Forget a connection that has not joined, and reset it."""
         self._forget(line)
         line.drop()
 
     def _forget(self, line: Line) -> None:
-        """Remove a connection that has not joined from the selector and the lists of those waited for."""
+        """Wait no longer for a connection that has not joined; it is not closed."""
         self._until.pop(line, None)
         self._nonces.pop(line, None)
         self._selector.unregister(line.socket)
 
     def _receive_from_joined(self, joined: JoinedRank) -> None:
-        """Store the messages of a rank; mark it as ended if its connection is gone."""
+        """Receive and store the messages of a joined rank; mark it as ended if its connection is gone."""
         try:
             messages = joined.line.receive()
         except GoneError as error:

@@ -59,7 +59,7 @@ class Pair:
 
     @property
     def directions(self) -> Iterator[tuple[str, str, Direction]]:
-        """(sender, receiver, result) of both directions."""
+        """(sender, receiver, result) of both directions: from `a` to `b`, then back."""
         yield self.a, self.b, self.there
         yield self.b, self.a, self.back
 
@@ -110,7 +110,7 @@ def sentence(suspect: Suspect) -> str:
 
 
 def _host_phrase(suspect: Suspect) -> str:
-    """Predicate for a host: ``sends at 2.1 Gbit/s, 22 % of the usual 9.4``."""
+    """Predicate about a suspected host: ``sends at 2.1 Gbit/s, 22 % of the usual 9.4``."""
     verb = {"from": "sends", "to": "receives", "both": "sends and receives"}[suspect.way]
     value = suspect.value or 0.0
     if suspect.network:
@@ -133,7 +133,7 @@ def _host_phrase(suspect: Suspect) -> str:
 
 
 def _path_ends(suspect: Suspect) -> str:
-    """Where the path runs: ``from a to b``, ``between a and b``, ``between any two of 4 hosts``."""
+    """Where a suspected path runs: ``from a to b``, ``between a and b``, ``between any two of 4 hosts``."""
     if len(suspect.names) > 2:
         return f"between any two of {len(suspect.names)} hosts"
     a, b = suspect.names if suspect.kind == "link" else (*suspect.names, "other switches")
@@ -141,7 +141,7 @@ def _path_ends(suspect: Suspect) -> str:
 
 
 def _path_phrase(suspect: Suspect) -> str:
-    """What is wrong on a path: ``packets of more than 1400 bytes vanish``."""
+    """What is wrong on a suspected path: ``packets of more than 1400 bytes vanish``."""
     value = suspect.value or 0.0
     if suspect.measure == "reach":
         a, b = suspect.names[0], suspect.names[-1]
@@ -159,13 +159,13 @@ def _path_phrase(suspect: Suspect) -> str:
 
 
 def _gigabytes(suspect: Suspect) -> str:
-    """Rate in GB/s beside the usual one: ``11 of the usual 48 GB/s``."""
+    """The suspect's rate, held in Gbit/s, in GB/s, with the usual one if known: ``11 of the usual 48 GB/s``."""
     usual = f" of the usual {suspect.usual / 8:.3g}" if suspect.usual else ""
     return f"{(suspect.value or 0.0) / 8:.3g}{usual} GB/s"
 
 
 def _usual_phrase(suspect: Suspect) -> str:
-    """Comparison with the usual value, beginning with a comma; ``""`` if that is not known."""
+    """Comparison of a latency or rate with the usual one, beginning with a comma; ``""`` if that is not known."""
     if not suspect.usual:
         return ""
     if suspect.measure == "latency":
@@ -220,20 +220,22 @@ class Limits:
     """The usual share of segments sent again; `LOST_SHARE` is too much wherever it is."""
 
     def reach(self, direction: Direction) -> tuple[float, bool] | None:
-        """(1.0 or 0.0, is good): whether the connection was established; None if it was not tried."""
+        """(1.0 if connected else 0.0, whether it connected) of one direction; None if it was not tried."""
         if direction.outcome is None:
             return None
         connected = direction.outcome == CONNECTED
         return float(connected), connected
 
     def mtu(self, direction: Direction) -> tuple[float, bool] | None:
-        """(largest packet that passes in bytes or inf, is good); None if not connected."""
+        """(largest packet that passes, in bytes; inf if all do) and whether all do; None if not connected."""
         if direction.outcome != CONNECTED:
             return None
         return (inf, True) if direction.stalled_above is None else (float(direction.stalled_above), False)
 
     def loss(self, direction: Direction) -> tuple[float, bool] | None:
-        """(share of segments sent again, is good); None if not measured, stalled, or too few were lost to tell."""
+        """(share of TCP segments sent again, whether below 1 %); None if not measured, stalled, or too few segments to
+        tell.
+        """
         if not direction.sent or direction.stalled_above is not None:
             return None
         share = direction.resent / direction.sent
@@ -241,7 +243,9 @@ class Limits:
         return (share, good) if good or direction.resent >= FEWEST_LOST else None
 
     def bandwidth(self, direction: Direction) -> tuple[float, bool] | None:
-        """(Gbit/s, is good); None if not measured, stalled by packet size, or low because an end was busy."""
+        """(Gbit/s, whether not below the limit); None if not measured, stalled by size, or low while an end was
+        busy.
+        """
         rate = _rate_unless_stalled(direction)
         if rate is None or (direction.busy and LEAST_SHARE_BUSY * (self.gbps or 0.0) <= rate < self.least):
             return None
@@ -282,7 +286,7 @@ def _rate_unless_stalled(direction: Direction) -> float | None:
 
 
 def _usual_and_least_rate(ends: list[list[float]], hosts: int) -> tuple[float | None, float]:
-    """Usual rate and lowest good rate in Gbit/s, from the rates of each end; (None, 0.0) without any."""
+    """(usual, lowest good) rate in Gbit/s; `ends`: the rates of each host in each direction. (None, 0.0) without."""
     best = [max(rates) for rates in ends]
     usual = median_high(best) if best else 0.0
     if not usual:
@@ -331,7 +335,9 @@ class Figure(NamedTuple):
 
 
 def figures_of(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[Figure]:
-    """Figures of one measure; those that say nothing are left out. Empty if none is bad, except for latency."""
+    """Figures of one measure, each with whether it is good; pairs that say nothing of it are left out. Empty if none is
+    bad, except for latency.
+    """
     if measure == "latency":
         return [
             Figure(pair.round, ((pair.a, "both"), (pair.b, "both")), pair.ms, pair.ms <= limits.most_ms)
@@ -350,7 +356,7 @@ def figures_of(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[
 
 
 def opposite(end: End) -> End:
-    """The same host in the other direction: ``from`` becomes ``to``; anything else becomes ``from``."""
+    """The same host in the other direction: ``from`` becomes ``to``, anything else ``from``."""
     host, way = end
     return host, "to" if way == "from" else "from"
 
@@ -359,7 +365,7 @@ class Ends:
     """Figures by end (a host in one direction), to find ends and paths that are bad."""
 
     def __init__(self, measure: Measure, figures: Iterable[Figure]) -> None:
-        """Index the figures of one measure by end."""
+        """Index the figures of one measure by end (a host in one direction)."""
         self._last_counts = measure == "reach"
         self._rates = measure == "bandwidth"
         self._of: dict[End, list[Figure]] = {}
@@ -376,7 +382,7 @@ class Ends:
         return end in self._good
 
     def bad(self, end: End) -> list[Figure]:
-        """Bad figures against an end; empty if a good one clears it. For reach those after the last good one."""
+        """Bad figures of an end (a host in one direction): none if any is good; of reach those after the last good."""
         ones = self._of[end]
         if not self._last_counts:
             return [] if end in self._good else ones
@@ -384,29 +390,33 @@ class Ends:
         return [figure for figure in ones if figure.round > last_good]
 
     def accusing(self, end: End) -> list[Figure]:
-        """The figures of `bad` whose opposite end is good elsewhere."""
+        """Bad figures that count against an end: those whose opposite end has a good figure elsewhere."""
         return [figure for figure in self.bad(end) if figure.other(end) in self._good]
 
     def guilty(self, others: int) -> dict[End, list[Figure]]:
-        """Ends that are bad with at least `others` different ends that are good elsewhere, with those figures."""
+        """Ends (a host in one direction) that are bad with at least `others` different ends that are good elsewhere,
+        each with its bad figures.
+        """
         accusers = {end: self.accusing(end) for end in self}
         return {end: ones for end, ones in accusers.items() if len({figure.other(end) for figure in ones}) >= others}
 
     def paths(self, bad: Iterable[Figure], times: int) -> dict[Path, list[Figure]]:
-        """Paths bad at least `times` and never good, although both ends are good elsewhere or have no other."""
+        """Paths (sender, receiver) with at least `times` of these bad figures and no good one, whose ends are both much
+        better elsewhere or meet nobody else; each with its figures.
+        """
         ways: dict[Path, list[Figure]] = {}
         for figure in bad:
             ways.setdefault(figure.ends, []).append(figure)
         return {way: ones for way, ones in ways.items() if len(ones) >= times and self._is_path(way)}
 
     def _is_path(self, path: Path) -> bool:
-        """Whether the path itself is bad: never good, and both ends much better elsewhere or without other partners."""
+        """True if the path has no good figure, and its ends either do much better with others or have no others."""
         figures = [figure for figure in self._of[path[0]] if figure.ends == path]
         alone = all(figure.ends == path for end in path for figure in self._of[end])
         worse = all(end in self._good and self._is_worse(figures, end) for end in path)
         return (worse or alone) and not any(figure.good for figure in figures)
 
     def _is_worse(self, figures: Iterable[Figure], end: End) -> bool:
-        """Whether all rates are at most `SLOW_PATH_SHARE` of the end's best good one; True for other measures."""
+        """True if every rate in `figures` is at most half of the end's best good one; always for other measures."""
         best = max(figure.value for figure in self._of[end] if figure.good)
         return not self._rates or max(figure.value for figure in figures) <= SLOW_PATH_SHARE * best

@@ -49,7 +49,9 @@ class RailPlan:
     """Rails of RDMA ports: by TCP they are only looked at."""
 
     def round(self, number: int) -> dict[str, rounds.Pairs]:
-        """Pairs of hosts of that round (from 1) by rail; rails of which nothing is in doubt are left out."""
+        """Pairs of hosts to measure in that round (from 1), by rail (a network port); rails with nothing in doubt are
+        left out.
+        """
         usual = self.usual()
         due = {
             rail: rounds.pairs_of_round(
@@ -60,12 +62,12 @@ class RailPlan:
         return {rail: pairs for rail, pairs in due.items() if pairs}
 
     def those_left(self, rail: str, pairs: rounds.Pairs) -> rounds.Pairs:
-        """The pairs whose hosts are still measured by that rail."""
+        """Those of the pairs of which both hosts are still to be measured by that rail."""
         left = set(self.hosts.get(rail, ()))
         return tuple(pair for pair in pairs if left.issuperset(pair))
 
     def usual(self) -> dict[str, Usual]:
-        """Usual values and limits by rail, learned from all rails of its kind."""
+        """By rail with measurements, usual values and limits, learned from all rails of that rate and transport."""
         by_kind: dict[object, list[Pair]] = {}
         for rail, measured in self.pairs.items():
             by_kind.setdefault(self.kinds.get(rail), []).extend(measured)
@@ -73,7 +75,7 @@ class RailPlan:
         return {rail: limits[self.kinds.get(rail)] for rail in self.pairs}
 
     def suspects(self) -> list[Suspect]:
-        """Ports, paths and switches to blame, with the rail in each."""
+        """Ports, paths and switches to blame by all measurements so far, with the rail in each."""
         usual = self.usual()
         return [
             replace(suspect, rail=rail)
@@ -83,7 +85,7 @@ class RailPlan:
 
     def crossings(self, blamed: Iterable[Suspect]) -> list[tuple[RailPort, RailPort]]:
         """(port, port of another host) to be tried once more: each port that reaches nobody, with two of its own rail
-        and two of each other one, sound ones first.
+        and two of each other rail, those that work first.
         """
         dead = {(one.rail, host) for one in blamed if _is_unreachable(one) for host in one.names}
         tried: list[tuple[RailPort, RailPort]] = []
@@ -106,8 +108,9 @@ Crossings = Mapping[RailPort, Sequence[tuple[str, str]]]
 
 
 def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> list[Suspect]:
-    """The suspects after the crossing test: of a port that reaches another rail, that rail becomes its `network`.
-    Ports that reach their own rail now, or that are `unjudged`, are left out.
+    """The suspects after unreachable ports were tried once more: one that reaches another rail has that rail as its
+    `network`. Ports that reach their own rail now, or that are `unjudged`, are left out; a host whose ports are all bad
+    is one suspect.
     """
     unknown = unjudged(blamed, crossings, plan)
     out: list[Suspect] = []
@@ -142,14 +145,16 @@ def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
 
 
 def _other_network(ends: Sequence[RailPort], crossings: Crossings) -> tuple[str, str]:
-    """(host, the one rail that its port reaches, not its own); empty if none of the ports reaches exactly one."""
+    """(host, other rail) of the first of these ports that reaches exactly one rail, and not its own; ``("", "")`` if
+    none does. `crossings` are the rails that each port tried.
+    """
     elsewhere = [(host, *_reached(crossings.get((rail, host), ()))) for rail, host in ends]
     host, network = next((one for one in elsewhere if len(one) == 2), ("", ""))
     return host, network
 
 
 def _reached(tried: Sequence[tuple[str, str]]) -> set[str]:
-    """Rails that were reached."""
+    """The rails in these (rail, outcome) whose outcome is ``connected``."""
     return {rail for rail, outcome in tried if outcome == CONNECTED}
 
 
@@ -163,7 +168,7 @@ def _merged(blamed: Iterable[Suspect], hosts: Mapping[str, Sequence[str]]) -> li
 
 
 def _of_one_host(same: list[Suspect], hosts: Mapping[str, Sequence[str]]) -> list[Suspect]:
-    """The suspects, which are ports of one host, as one where these are all of its ports."""
+    """One suspect ``each of N ports``, with the best value, if these are all ports of one host; else as they are."""
     ports = sum(same[0].names[0] in of for of in hosts.values())
     if len(same) == 1 or len(same) < ports:
         return same
@@ -183,8 +188,9 @@ def measure_rails(
     tell: Callable[[str], None],
     rdma: bool,
 ) -> None:
-    """Measure the ports of machines that have several, each alone, until `until` (monotonic) at the latest, and record
-    the results in `found`. With `rdma` by RDMA where all machines of a rail have ib_write_bw.
+    """Measure each network port of machines with several alone, until `until` (monotonic) at the latest or a stop, and
+    write the results to `found.rails` and `found.suspects`. With `rdma` by RDMA where all of a rail have ib_write_bw.
+    `tell` is called with what is done now.
     """
     result = found.rails
     result.ports = ports = _announced(leaders)
@@ -214,7 +220,7 @@ def measure_rails(
 
 
 def _announced(leaders: Iterable[JoinedRank]) -> dict[str, dict[str, Port]]:
-    """Ports by rail, then by machine, as the machines announced them."""
+    """Ports by rail, then by host, as the leading ranks announced them when they joined."""
     ports: dict[str, dict[str, Port]] = {}
     for joined in leaders:
         for message in joined.hello.get("ports", ()):
@@ -224,7 +230,7 @@ def _announced(leaders: Iterable[JoinedRank]) -> dict[str, dict[str, Port]]:
 
 
 def _missing_ports(ports: Mapping[str, Mapping[str, Port]], hosts: Sequence[str]) -> Iterator[tuple[RailPort, str]]:
-    """(port, why it is not measured) for ports that only some machines have."""
+    """(port, why it is not measured) for ports that some of the machines lack, and for the only port of its rail."""
     for rail, of in ports.items():
         for host in hosts:
             if host not in of:
@@ -251,7 +257,9 @@ class _Stage:
         self._measuring: dict[str, Measuring] = {}
 
     def _measurable_hosts(self, rail: str) -> list[str]:
-        """Hosts of which that port can be measured; why the others' cannot is noted."""
+        """Hosts of which that port can be measured: any by RDMA, else those that listen, of the more common IP version.
+        Why another cannot is noted in the results.
+        """
         of = self._ports[rail]
         if rail in self._rdma:
             return list(of)
@@ -263,23 +271,25 @@ class _Stage:
         return hosts
 
     def _kind(self, rail: str) -> tuple[object, bool]:
-        """(rate that all its ports have, else its name; whether it is measured by RDMA)."""
+        """(rate in Gbit/s that all ports of the rail have, else the rail's name; whether it is measured by RDMA)."""
         rates = {port.gbps for port in self._ports[rail].values()}
         return (rates.pop() if len(rates) == 1 else None) or rail, rail in self._rdma
 
     def connect(self) -> None:
-        """Have each port connect to its peers; pairs that fail are not measured later."""
+        """Have each port connect to its peers, and prepare each rail's measurement; pairs that fail are not
+        measured.
+        """
         self._links = by_each_port(self._meeting, self._leaders, self._ports, self._limits.connect)
         self._measuring = {rail: self._new_measuring(rail) for rail in self.plan.hosts}
 
     def _new_measuring(self, rail: str) -> Measuring:
-        """The measurement of that rail, by RDMA or TCP."""
+        """A new measurement of that rail, by RDMA or TCP."""
         kind = RdmaMeasuring if rail in self._rdma else Measuring
         own = [link for link in self._links if link.used_by == rail]
         return kind(self._meeting, self._leaders, own, self._limits.flow, rail, self._ports[rail])
 
     def measure(self, rail: str, number: int, pairs: rounds.Pairs) -> None:
-        """Measure these pairs of hosts by that port; where ib_write_bw fails on a machine, by TCP."""
+        """Measure these pairs of hosts by that rail's ports and record them; where ib_write_bw fails, again by TCP."""
         measuring = self._measuring[rail]
         measuring.run_round(number, pairs)
         if isinstance(measuring, RdmaMeasuring) and measuring.failed:
@@ -291,17 +301,19 @@ class _Stage:
 
     @property
     def by_rdma(self) -> set[str]:
-        """Rails that are measured by RDMA."""
+        """Rails that are measured by RDMA and have results."""
         return self._rdma & self.plan.pairs.keys()
 
     def pairs_for_gpu_memory(self, rail: str) -> list[rounds.Pairs]:
-        """The pairs of hosts whose ports have a GPU beside them, of each of the first two rounds."""
+        """For each of the first two rounds, those of its pairs of hosts whose ports both have a GPU beside them."""
         measured, ports = self.plan.pairs.get(rail, ()), self._ports[rail]
         rounds_of = [[(one.a, one.b) for one in measured if one.round == number] for number in (1, 2)]
         return [tuple(pair for pair in pairs if all(ports[host].gpu for host in pair)) for pairs in rounds_of if pairs]
 
     def measure_gpu_memory(self, rail: str, pairs: rounds.Pairs) -> None:
-        """Measure both directions of these pairs between the memory of their GPUs; what fails is noted."""
+        """Record the rates between the memory of GPUs in both directions of these pairs; why a host fails is noted.
+        Does nothing by TCP, nor after a failure.
+        """
         measuring, result = self._measuring[rail], self._found.rails
         for ways in (pairs, [pair[::-1] for pair in pairs]):
             if isinstance(measuring, RdmaMeasuring) and not measuring.failed:
@@ -311,7 +323,9 @@ class _Stage:
                     result.unmeasured[rail, host] = f"{{rail}} on {{host}} from GPU memory: {PERFTEST} says: {why}"
 
     def _leave_rdma(self, rail: str, failed: Mapping[str, str]) -> None:
-        """Use TCP from this rail on; machines without addresses leave the plan. `failed` maps machines to reasons."""
+        """Use TCP from now on for this rail and for those by RDMA that have no result yet; machines without an address
+        leave the plan. `failed` maps machines to reasons, of which the first is noted.
+        """
         host, why = next(iter(failed.items()))
         self._found.rails.unmeasured[rail, host] = f"{{rail}} on {{host}} by RDMA: {PERFTEST} says: {why}"
         untried = {other for other in self._rdma if other == rail or not self.plan.pairs.get(other)}
@@ -322,7 +336,9 @@ class _Stage:
         self.plan.kinds = {each: self._kind(each) for each in self.plan.hosts}
 
     def conclude(self) -> None:
-        """Try the ports that reach nobody once more, and record pairs, suspects and what was not measured."""
+        """Record counters, pairs, usual rates, suspects and why ports were not measured, after ports that reach nobody
+        were tried once more.
+        """
         result = self._found.rails
         result.gains = dict(self._gains(time.monotonic() - self._began))
         blamed = [replace(one, rdma=one.rail in self._rdma) for one in self.plan.suspects()]
@@ -346,7 +362,9 @@ class _Stage:
                 result.unmeasured[rail, host] = f"no measurement of {{rail}}{where} came to an end in time"
 
     def _counters(self) -> dict[RailPort, Mapping[str, int]]:
-        """Current error counters of each port."""
+        """Current error counters (``errors``, ``discards``) by port, asked of the leading ranks; missing without
+        answer.
+        """
         asked = {joined.rank: {"task": "counters"} for joined in self._leaders if joined.hello.get("ports")}
         answers = self._meeting.ask(asked, _COUNTERS_SECONDS)
         hosts = {joined.rank: joined.host for joined in self._leaders}
@@ -357,14 +375,16 @@ class _Stage:
         }
 
     def _gains(self, seconds: float) -> Iterator[tuple[RailPort, Gain]]:
-        """(port, increase of its counters since the stage began); 0 for a counter that was reset."""
+        """(port, increase of its counters since the stage began): 0 for one that was reset, None if not read twice."""
         for port, after in self._counters().items():
             before = self._counted.get(port, {})
             rose = {kind: max(0, after[kind] - count) for kind, count in before.items() if kind in after}
             yield port, Gain(seconds, rose.get("errors"), rose.get("discards"))
 
     def _cross(self, tried: Sequence[tuple[RailPort, RailPort]]) -> Crossings:
-        """(rail, outcome) of connecting from each port to ports of other hosts, of whichever rail."""
+        """By port, (rail that it tried, outcome) of a connection to each given port of another host; a port that does
+        not listen is not tried.
+        """
         ranks = {joined.host: joined.rank for joined in self._leaders}
         links: dict[int, list[LinkSeen]] = {}
         for (rail, host), (other, target) in tried:
@@ -398,12 +418,16 @@ class RdmaMeasuring(Measuring):
         """What ib_write_bw said, by machine on which it failed by itself."""
 
     def _address(self, direction: SourceTarget) -> tuple[str, int] | None:
-        """(address, port) by which both sides of perftest find each other: where the target listens for the job."""
+        """(address, port) at which the target host listens for the job, by which perftest's two sides find each other;
+        None if it listens nowhere.
+        """
         listeners = self._joined_ranks[direction[1]].listeners
         return next(((str(own["address"]), int(own["port"])) for own in listeners if own.get("port")), None)
 
     def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
-        """Rates of both directions, one after the other; missing where one of them came to no end."""
+        """Results of the pairs, measured one direction after the other by ib_write_bw: ``outcome``, ``words``,
+        ``gbps_out``, ``gbps_in``. A pair is missing where either direction failed.
+        """
         out = self.written(ways)
         back = self.written([(there, here) for here, there in ways])
         rates = {way: (out.get(way), back.get(way[::-1])) for way in ways}
@@ -414,7 +438,9 @@ class RdmaMeasuring(Measuring):
         }
 
     def written(self, ways: Sequence[SourceTarget], gpu: bool = False) -> dict[SourceTarget, float]:
-        """Gbit/s each first host writes to the second, with `gpu` in the memory of GPUs; missing where that failed."""
+        """Gbit/s at which each first host wrote to the second by ib_write_bw, with `gpu` from and to GPU memory;
+        missing where that failed. The first reason of each host is kept in `failed`.
+        """
         tasks: dict[int, Message] = {}
         for host, target in ways:
             server, _ = self._address((host, target)) or ("", 0)
@@ -428,7 +454,7 @@ class RdmaMeasuring(Measuring):
         return {way: float(rate) for way, rate in rates.items() if rate is not None}
 
     def _task(self, host: str, server: str, gpu: bool) -> Message:
-        """Task of one side: it writes to `server`, or listens."""
+        """The task ``perftest`` for a host: to write to the address `server`, or, if that is "", to listen."""
         port = self._ports[host]
         where = {"device": port.rail.partition(":")[0], "number": port.number, "gpu": port.gpu if gpu else ""}
         return {"task": "perftest", **where, "server": server, "seconds": self._seconds}

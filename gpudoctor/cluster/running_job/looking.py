@@ -67,7 +67,7 @@ class _Moment:
 
     @property
     def stack(self) -> Stack | None:
-        """The stack of the thread that does the job's work."""
+        """The stack of the thread that does the job's work; None if the process's stacks could not be read."""
         return None if isinstance(self.stacks, Unread) else self.stacks.acting
 
 
@@ -83,39 +83,44 @@ class Seen:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the rank."""
         return self.rank.member.pid
 
     @property
     def last(self) -> _Moment:
-        """The latest look."""
+        """The latest look at the rank; IndexError before the first."""
         return self.moments[-1]
 
     @property
     def stack(self) -> Stack | None:
-        """The latest stack that could be read: of one that runs meanwhile some looks may fail."""
+        """The rank's latest stack that any look could read, None without: some looks at a running process may fail."""
         return next((moment.stack for moment in reversed(self.moments) if moment.stack), None)
 
     @property
     def gone(self) -> bool:
-        """Whether its process had ended, or was a zombie, at the latest look."""
+        """True if the rank's process had ended, or was a zombie, at the latest look."""
         wait = self.last.wait
         return wait is None or wait.state in ("Z", "X")
 
     @property
     def same_stack(self) -> bool:
-        """Whether its acting thread was at the same line whenever it was looked at; True where no stack is known."""
+        """True if the rank's working thread had the same frames in every look that could read them, or fewer than two
+        could.
+        """
         stacks = [moment.stack.frames for moment in self.moments if moment.stack]
         return len(set(stacks)) < 2
 
     @property
     def cpu(self) -> float:
-        """Mean number of processors that the rank and its child processes kept busy."""
+        """Mean number of processors that the rank and its child processes kept busy from the first look to the last."""
         return self._rate(lambda one: one.whole.cpu_seconds)
 
     @property
     def still(self) -> bool:
-        """True if it made no progress between the looks: one line, next to no processor time, I/O and wake-ups."""
+        """True if the rank made no progress between at least two looks: all stacks alike, and not for want of a
+        processor. One that waits for ranks or for its GPU must wake less than 20 times a second (except when it polls a
+        rendezvous store); any other must use less than 0.2 processors and less than 4 KiB of I/O.
+        """
         if not self.same_stack or len(self.moments) < 2 or self._wants_processor:
             return False
         if self._waits_for_ranks or self._spins:
@@ -126,7 +131,9 @@ class Seen:
 
     @property
     def halted(self) -> str:
-        """``gone``, ``stopped`` or ``frozen``, which the kernel tells without its stack; empty for any other state."""
+        """``gone`` (ended or zombie), ``stopped`` (by signal or debugger) or ``frozen`` (by its cgroup); "" for any
+        other.
+        """
         if self.gone:
             return "gone"
         if self.last.wait and self.last.wait.state in "tT":
@@ -135,7 +142,11 @@ class Seen:
 
     @property
     def state(self) -> str:
-        """What the rank does, in one word, as the fact ``rank.state``."""
+        """What the rank does, in one word: ``gone``, ``stopped``, ``frozen``; ``waits`` (for ranks or its GPU);
+        ``computes`` or ``moves`` (it makes progress); ``loads`` (waits for a DataLoader); ``unseen`` (the kernel hides
+        what it waits for); or by what its main thread waits for ``sleeps``, ``locked``, ``reads``, ``listens``, else
+        ``idles``.
+        """
         wait, stack = self.last.wait, self.stack
         if self.halted:
             return self.halted
@@ -152,20 +163,20 @@ class Seen:
 
     @property
     def _wants_processor(self) -> bool:
-        """True if it is ready to run but gets no processor, which is no hang."""
+        """True if the rank was runnable in two or more looks, yet used less than 0.8 processors: starved, not hung."""
         runnable = sum(bool(moment.wait and moment.wait.state == "R") for moment in self.moments)
         return runnable > 1 and self._rate(lambda one: one.own.cpu_seconds) < 1 - _BUSY_PROCESSORS
 
     @property
     def _waits_for_ranks(self) -> bool:
-        """Whether it is in a function in which ranks wait for each other."""
+        """True if the rank's latest stack is in a function in which ranks wait for each other, such as a collective."""
         return bool(self.stack and self.stack.collective)
 
     @property
     def _spins(self) -> bool:
-        """Whether it waits for its GPU: a whole processor busy at one line, no system call, and a GPU open.
-
-        Asked for a value, CUDA waits so for what it was given before, collectives among it.
+        """True if the rank busy-waits for its GPU: in three or more looks at one line, over 0.8 of a processor in use,
+        no system call, and a GPU device open. CUDA waits like this for work that it was given before, collectives among
+        it.
         """
         wait = self.last.wait
         busy = self._rate(lambda one: one.own.cpu_seconds)
@@ -201,8 +212,7 @@ class Looked:
 def look(
     job: Job, seconds: float, samples: Sequence[Sample] = (), stop: threading.Event | None = None, records: bool = True
 ) -> Looked:
-    """Observe the job's ranks for `seconds`, or until all are known to make progress, or `stop` is set.
-
+    """Observe the job's ranks on this machine for `seconds`, or until all are known to make progress, or `stop` is set.
     `samples` are NVML's, and may be appended to meanwhile; without `records` no NCCL, torch or kernel records are read.
     """
     target, began, before = Local("quick"), time.monotonic(), Traffic.now()
@@ -225,7 +235,9 @@ def look(
 
 
 def _blocked(row: Row, machine: MachineRecords) -> Row:
-    """Column with the kernel's log line about a rank in uninterruptible sleep; empty for other ranks."""
+    """Column ``blocked``: the kernel log's line about a rank, or worker of one, in uninterruptible sleep (state D);
+    Absent if the log has none, Unread if it cannot be read. Empty for a rank in another state.
+    """
     if "D" not in (text_of(row.get("kernel_state")), text_of(row.get("worker_state"))):
         return {}
     line = machine.blocked(int(number_of(row.get("pid")) or 0))
@@ -239,7 +251,9 @@ def look_at(
     program: str | Unread,
     stop: threading.Event | None = None,
 ) -> list[Seen]:
-    """Observe every rank several times within `seconds`, or until `stop`; `program` is py-spy, or why there is none."""
+    """One `Seen` for each rank, observed up to five times within `seconds`; fewer if `stop` is set or all make
+    progress. Stuck DataLoader workers are looked at last. `program` is py-spy's path, or why there is none.
+    """
     seen = [Seen(rank) for rank in job.ranks]
     began = time.monotonic()
     for share in _LOOKS:
@@ -256,19 +270,21 @@ def look_at(
 
 
 def all_go_on(seen: Sequence[Seen]) -> bool:
-    """True if every living rank makes progress, so that no further look is needed."""
+    """True if every rank that has not ended is in the state ``moves`` or ``computes``: no further look is needed."""
     return all(one.state in ("moves", "computes") for one in seen if not one.gone)
 
 
 def look_at_workers(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
-    """Set `worker` of each rank that waits for its DataLoader to the worker that is stuck."""
+    """Set `worker` of each rank in the state ``loads`` to its first DataLoader worker that is not idle, or to None."""
     for one in seen:
         if one.state == "loads":
             one.worker = _stuck_worker(job, one.pid, target, program)
 
 
 def rows_of(job: Job, seen: Sequence[Seen], samples: Sequence[Sample]) -> tuple[Row, ...]:
-    """A row for each rank of this machine, and for each that its launcher has placed here and that is gone."""
+    """Rows of the group ``rank``: one for each rank in `seen`, then one with the state ``gone`` for each rank that the
+    launcher placed on this machine and that has no process.
+    """
     host = _host_name()
     gpus = _gpus_by_process(samples)
     place = {"host": Known(host, "this machine"), "hosts": Known((host,), "this machine")}
@@ -282,15 +298,17 @@ def host_row(before: Traffic) -> Row:
 
 
 def _host_name() -> str:
-    """This machine's name, as its scheduler has it."""
+    """This machine's name: ``SLURMD_NODENAME`` if set, else the host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def look_once(job: Job, seen: Sequence[Seen], target: Local, program: str | Unread) -> None:
-    """Add a look to each rank that had not ended before; without a `program` (py-spy) its stack is not read."""
+    """Append one look to each rank that had not ended before; one that takes longer than 12 s is recorded as unread.
+    Also reads the exit status of those that have ended. Without a `program` (py-spy) no stacks are read.
+    """
 
     def look(one: Seen) -> _Moment:
-        """What one rank does now."""
+        """One look at a rank now: what it waits for (None if it has ended), its stacks, and counters of its use."""
         wait = wait_of(one.pid)
         ended = wait is None or wait.state in ("Z", "X") or not is_same(one.rank.member)
         stacks = Unread("it has ended", reason=Reason.MISSING) if ended else stacks_of(target, program, one.pid)
@@ -319,7 +337,7 @@ def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mappin
         queue.put(item)
 
     def work() -> None:
-        """Process items until none is left; an exception leaves its result out."""
+        """Store `ask` of queued items until none is left; an exception ends this thread, and its item has no result."""
         while True:
             try:
                 item = queue.get_nowait()
@@ -343,7 +361,9 @@ def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mappin
 def _stuck_worker(
     job: Job, pid: int, target: Local, program: str | Unread
 ) -> tuple[int, Member, Stack | None, Wait | None] | None:
-    """(worker number, process, stack, wait) of the rank's DataLoader worker that is not idle; None if all are."""
+    """(number, process, stack, wait) of the first DataLoader worker of process `pid` that is not idle, None if all are.
+    Workers are numbered from 0 by start time; stack and wait are None where they could not be read.
+    """
     children = [one for one in job.members.values() if one.parent == pid and one.is_python and not one.is_service]
     children.sort(key=lambda one: (int(one.start), one.pid))
     answers = in_time(lambda one: (stacks_of(target, program, one.pid), wait_of(one.pid)), children, _LOOK_SECONDS)
@@ -363,7 +383,9 @@ def _stuck_worker(
 
 
 def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]], sampled: bool) -> Row:
-    """The row of one rank; `sampled` says whether NVML was asked."""
+    """Row of the group ``rank``: identity, GPUs, state, stack, what it waits for, its stuck worker. `gpus` are its uses
+    of GPUs by process id; `sampled` says whether NVML was asked.
+    """
     rank, stack, wait = seen.rank, seen.stack, seen.last.wait
     pids = [seen.pid, *(member.pid for member in job.below(seen.pid))]
     uses = [use for pid in pids for use in gpus.get(pid, ())]
@@ -403,7 +425,9 @@ _GPU_WAIT = "its GPU"
 
 
 def _gone_row(number: int, world: int | None) -> Row:
-    """The row of a rank that its launcher has placed here, and that has no process."""
+    """Row of the group ``rank`` for a rank without process: state ``gone``, ``still`` True; pid, gpu, unseen are
+    Absent.
+    """
     return {
         "rank": Known(number, "its launcher's variables"),
         "world": _number(world, "its launcher does not tell"),
@@ -416,7 +440,9 @@ def _gone_row(number: int, world: int | None) -> Row:
 
 
 def _worker_columns(worker: tuple[int, Member, Stack | None, Wait | None] | None) -> dict[str, Fact]:
-    """Columns about the stuck DataLoader worker; one Absent column if there is none."""
+    """Columns ``worker``, ``worker_pid``, ``worker_place``, ``worker_state`` and those of `_wait_columns` about the
+    stuck DataLoader worker; only ``worker``, Absent, if there is none.
+    """
     if worker is None:
         return {"worker": Absent("none of its DataLoader is seen to wait")}
     number, member, stack, wait = worker
@@ -430,7 +456,9 @@ def _worker_columns(worker: tuple[int, Member, Stack | None, Wait | None] | None
 
 
 def _wait_columns(prefix: str, wait: Wait | None) -> dict[str, Fact]:
-    """Columns about what a process waits for, named with the prefix."""
+    """Columns ``waits_in``, ``what``, ``mount``, ``mount_kind``, ``mount_source`` and ``mount_remote``, each after
+    `prefix`: what a process waits for. Absent where that does not apply; ``waits_in`` is Unread if the kernel hides it.
+    """
     mount: Mount | None = wait.mount if wait else None
     kind = wait.kind if wait else ""
     hidden = Unread("the kernel does not show its system call", reason=Reason.DENIED)
@@ -445,17 +473,17 @@ def _wait_columns(prefix: str, wait: Wait | None) -> dict[str, Fact]:
 
 
 def _text(value: str, absent: str) -> Fact:
-    """The text as a fact; absent where it is empty."""
+    """`value` as Known, read from /proc; Absent for the reason `absent` if it is empty."""
     return Known(value, "/proc") if value else Absent(absent)
 
 
 def _number(value: int | None, absent: str) -> Fact:
-    """The number as a fact; absent without."""
+    """`value` as Known, from the launcher's variables; Absent for the reason `absent` if it is None."""
     return Absent(absent) if value is None else Known(value, "its launcher's variables")
 
 
 def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, Process]]]:
-    """GPUs and usage by process id, from the latest sample that lists processes."""
+    """(GPU, its use by the process) by process id, from the latest of these samples that has any GPU."""
     latest = next((sample for sample in reversed(list(samples)) if sample.gpus), None)
     found: dict[int, list[tuple[GPU, Process]]] = {}
     for gpu in latest.gpus if latest else ():
@@ -465,7 +493,9 @@ def _gpus_by_process(samples: Iterable[Sample]) -> Mapping[int, list[tuple[GPU, 
 
 
 def _gpu_columns(uses: Sequence[tuple[GPU, Process]], unused: Absent) -> dict[str, Fact]:
-    """Columns: utilization of the first of these GPUs, and GPU memory held on all of them."""
+    """Columns ``gpu_busy`` (percent, of the first GPU) and ``gpu_memory_mib`` (held by the processes on all of their
+    GPUs). Both are `unused` without any use, and Unread where NVML does not tell.
+    """
     if not uses:
         return {"gpu_busy": unused, "gpu_memory_mib": unused}
     busy, held = uses[0][0].utilization, [process.memory_mib for _, process in uses if process.memory_mib is not None]
