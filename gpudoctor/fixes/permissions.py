@@ -58,14 +58,12 @@ class RunMode:
 
 
 def run_mode_of_process(plan: Plan, asked: Asked = "each", only: Only = "") -> RunMode:
-    """Mode for running this plan in this process; as root its `owner` is the environment's owner unless that is
-    root.
-    """
+    """Mode for running this plan in this process; as root its `owner` is the environment's, unless that is root."""
     return RunMode(asked, only, _other_owner(plan.environment) if system.is_root() else "")
 
 
 def _other_owner(folder: str) -> str:
-    """User name, or id if it has none, that owns the folder; ``""`` for root or a missing folder."""
+    """Name, or number if it has none, of the user that owns the folder; ``""`` for root or a missing folder."""
     try:
         number = os.stat(folder).st_uid if folder else 0  # noqa: PTH116 - a text, as the plan has it
         return system.account(number).name if number else ""
@@ -76,8 +74,8 @@ def _other_owner(folder: str) -> str:
 
 
 def with_hindrances(plan: Plan, mode: RunMode) -> Plan:
-    """The plan with a hindrance on each chosen step that is not run in this mode.
-    Later steps of the same cause wait for it, unless all steps were agreed to at once.
+    """The plan with a hindrance on each chosen step that is not run in this mode; steps by hand are, if a person is
+    asked before each. Later steps of the same cause wait for it, unless all were agreed to at once.
     """
     waits: dict[str, str] = {}
     steps: list[PlanStep] = []
@@ -93,7 +91,7 @@ def with_hindrances(plan: Plan, mode: RunMode) -> Plan:
 
 
 def _hindrance(step: PlanStep, plan: Plan, mode: RunMode) -> str:
-    """Reason why a step is not run in this mode; ``""`` if it is."""
+    """Why a chosen step is not run in this mode (other owner, root, reboot, interruption); ``""`` if it is."""
     if step.verify:
         return ""
     if step.touches == "environment" and mode.owner:
@@ -110,5 +108,5 @@ def _hindrance(step: PlanStep, plan: Plan, mode: RunMode) -> str:
 
 
 def runnable(plan: Plan) -> Plan:
-    """The plan with steps that have a hindrance not chosen."""
+    """The plan, in which the steps that have a hindrance are no longer chosen."""
     return replace(plan, steps=tuple(replace(step, chosen=step.chosen and not step.hindrance) for step in plan.steps))

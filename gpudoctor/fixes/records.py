@@ -57,7 +57,9 @@ class Journals:
     folder: Path
 
     def begin(self) -> Journal:
-        """New journal for a run that starts now; raises `DoctorError` if it cannot be written."""
+        """New journal folder for a run that starts now; `DoctorError` if it cannot be made, or others can write
+        there.
+        """
         name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,7 +79,7 @@ class Journals:
         raise DoctorError(f"{self.folder}: a hundred runs began in this second; nothing was run")
 
     def list(self) -> tuple[Entry, ...]:
-        """All journals, newest first; unreadable ones have `trouble` set."""
+        """All journals, newest first; an unreadable one has `trouble` set and no `run`. Empty if there is no folder."""
         try:
             names = sorted((place.name for place in self.folder.iterdir() if place.is_dir()), reverse=True)
         except OSError:
@@ -85,7 +87,9 @@ class Journals:
         return tuple(self._entry(name) for name in names if not name.startswith(".") and name != HISTORY)
 
     def load(self, name: str) -> Run:
-        """Run with that id or unique prefix; raises `UsageError` or `DocumentError`."""
+        """Run with that id or unique prefix; `UsageError` if there is not exactly one, `DocumentError` if
+        unreadable.
+        """
         return self.journal(name).read()
 
     def journal(self, name: str) -> Journal:
@@ -120,7 +124,7 @@ class Journal:
     folder: Path
 
     def write(self, run: Run) -> None:
-        """Write the run to disk; raises `OSError`, and then the former record remains."""
+        """Write the run to disk, if full into reserved space. Raises `OSError`, and then the former record remains."""
         try:
             self.put("run.json", run.to_json())
         except OSError as error:
@@ -129,40 +133,38 @@ class Journal:
             self.put("run.json", run.to_json())
 
     def reserve(self) -> None:
-        """Reserve disk space for later records of this run and its undo, in case a step fills the disk. Raises
-        `OSError`.
-        """
+        """Reserve disk space for later records of this run and its undo. Raises `OSError`, also if the disk is full."""
         for number in range(_RESERVES):
             files.write(self.folder / f"reserve-{number}", os.urandom(_RESERVE))
 
     def settle(self) -> None:
-        """Release the reserved space at the run's end if the disk has plenty free."""
+        """Release the journal's reserved space if the disk has plenty free; errors are ignored."""
         with contextlib.suppress(OSError):
             if system.disk_space(self.folder)[1] > _FREE_BYTES:
                 self.release()
 
     def release(self, most: int = 0) -> bool:
-        """Delete up to `most` reserve files, all for 0; True if there was any."""
+        """Delete `most` of the files that reserve space, or all for 0; True if there was any."""
         places = sorted(self.folder.glob("reserve-*"))[: most or None]
         for place in places:
             place.unlink(missing_ok=True)
         return bool(places)
 
     def read(self) -> Run:
-        """The run as last written; raises `DocumentError`."""
+        """The run as last written to the journal; raises `DocumentError` if it cannot be read or is another run's."""
         run = runs.from_json(self.document("run.json"))
         if run.id != self.id:
             raise DocumentError(f"{self.folder}: the journal of another run, {run.id[:40]!r}")
         return run
 
     def put(self, name: str, document: Mapping[str, Any]) -> None:
-        """Store a document with its digest beside the run; raises `OSError`."""
+        """Store a document under that name in the journal, with its digest; raises `OSError`."""
         signed = {**document, "digest": self._digest(name, document)}
         files.put(self.folder / name, json.dumps(signed).encode(), 0o600)
         system.sync_folder(self.folder)
 
     def document(self, name: str) -> dict[str, Any]:
-        """A stored document; `DocumentError` if missing, modified, or not owned by us or root."""
+        """A document stored in the journal; `DocumentError` if missing, modified, or not owned by us or root."""
         place = self.folder / name
         try:
             raw = json.loads(self._read(place))
@@ -179,11 +181,13 @@ class Journal:
         return document
 
     def _is_of_1_0(self) -> bool:
-        """Whether none of the run's documents has a digest: gpudoctor 1.0 wrote them without."""
+        """True if none of the journal's documents has a digest, as gpudoctor 1.0 wrote them."""
         return not any(b'"digest": "' in self._read(place) for place in self.folder.glob("*.json"))
 
     def _read(self, place: Path) -> bytes:
-        """Bytes of a plain file that only we or root can write to; raises `DocumentError` for any other, `OSError`."""
+        """First 64 MiB of a plain file that only we or root can write; raises `DocumentError` for any other,
+        `OSError`.
+        """
         if found := files.doubt(self.folder):
             raise DocumentError(f"{place}: {found}, so nothing is done by it: {found.cure}")
         with open(os.open(place, system.READ | system.NO_FOLLOW | system.NON_BLOCKING), "rb") as file:  # noqa: PTH123
@@ -218,8 +222,9 @@ def now() -> str:
 
 @contextmanager
 def hold_lock(scope: str, place: Path, run: str) -> Iterator[None]:
-    """Hold an exclusive lock on the file; raises `DoctorError` naming the holder if it is taken.
-    `scope` is for messages: ``on this machine``. `run` describes the run to others who wait.
+    """Hold an exclusive lock on the file within the context; raises `DoctorError` naming the holder if it is taken.
+    `scope` is for messages: ``on this machine``. `run` describes the run to others who wait. Warns if another user's
+    run was cut off while it held the lock.
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -250,7 +255,9 @@ def hold_lock(scope: str, place: Path, run: str) -> Iterator[None]:
 
 
 def _open_lock(place: Path) -> int:
-    """Descriptor of the lock file, created if missing; raises `OSError`."""
+    """Descriptor of the lock file, created if missing, not locked yet; raises `OSError`, also if it is no plain
+    file.
+    """
     flags = system.READ_WRITE | system.NO_FOLLOW | system.NON_BLOCKING
     try:
         handle = os.open(place, flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -271,7 +278,7 @@ def _holder_note(handle: int) -> str:
 
 
 def is_locked(place: Path) -> bool:
-    """True if the lock is held now; False if it cannot be opened."""
+    """True if the lock is held by a process now; False also if it cannot be opened."""
     try:
         with place.open("rb") as file:
             system.lock(file.fileno(), shared=True)
@@ -288,7 +295,7 @@ def machine_lock(journals: Path) -> Path:
 
 
 def environment_lock(target: Environment) -> Path:
-    """Lock file of an environment, in its first writable tree; raises `DoctorError` if it cannot be made."""
+    """Path of the environment's lock file, in its first writable tree; `DoctorError` if the folder cannot be made."""
     mine = (place for place in target.trees if os.access(tree.nearest_existing(place), os.W_OK))
     root = next(mine, target.trees[0])
     try:
@@ -302,8 +309,8 @@ def environment_lock(target: Environment) -> Path:
 
 
 def unfinished(journals: Journals) -> Run | None:
-    """The newest run if it was interrupted and is not under way; else None, also where its environment is gone since:
-    then nothing is left that could be taken back.
+    """The newest readable run if it was interrupted (neither over nor under way) and its environment still exists; else
+    None.
     """
     run = next((entry.run for entry in journals.list() if entry.run), None)
     if not run or run.over or is_locked(machine_lock(journals.folder)):
@@ -323,7 +330,7 @@ POSSIBLE = "can be taken back"
 
 
 def undo_state(run: Run, entries: Sequence[Entry]) -> str:
-    """Whether the run can be undone, as text; ``""`` for a run that is itself an undo."""
+    """Whether the run can be undone: `POSSIBLE`, ``was taken back`` or ``changed nothing``; ``""`` for an undo."""
     if run.undoes:
         return ""
     if any(entry.run and entry.run.undoes == run.id and entry.run.outcome == "undone" for entry in entries):
@@ -332,6 +339,6 @@ def undo_state(run: Run, entries: Sequence[Entry]) -> str:
 
 
 def python_of(run: Run) -> str | None:
-    """Interpreter of the environment that the run changed; None if it changed none."""
+    """Path of the Python of the environment that the run's plan changes, be it gone or not; None if it changes none."""
     found = list(system_paths.interpreters(run.plan.environment)) if run.plan.environment else [None]
     return next((python for python in found if python and os.path.isfile(python)), found[0])  # noqa: PTH113

@@ -76,12 +76,13 @@ class Places:
 
     @cached_property
     def _sizes(self) -> Mapping[str, Counter[str]]:
-        """How many of all hosts have each value, by property."""
+        """By property (switch, image, driver, kernel, GPU): how many of all hosts have each value."""
         return {kind: Counter(map(of, self._hosts.values())) for kind, (_, of) in _PLACES.items()}
 
     def shared(self, hosts: Collection[str]) -> Shared | None:
-        """The property shared by at least `LEAST_SHARED` of these hosts that is least likely by chance.
-        None for fewer than `FEWEST_HOSTS` hosts, or where chance explains it (probability above `MOST_CHANCE`).
+        """The property that at least 90 % of these hosts have, not all of the fleet, and that is least likely by
+        chance.
+        None for fewer than 3 hosts, or where chance explains it (probability above 0.001).
         """
         here = [self._hosts[name] for name in hosts if name in self._hosts]
         if len(here) < FEWEST_HOSTS:
@@ -99,7 +100,9 @@ class Places:
 
 
 def _chance(count: int, total: int, share: float) -> float:
-    """Probability (binomial tail) that `count` or more of `total` random hosts lie in a place with `share` of all."""
+    """Probability (binomial tail) that `count` or more of `total` random hosts have a value that `share` of all
+    have.
+    """
     log = math.lgamma
     return sum(
         math.exp(
@@ -120,7 +123,9 @@ _MOST_EVIDENCE = 4
 
 
 def fleet_findings(hosts: Sequence[Summary], examples: Mapping[str, Example], places: Places) -> Iterator[Finding]:
-    """One fleet-wide finding for each finding id that any host reported; severity info is left out."""
+    """One finding for all hosts for each finding id that any of them reported; severity info is left out. `examples`
+    are whole findings by id.
+    """
     answered = sum(host.answered for host in hosts)
     by_id: dict[str, list[tuple[str, HostFinding]]] = {}
     for host in hosts:
@@ -132,7 +137,9 @@ def fleet_findings(hosts: Sequence[Summary], examples: Mapping[str, Example], pl
 
 
 def _fleet_finding(example: Example, same: Sequence[tuple[str, HostFinding]], answered: int, places: Places) -> Finding:
-    """The example finding, restated for all hosts that have it, with the highest severity and confidence among them."""
+    """The example finding restated for all hosts that have it: they are the subject and in the title, with what they
+    share; severity and confidence are the highest among them.
+    """
     hosts = ordered(host for host, _ in same)
     shared = places.shared(hosts)
     alike = " (and alike)" if len({finding.title for _, finding in same}) > 1 else ""
@@ -168,7 +175,7 @@ def _with_host(host: str, item: Evidence) -> Evidence:
 
 
 def with_row_hosts(finding: Finding, snapshot: Snapshot) -> Finding:
-    """A finding about a row of a fleet group, with the row's hosts as its subject; unchanged if it has none."""
+    """The finding with the ``hosts`` of the row that it is about as its subject; unchanged if that row has none."""
     for group, index in (finding.subject or {}).items():
         rows = snapshot.rows(group)
         if isinstance(rows, tuple) and isinstance(index, int) and (hosts := known(rows[index].get("hosts"))):
@@ -179,8 +186,8 @@ def with_row_hosts(finding: Finding, snapshot: Snapshot) -> Finding:
 
 
 def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
-    """A Suspect for each finding that is a cause and names hosts, in their order.
-    It is the switch if all hosts share one, else the hosts. Severity info is left out.
+    """A Suspect for each finding that is a cause, not info, and names hosts, in their order: the switch if the finding
+    names one, else the hosts.
     """
     for finding in findings:
         subject = finding.subject or {}
@@ -201,7 +208,9 @@ def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
 
 
 def _evidence_lines(finding: Finding) -> Iterator[str]:
-    """Evidence as lines ``fact = value  (source)``, one per fact; without counts of rows and the fold's own facts."""
+    """A finding's evidence as lines ``fact = value  (source)``, one per known fact with a dot in its name (the others
+    are counts of rows); the comparison's own facts are left out.
+    """
     once = {item.fact: item for item in reversed(finding.evidence)}  # of rows alike the first
     for item in reversed(once.values()):
         if (fact := known(item.state)) and "." in item.fact and not item.fact.startswith(FOLDED):
@@ -221,7 +230,9 @@ _LONGEST_REASON = 120
 
 
 def drains(reasons: Iterable[tuple[str, str]], scheduler: Scheduler = "none") -> tuple[Drain, ...]:
-    """Drain entries from (host, finding id) pairs; hosts with the same reason are put together."""
+    """Who is to be taken out of service, from (host, finding id): hosts with the same reason together, with the
+    scheduler's command, which is not run.
+    """
     by_reason: dict[str, list[str]] = {}
     for host, why in reasons:
         by_reason.setdefault(drain_reason(why), []).append(host)
@@ -233,7 +244,7 @@ def drains(reasons: Iterable[tuple[str, str]], scheduler: Scheduler = "none") ->
 
 
 def _drain_command(scheduler: Scheduler, hosts: Sequence[str], reason: str) -> tuple[str, ...]:
-    """Argv that takes the hosts out of service (scontrol or kubectl); empty for scheduler ``none``."""
+    """Command, to be shown, that takes the hosts out of service: scontrol or kubectl; empty for scheduler ``none``."""
     if scheduler == "slurm":
         return ("scontrol", "update", f"NodeName={node_set(hosts)}", "State=DRAIN", f"Reason={reason}")
     return ("kubectl", "cordon", *hosts) if scheduler == "kubernetes" else ()
@@ -292,7 +303,9 @@ class Split:
 
 
 def find_outliers(summaries: Iterable[Summary]) -> tuple[list[Outlier], list[Split]]:
-    """All outliers and splits, each among hosts with the same GPUs, and the few hosts with other ones."""
+    """(outliers, splits): facts and rates in which few hosts differ from most with the same GPUs, hosts with a rare
+    GPU, and facts of which no value is usual. Only hosts that answered count.
+    """
     answered = [summary for summary in summaries if summary.answered]
     kinds: dict[str, list[Summary]] = defaultdict(list)
     for summary in answered:
@@ -307,7 +320,7 @@ def find_outliers(summaries: Iterable[Summary]) -> tuple[list[Outlier], list[Spl
 
 
 def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
-    """Outliers for hosts whose kind of GPU at most `MOST_OTHER_GPUS` of all hosts have."""
+    """An outlier for each GPU model, other than the most frequent, that at most 10 % of all hosts have."""
     of = sum(map(len, kinds.values()))
     usual = max(kinds, key=lambda kind: len(kinds[kind]), default="")
     for kind, hosts in sorted(kinds.items()):
@@ -317,7 +330,9 @@ def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
 
 
 def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
-    """Outliers and splits of each fact that `FEWEST_HOSTS` hosts of one kind told; texts name `kind` unless ``""``."""
+    """Outliers and splits (no value in 60 %) of each fact that at least 3 of these hosts reported; texts name `kind`,
+    their GPU, unless ``""``.
+    """
     outliers: list[Outlier] = []
     splits: list[Split] = []
     by_fact: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -347,7 +362,7 @@ def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outl
 
 
 def _merged_near_median(by_value: dict[str, list[str]], how: Compared) -> dict[str, list[str]]:
-    """Hosts by value; numbers within `how.near` of the median are merged under the most frequent one."""
+    """Hosts by value; numbers within the share `how.near` of the median are merged under the most frequent one."""
     if not how.near:
         return by_value
     numbers = {value: float(value) for value in by_value if _is_number(value)}
@@ -366,8 +381,8 @@ def _is_number(text: str) -> bool:
 
 
 def _slow_hosts(hosts: Sequence[Summary], kind: str) -> Iterator[Outlier]:
-    """For each kernel, hosts whose rate is below `SLOW_SHARE` and `SLOW_DEVIATIONS` robust deviations of the median.
-    None if too many are slow to be outliers.
+    """For each kernel an outlier with the hosts whose rate is below 92 % of the median and 6 robust deviations under
+    it. Left out for fewer than 3 rates, or if over 40 % are slow.
     """
     rates: dict[str, list[tuple[float, str, Rate]]] = defaultdict(list)
     for host in hosts:

@@ -76,7 +76,7 @@ class FleetFold:
         self._twice: Counter[str] = Counter()
 
     def add(self, reply: Reply) -> None:
-        """Add a reply; of two documents of a host the later one counts, unless only the earlier could be read."""
+        """Add a host's reply; of several of one host the latest counts, unless only an earlier one could be read."""
         for summary in self._reader.summaries(reply):
             before = self._hosts.get(summary.host)
             if before is not None:
@@ -90,7 +90,9 @@ class FleetFold:
         return sum(host.answered for host in self._hosts.values())
 
     def diagnosis(self, whole: FleetContext) -> Diagnosis:
-        """Diagnosis of the fleet: the cluster rules' findings on all summaries, and the hosts' own findings, ranked."""
+        """Diagnosis of all hosts added so far: the cluster rules' findings on them, and one for each of the hosts' own,
+        ranked. `whole` is what is known beside their documents.
+        """
         by_name = self._hosts.copy()  # at once: other threads add answers meanwhile
         hosts = [
             replace(by_name[name], switch=whole.switches.get(name, by_name[name].switch))
@@ -123,7 +125,7 @@ class FleetFold:
         return replace(answer, findings=tuple(findings), verdict=verdict, fleet=fleet, notes=notes)
 
     def _notes(self, hosts: Sequence[Summary]) -> list[str]:
-        """Notes about the documents: duplicates, other gpudoctor versions, different levels."""
+        """Notes about the hosts' documents: several of one host, other gpudoctor versions, different check levels."""
         notes = []
         if self._twice:
             notes.append(f"More than one document of {names_phrase(list(self._twice))}: the later one counts.")
@@ -146,8 +148,8 @@ def _lowest_level(hosts: Sequence[Summary]) -> str:
 
 
 def _ranked(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings in the order of `judge`; of equal severity and confidence, those on more hosts first.
-    `explains` is not applied across hosts: each host's own diagnosis has done so.
+    """Findings from most to least important, in the order of `sort_key`; of equal severity and confidence, those on
+    more hosts first. `explains` is not applied across hosts: each host's own diagnosis has done so.
     """
 
     def key(finding: Finding) -> tuple[object, ...]:
@@ -160,7 +162,7 @@ def _ranked(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _drains(hosts: Sequence[Summary], whole: FleetContext) -> tuple[Drain, ...]:
-    """Drains for hosts with an error, by their first one, and with `whole.drain_silent` for hosts without an answer."""
+    """Drains of hosts with an error, by their first one, and with `whole.drain_silent` of hosts without an answer."""
     errors = {
         host.host: finding.id for host in hosts for finding in reversed(host.findings) if finding.severity == "error"
     }
@@ -193,7 +195,7 @@ def facts_of(hosts: Sequence[Summary]) -> dict[str, Fact]:
 
 
 def job_facts_unread() -> tuple[dict[str, Fact], dict[str, Rows]]:
-    """Facts and groups that only a job check (preflight) provides, all as Unread."""
+    """(facts, groups) that only a preflight of a job provides, each Unread for that reason."""
     why = Unread("each host was asked alone; gpudoctor preflight asks the ranks of a job together")
     theirs = [spec for spec in FACTS if not spec.name.startswith(FOLDED)]
     return (
@@ -203,8 +205,8 @@ def job_facts_unread() -> tuple[dict[str, Fact], dict[str, Rows]]:
 
 
 def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Sequence[Split]) -> dict[str, Rows]:
-    """Groups of the fleet snapshot: ``machine``, ``silence``, ``outlier`` and ``split``, one row per item.
-    Outliers and splits are Unread if fewer than `FEWEST_HOSTS` hosts answered.
+    """Groups of the fleet's snapshot: ``machine``, ``silence``, ``outlier`` and ``split``, one row per item. Outliers
+    and splits are Unread if fewer than 3 hosts answered.
     """
     few = sum(host.answered for host in hosts) < FEWEST_HOSTS
     nothing = Unread(f"fewer than {FEWEST_HOSTS} hosts answered")
@@ -217,7 +219,9 @@ def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Seq
 
 
 def _machine_row(host: Summary) -> Row:
-    """Row of the group ``machine``; all but its name and switch is Unread if the host did not answer."""
+    """Row of the group ``machine``: name, answered, because and switch; verdict, errors, warnings, gpus, gpu and image
+    are Unread if the host did not answer.
+    """
     silence = Unread(host.because)
     errors, warnings = (
         tuple(finding.id for finding in host.findings if finding.severity == severity)
@@ -241,7 +245,7 @@ def _machine_row(host: Summary) -> Row:
 
 
 def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
-    """Rows of the group ``silence``: hosts without an answer by reason, most first; from the 20th reason on merged."""
+    """Rows of the group ``silence``: hosts without an answer by reason, most first; from the 21st reason on as one."""
     reasons: dict[str, list[str]] = {}
     for host in hosts:
         if not host.answered:
@@ -263,7 +267,9 @@ def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
 
 
 def _outlier_row(outlier: Outlier) -> Row:
-    """Row of the group ``outlier``: fact, value, usual value and hosts; kind and share are Absent where not set."""
+    """Row of the group ``outlier``: fact, value, usual, hosts; kind is Absent if all hosts were compared, share without
+    a rate.
+    """
     return {
         **known_facts(
             _DOCUMENTS,
@@ -291,7 +297,7 @@ def _split_row(split: Split) -> Row:
 
 
 def _known_or_absent(value: str, otherwise: str) -> Fact:
-    """Known text; an empty one is Absent for the reason `otherwise`."""
+    """`value` as Known, from the hosts' documents; an empty one is Absent for the reason `otherwise`."""
     return Known(value, _DOCUMENTS) if value else Absent(otherwise)
 
 
@@ -318,12 +324,12 @@ _TITLES: Mapping[str, tuple[str, str]] = {
 
 
 def board_host(host: Summary) -> Host:
-    """Host entry of the cluster screen: name, switch, number and name of GPUs, reason for no answer."""
+    """A host as the cluster screen shows it: name, switch, number and name of GPUs, why there is no answer."""
     return Host(host.host, host.switch, host.gpus, host.gpu.removeprefix("NVIDIA "), host.because)
 
 
 def board_checks(hosts: Sequence[Summary]) -> tuple[Check, ...]:
-    """Columns of the cluster screen: layers that any host has results of (``wsl``: has findings of), and `ALIKE`."""
+    """Columns of the cluster screen: each layer with results on any host (``wsl``: with findings), and `ALIKE`."""
     found = {item.layer for node in hosts for item in node.findings}
     layers = found | {layer for node in hosts for layer in node.passed if layer != "wsl"}
     return (*(Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in layers), ALIKE)
@@ -339,7 +345,9 @@ def board_results(hosts: Iterable[Summary], outliers: Iterable[Outlier]) -> dict
 
 
 def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
-    """Results of one host by check id; within a layer the most severe finding is shown."""
+    """Results of one host by check id: a layer's most severe finding, else ok or unjudged; ``alike`` by its
+    outliers.
+    """
     row = {layer: _result("ok", node.unjudged.get(layer, 0)) for layer in node.passed}
     row.update({layer: _result("unjudged", count) for layer, count in node.unjudged.items() if layer not in row})
     for found in sorted(node.findings, key=lambda item: -SEVERITIES.index(item.severity)):
@@ -353,12 +361,14 @@ def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
 
 @lru_cache(maxsize=512)
 def _result(outcome: Outcome, unjudged: int) -> Result:
-    """A result that states how many rules were not judged; `OK` if none."""
+    """`OK`; if rules were left unjudged, a result with that outcome that states how many."""
     return Result(outcome, f"{unjudged} not judged") if unjudged else OK
 
 
 def _alike_result(differs: Sequence[Outlier]) -> Result:
-    """Result of the check ``alike``: OK if the host is no outlier, else a warning or info that lists the first four."""
+    """Result of the check ``alike``: OK for no outliers, else a warning if one matters, or info; names the first
+    four.
+    """
     if not differs:
         return OK
     rates = [node.share for node in differs if node.share is not None]

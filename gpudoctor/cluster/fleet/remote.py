@@ -68,7 +68,7 @@ class Question:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Command line run on a host."""
+        """Command line that is run on a host, as words; by default ``gpudoctor check --json --level LEVEL``."""
         lang_option = ("--lang", self.language) if self.language != ENGLISH else ()
         words = self.words or ("check", "--json", "--level", self.level)
         return (*shlex.split(self.program), *words, *lang_option)
@@ -79,7 +79,9 @@ class Question:
 
     @property
     def bound(self) -> str:
-        """Shell command that works in any login shell, and is also ended when the ssh connection closes."""
+        """Shell command for any login shell that runs the question, and ends it at timeout or when the connection
+        closes.
+        """
         return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=self.limited(self.seconds)))}"
 
 
@@ -132,9 +134,8 @@ def ssh_hosts(nodes: str) -> list[str]:
 
 
 def ask_by_ssh(names: Sequence[str], question: Question, on_reply: OnReply, options: str = "") -> None:
-    """Run the question on all hosts by ClusterShell; `on_reply` is called exactly once per host.
-    `options` are ssh options (``-F FILE -l USER``). After `question.budget` seconds the remaining ssh processes are
-    killed.
+    """Run the question on all hosts by ClusterShell; `on_reply` is called exactly once per host. `options` are ssh's
+    (``-F FILE -l USER``). After `question.budget` seconds the remaining ssh processes are killed.
     """
     _, tasks = _cluster_shell()
     task = tasks.task_self()
@@ -168,7 +169,7 @@ class _SSHReplies:
         self._started: dict[str, float] = {}
 
     def ev_start(self, _worker: Any) -> None:
-        """Nothing to do when the worker starts."""
+        """ClusterShell's event for the start of all; nothing to do."""
 
     def ev_pickup(self, _worker: Any, node: str) -> None:
         """Record when the ssh process of a host was started."""
@@ -191,7 +192,7 @@ class _SSHReplies:
             self._finish(str(node), None)
 
     def rest(self, seconds: float) -> None:
-        """Report all hosts without a reply as out of budget after `seconds`, in progress or never started."""
+        """Report every host without a reply yet, with the reason that time ran out after `seconds`, asked or not."""
         for node in list(self._open):
             asked = node in self._started
             words = "was still being asked" if asked else "was not asked any more"
@@ -238,7 +239,9 @@ class Nodes:
 
 
 def slurm_nodes(partition: str = "") -> Nodes:
-    """Nodes of the partition, or of the current job if it is ``""``; `UsageError` if there is neither."""
+    """Nodes of a partition, usable or not, or of the current Slurm job if `partition` is ``""``. `UsageError` outside a
+    job, without Slurm's commands, or for an unknown partition.
+    """
     if partition:
         return _partition_nodes(partition)
     nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
@@ -248,7 +251,7 @@ def slurm_nodes(partition: str = "") -> Nodes:
 
 
 def slurm_job_nodes(job: str) -> Nodes:
-    """Nodes of a running Slurm job, by squeue; `UsageError` where there is no such job, or it does not run."""
+    """Nodes of a running Slurm job, by squeue; `UsageError` if there is no such job, or it does not run."""
     answer = _run_slurm("squeue", "--noheader", "--jobs", job, "--states", "RUNNING,SUSPENDED", "--format", "%N")
     nodelist = answer.out.split()
     if not answer.ok or not nodelist:
@@ -257,7 +260,7 @@ def slurm_job_nodes(job: str) -> Nodes:
 
 
 def slurm_switches() -> dict[str, str]:
-    """Leaf switch of each node, from ``scontrol show topology``; empty without a topology plugin."""
+    """Leaf switch by node, from ``scontrol show topology``; empty without a topology plugin. May raise `UsageError`."""
     found: dict[str, str] = {}
     with_leafs = re.compile(r"SwitchName=(\S+) Level=0 .*Nodes=(\S+)")
     for switch, nodelist in with_leafs.findall(_run_slurm("scontrol", "show", "topology").out):
@@ -275,12 +278,12 @@ def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
     lock, over = threading.Lock(), threading.Event()
 
     def on_reply(reply: Reply) -> None:
-        """Pass the reply to `reply_to`, one at a time across threads."""
+        """Pass the reply to `reply_to`; threads do so one at a time."""
         with lock:
             reply_to(reply)
 
     def run_step(names: Sequence[str]) -> None:
-        """Run one srun for these nodes unless the query was interrupted."""
+        """Run the question on these nodes by one srun, unless the whole query was interrupted."""
         if not over.is_set():
             _run_step(names, nodes, question, until, on_reply, over)
 
@@ -297,7 +300,9 @@ def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
 def _run_step(
     names: Sequence[str], nodes: Nodes, question: Question, until: float, on_reply: OnReply, cancelled: threading.Event
 ) -> None:
-    """Run one srun step, which `cancelled` ends, and report a Reply for each node; `until`: deadline, monotonic."""
+    """Run the question on these nodes by one srun, which `cancelled` ends, and call `on_reply` once for each; once
+    `until` (monotonic) is near, they are not asked.
+    """
     seconds = min(question.seconds, until - time.monotonic() - _SRUN_GRACE_SECONDS)
     if seconds <= 0:
         for name in names:
@@ -349,7 +354,7 @@ class _TaskOutput:
 
 
 def _outputs_by_node(out: str) -> dict[str, _TaskOutput]:
-    """Each task's output by node name, from srun's labelled lines; without tasks that did not name their node."""
+    """Each srun task's output by node name, from srun's labelled lines; without tasks that did not name their node."""
     parts: dict[int, _TaskOutput] = {}
     names: dict[int, str] = {}
     for match in filter(None, map(_LABELLED.fullmatch, out.splitlines())):
@@ -366,7 +371,7 @@ def _outputs_by_node(out: str) -> dict[str, _TaskOutput]:
 
 
 def _stderr_by_task(answer: Answer) -> dict[int, str]:
-    """Standard error of each task by task number; -1 is srun itself."""
+    """Lines of standard error by srun task number; -1 is srun itself."""
     lines_of: dict[int, list[str]] = {-1: []}
     for line in answer.err.splitlines():
         match = _LABELLED.fullmatch(line)
@@ -375,7 +380,9 @@ def _stderr_by_task(answer: Answer) -> dict[int, str]:
 
 
 def _partition_nodes(name: str) -> Nodes:
-    """Usable and unusable nodes of a partition, from sinfo; an unknown partition raises `UsageError`."""
+    """Nodes of a partition, from sinfo: those usable, and the others with their state as the reason. An unknown
+    partition raises `UsageError`.
+    """
     answer = _run_slurm("sinfo", "--noheader", "--Node", "--partition", name, "--format", "%N %T")
     states = dict(line.split(maxsplit=1) for line in answer.out.splitlines() if " " in line)
     if not states:
@@ -386,7 +393,7 @@ def _partition_nodes(name: str) -> Nodes:
 
 
 def _expanded_nodelist(nodelist: str) -> list[str]:
-    """Node names of a Slurm node list, by ``scontrol show hostnames``; failure raises `UsageError`."""
+    """Node names in a Slurm node list (``n[1-3]``), by ``scontrol show hostnames``; failure raises `UsageError`."""
     answer = _run_slurm("scontrol", "show", "hostnames", nodelist)
     if answer.status != 0:
         raise UsageError(f"scontrol cannot tell the nodes in {nodelist[:80]} ({answer.how})")
@@ -394,7 +401,7 @@ def _expanded_nodelist(nodelist: str) -> list[str]:
 
 
 def _run_slurm(*argv: str) -> Answer:
-    """Run a Slurm command, at most 10 s; a command that cannot be started raises `UsageError`."""
+    """Output of a Slurm command, which may take 10 s; raises `UsageError` if it cannot be started, not if it fails."""
     try:
         return run_child(argv, _SLURM_SECONDS, os.environ)
     except OSError as error:

@@ -105,7 +105,7 @@ _BY_NAME = {how.fact: how for how in (*SCALARS, *COLUMNS, MTU)}
 
 
 def comparison_of(fact: str) -> Compared:
-    """How a fact is compared; a fact not in the tables is an environment variable, which always matters."""
+    """How a fact is compared between hosts; one not in the tables is an environment variable, which always matters."""
     return _BY_NAME.get(fact) or Compared(fact, fact.removeprefix("env."), matters=True)
 
 
@@ -143,12 +143,12 @@ def _communication_variables(facts: Answers) -> dict[str, str]:
 
 
 def value_in(entry: object) -> Any:
-    """The ``value`` of a fact as JSON; None if it is absent, unread or no fact."""
+    """The ``value`` of a fact in JSON; None if it is absent, unread or no fact."""
     return entry.get("value") if isinstance(entry, Mapping) else None
 
 
 def rows_of(facts: Answers, group: str) -> Sequence[Mapping[str, Any]]:
-    """Rows of a group as JSON; empty if the group is absent or unread."""
+    """Rows of a group in JSON; empty if the group is absent or unread."""
     found = facts.get(group)
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else ()
 
@@ -254,7 +254,7 @@ class Summary:
 
 
 def unanswered_summary(host: str, because: str) -> Summary:
-    """Summary of a host without a readable answer, for the given reason."""
+    """Summary of a host without a readable answer, for that reason (``no answer`` if empty)."""
     return Summary(host, because or "no answer")
 
 
@@ -285,7 +285,9 @@ def summary_of(document: Mapping[str, Any], layers: Mapping[str, str], host: str
 
 
 def _host_finding(raw: Mapping[str, Any]) -> HostFinding:
-    """HostFinding from its JSON, shortened; missing fields raise KeyError, invalid ones ValueError."""
+    """A finding in short from its JSON: title cut at 300 characters, at most 16 subjects. Missing fields raise
+    KeyError, invalid ones ValueError.
+    """
     rule = intern(raw["id"])
     return HostFinding(
         rule,
@@ -299,7 +301,7 @@ def _host_finding(raw: Mapping[str, Any]) -> HostFinding:
 
 
 def _subject_keys(subject: Mapping[str, Any] | None) -> dict[str, str | int]:
-    """The keys of a subject that identify a part of the host (gpu, port, ...); empty for None."""
+    """The keys of a subject that identify a part of the host (gpu, uuid, rank, port, ...); empty for None."""
     known = {name: (subject or {}).get(name) for name in _NAMES}
     return {name: value for name, value in known.items() if isinstance(value, (str, int))}
 
@@ -322,7 +324,7 @@ def _count_by_layer(ids: Iterable[str], layers: Mapping[str, str]) -> dict[str, 
 
 
 def _slowest_rates(facts: Answers) -> Iterable[tuple[str, Rate]]:
-    """(kernel, slowest rate) of each kernel measured in units per second; training steps are left out."""
+    """(kernel, rate of its slowest GPU) for each kernel measured in units per second; training steps are left out."""
     slowest: dict[str, Rate] = {}
     for row in rows_of(facts, "measured"):
         kernel, value, unit = (value_in(row.get(name)) for name in ("kernel", "value", "unit"))

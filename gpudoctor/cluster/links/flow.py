@@ -71,8 +71,8 @@ class Flow:
 def measure(
     address: str, port: int, key: str, seconds: float = FLOW_SECONDS, window: float = WINDOW_SECONDS, source: str = ""
 ) -> Flow:
-    """Measure the link to the `Server` at an address and port, within `seconds`; failures are in the Flow's
-    outcome.
+    """Measure the link to the `Server` at an address and port, within `seconds`; failures are in the result's
+    `outcome`.
     `window` is the seconds per direction, `source` as `tcp.bind_source` takes it (``""``: any).
     """
     begun = time.monotonic()
@@ -103,7 +103,7 @@ class _Conversation:
         self._token, self._nonce, self._bulks = nonce(), "", 0
 
     def measure_all(self, window: float) -> Flow:
-        """The complete measurement: round trip, both directions, and the largest packet if nothing arrived.
+        """Authenticate, and measure round trip, both directions, and the largest packet if nothing arrived.
         Raises `TalkError` or `OSError`; `known` then keeps the results so far.
         """
         self._lines.say(greeting(self._key, "talk", self._token))
@@ -125,11 +125,11 @@ class _Conversation:
         return self.known
 
     def _update(self, **found: object) -> None:
-        """Set fields of `known`; the arguments are named like those of Flow."""
+        """Replace fields of `known`, the result so far; the arguments are named like those of Flow."""
         self.known = replace(self.known, **found)  # type: ignore[arg-type]
 
     def _ping(self) -> None:
-        """Measure round trip and clock offset by the quickest of some small messages: others may wait for a core."""
+        """Record round trip and clock offset by the quickest of 3 to 20 small messages; raises `TalkError`."""
         trips: list[tuple[int, float]] = []
         until = time.monotonic() + _PING_SECONDS
         while len(trips) < 3 or (len(trips) < _PINGS and time.monotonic() < until):
@@ -145,7 +145,9 @@ class _Conversation:
         self._update(ms=quickest / 1e6, clock_offset_ms=offset / 1e6)
 
     def _measure_out(self, window: float) -> int:
-        """Send for `window` seconds and record the rate received; bytes of the largest segment that fits the MTU."""
+        """Send data for `window` seconds and record rate, losses and load as the receiver tells; returns the bytes of
+        the largest TCP segment that fits the MTU. Raises `TalkError`.
+        """
         with self._open_bulk() as link:
             self._lines.say(f"sink {window}")
             until = min(self._until, time.monotonic() + window + 2 * tcp.FIRST_BYTE_SECONDS)
@@ -161,7 +163,7 @@ class _Conversation:
         return full
 
     def _measure_in(self, window: float) -> None:
-        """Receive data for `window` seconds and record rate, losses and load."""
+        """Receive data for `window` seconds, record rate (0 if none came), losses and load. Raises `TalkError`."""
         with self._open_bulk() as link:
             self._lines.say(f"source {window + 2 * tcp.FIRST_BYTE_SECONDS}")
             try:
@@ -177,7 +179,9 @@ class _Conversation:
         self._update(busy_in=max(came.busy, _busy_field(report)))
 
     def _all_sizes_pass(self, largest_segment: int) -> bool:
-        """True if packets of every size pass; otherwise False, and the size above which they vanish is recorded."""
+        """True if packets of every size pass. Otherwise False, and recorded is the size above which they vanish, or
+        that none pass.
+        """
         asked = Route(*self._where, self._key, self._source, (self.known.ms or 0.0) / 1e3)
         passes = largest_packet(asked, largest_segment, self._until)
         if passes is None:
@@ -190,7 +194,7 @@ class _Conversation:
         return False
 
     def _open_bulk(self) -> socket.socket:
-        """A further connection for data, bound to this conversation; raises `TalkError`."""
+        """A second connection to the server, for data of this conversation; raises `TalkError`."""
         link, reached = open_connection(*self._where, min(2.0, self._until - time.monotonic()), self._source)
         if not link:
             raise TalkError(f"a second connection to it failed: {reached.words}")
@@ -206,7 +210,7 @@ class _Conversation:
         return link
 
     def _receive_json(self) -> dict[str, object]:
-        """JSON object of the next line; raises `TalkError` for anything else."""
+        """JSON object in the next line from the server; raises `TalkError` for anything else."""
         try:
             report = json.loads(self._lines.receive())
         except ValueError:
@@ -260,13 +264,14 @@ class Route:
 
     @property
     def headers(self) -> int:
-        """Bytes of IP and TCP headers per packet, without the options that TCP_MAXSEG counts."""
+        """Bytes of IP and TCP headers per packet, without TCP options: 40, or 60 for IPv6."""
         return 60 if ip_address(self.address).version == 6 else 40
 
 
 def largest_packet(path: Route, largest_segment: int, until: float) -> int | None:
     """Bytes of the largest IP packet that passes both ways, by bisection; None if not even small ones pass.
-    `largest_segment` is the upper bound in bytes. At the deadline `until` (monotonic) the largest known to pass.
+    `largest_segment` is the upper bound in bytes, without headers. At the deadline `until` (monotonic) it is the
+    largest known to pass.
     """
     low, high = tcp.SMALL_SEGMENT, largest_segment
     passed = _passing_sizes(path, [low, high], until)
@@ -287,7 +292,7 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
 
 
 def _narrowed(low: int, high: int, sizes: Iterable[int], passed: set[int]) -> tuple[int, int]:
-    """Bounds after a trial: the largest size below the first that did not pass, and that size."""
+    """(largest size known to pass, smallest that did not) after a trial of `sizes`; `high` stays if all passed."""
     for size in sorted(sizes):
         if size not in passed:
             return low, size
@@ -296,7 +301,7 @@ def _narrowed(low: int, high: int, sizes: Iterable[int], passed: set[int]) -> tu
 
 
 def _passing_sizes(path: Route, sizes: Iterable[int], until: float) -> set[int]:
-    """Those of the segment sizes in bytes whose data was echoed in time."""
+    """Those of the TCP segment sizes in bytes whose data came back in time from an echo, one connection each."""
     links: dict[socket.socket, tuple[int, int]] = {}
     with contextlib.ExitStack() as open_links:
         for size in sizes:

@@ -76,14 +76,14 @@ class Seal:
         return self._tag(message) + b" " + message
 
     def opened(self, line: bytes) -> bytes:
-        """The message without its tag; raises `ForgedError` if that does not fit."""
+        """The message after the tag of a line; raises `ForgedError` if the tag is not that of the next message."""
         given, _, message = line.partition(b" ")
         if not hmac.compare_digest(given, self._tag(message)):
             raise ForgedError("its message is not authentic")
         return message
 
     def _tag(self, message: bytes) -> bytes:
-        """Tag of the next message in sequence."""
+        """Tag of the next message, 32 hexadecimal digits; counts it, so that every call gives another."""
         made = hmac.new(self._key, self._number.to_bytes(8, "big") + message, hashlib.sha256).hexdigest()
         self._number += 1
         return made[:_TAG_DIGITS].encode()
@@ -127,7 +127,7 @@ class Lines(SealedEnd):
         self._rest = b""
 
     def say(self, line: str) -> None:
-        """Send a line; raises `TalkError` if it cannot be sent in time."""
+        """Send a line, with its tag once authenticated; raises `TalkError` if it cannot be sent in time."""
         try:
             self.link.settimeout(_remaining(self.until))
             message = line.encode()
@@ -136,8 +136,8 @@ class Lines(SealedEnd):
             raise TalkError(_error_message(error)) from error
 
     def receive(self, seconds: float | None = None) -> str:
-        """The next line, waiting at most `seconds` (None: until the deadline).
-        Raises `TalkError` when time is up, the line is too long or not authentic, `ClosedError` at the end.
+        """The next line without its tag, waiting at most `seconds` (None: until the deadline).
+        Raises `TalkError` when time is up, the line is too long or not authentic, `ClosedError` if the peer closed.
         """
         until = self.until if seconds is None else min(self.until, time.monotonic() + seconds)
         while b"\n" not in self._rest:
@@ -172,7 +172,7 @@ def _remaining(until: float) -> float:
 
 
 def _error_message(error: OSError) -> str:
-    """Message for a socket error: a fixed sentence for a timeout, else the system's text."""
+    """Text of a socket error: ``it did not answer in time`` for a timeout, else the system's."""
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     return error.strerror or str(error)

@@ -38,7 +38,7 @@ class Sent:
 
     @property
     def retransmitted(self) -> float | None:
-        """Share of the segments that were lost and sent again; None if not known."""
+        """Share of the data segments that were lost and sent again, 0 to 1; None if either count is not known."""
         if self.segments is None or self.lost is None:
             return None
         return min(1.0, self.lost / self.segments) if self.segments else 0.0
@@ -72,7 +72,7 @@ def disable_nagle(link: socket.socket) -> None:
 
 
 def headers(link: socket.socket) -> int:
-    """Bytes of IP and TCP headers per packet, without the options that TCP_MAXSEG counts: 40, or 60 for IPv6."""
+    """Bytes of IP and TCP headers per packet of this connection, without TCP options: 40, or 60 for IPv6."""
     return 60 if link.family == socket.AF_INET6 else 40
 
 
@@ -139,7 +139,9 @@ class Reached:
 
 
 def connect(address: str, port: int, seconds: float, source: str = "") -> Reached:
-    """Try to connect to an address or name and close again; `source` as `bind_source` takes it (``""``: any)."""
+    """Try to connect to an address or name, and close again: how that ended. `source` as in `bind_source` (``""``:
+    any).
+    """
     link, reached = open_connection(address, port, seconds, source)
     if link:
         link.close()
@@ -149,7 +151,8 @@ def connect(address: str, port: int, seconds: float, source: str = "") -> Reache
 def open_connection(
     address: str, port: int, seconds: float, source: str = "", segment: int = 0
 ) -> tuple[socket.socket | None, Reached]:
-    """(connection or None, outcome of the attempt). `segment` limits TCP segments in bytes, 0 for no limit.
+    """(non-blocking connection or None, outcome of the attempt). `segment` limits TCP segments in bytes, 0 for no
+    limit.
     Every address of a name is tried in turn; if none connects, the outcome is that of the first.
     """
     begun = time.monotonic()
@@ -170,7 +173,9 @@ def open_connection(
 def _open_literal(
     address: str, port: int, seconds: float, source: str, segment: int
 ) -> tuple[socket.socket | None, Reached]:
-    """(connection or None, outcome of the attempt) for a literal address; `segment` limits TCP segments in bytes."""
+    """(non-blocking connection or None, outcome) of connecting to a literal address; `segment`: TCP's segment limit in
+    bytes.
+    """
     begun = time.monotonic()
     attempts: list[socket.socket] = []
     try:
@@ -215,7 +220,7 @@ def _first_ended(
 
 
 def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[socket.socket, int]:
-    """Start to connect without blocking: the socket and connect's error number. Raises `OSError` if it cannot start."""
+    """Start to connect without blocking: (socket, connect's error number). Raises `OSError` if it cannot be started."""
     family, kind, protocol, _, target = literal_address_info(address, port)
     link = socket.socket(family, kind, protocol)
     try:
@@ -231,9 +236,8 @@ def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[so
 
 
 def bind_source(link: socket.socket, source: str) -> None:
-    """Bind the socket to a local address and, where one follows (``10.0.0.1%eth0``), to that interface alone.
-    It then uses no other interface (SO_BINDTODEVICE, which needs root before Linux 5.7). Raises
-    `OSError`.
+    """Bind the socket to a local address and, if one follows (``10.0.0.1%eth0``), to that interface alone, by
+    SO_BINDTODEVICE, which needs root before Linux 5.7. Raises `OSError`.
     """
     address, _, interface = source.partition("%")
     if interface:
@@ -242,7 +246,7 @@ def bind_source(link: socket.socket, source: str) -> None:
 
 
 def bind_interface(link: socket.socket, interface: str) -> None:
-    """Bind the socket to an interface; raises `OSError`."""
+    """Bind the socket to an interface (SO_BINDTODEVICE); raises `OSError`, also where the system cannot."""
     option = getattr(socket, "SO_BINDTODEVICE", None)
     if option is None:
         raise OSError(errno.ENOTSUP, "this system binds no socket to an interface")
@@ -252,7 +256,7 @@ def bind_interface(link: socket.socket, interface: str) -> None:
 def literal_address_info(
     address: str, port: int
 ) -> tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]:
-    """The getaddrinfo entry of a literal address, ``%eth0`` in it as its index; raises `OSError` for a name."""
+    """getaddrinfo's entry (family, type, protocol, name, address) of a literal address; raises `OSError` for a name."""
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     return found[0]  # type: ignore[return-value]
 
@@ -280,7 +284,7 @@ def _filtered(address: str, port: int, seconds: float, source: str) -> Reached:
 
 
 def _any_answer(address: str, ports: Iterable[int], source: str, seconds: float) -> bool:
-    """True if one of the ports accepts or refuses within `seconds`, so that the host is reachable."""
+    """True if one of the ports accepts or refuses a connection within `seconds`, so that the host can be reached."""
     until = time.monotonic() + seconds
     links: list[socket.socket] = []
     try:
@@ -328,7 +332,7 @@ class Received:
 
 
 def receive_data(link: socket.socket, seconds: float, until: float) -> Received:
-    """Receive data for `seconds` from the first byte on, at most until `until`, and measure its rate.
+    """Receive data for `seconds` from the first byte on, at most until `until` (monotonic), and measure its rate.
     Raises `OSError` if the connection breaks or nothing comes at all.
     """
     room = bytearray(1 << 20)
@@ -351,7 +355,7 @@ def receive_data(link: socket.socket, seconds: float, until: float) -> Received:
 
 
 def _read(link: socket.socket, room: bytearray, until: float) -> int:
-    """Bytes read into the buffer, at least one; raises `TimeoutError` at `until`, `ConnectionError` at the end."""
+    """Bytes read into `room`, at least one; raises `TimeoutError` at `until`, `ConnectionError` if the peer closed."""
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -363,7 +367,7 @@ def _read(link: socket.socket, room: bytearray, until: float) -> int:
 
 
 def send_data(link: socket.socket, is_over: Callable[[], bool], until: float) -> float:
-    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic); the load as in `Clock.busy`."""
+    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic); this thread's load meanwhile, 0 to 1."""
     link.setblocking(False)
     clock = Clock()
     while time.monotonic() < until and not is_over():
@@ -387,9 +391,8 @@ class Clock:
 
     @property
     def busy(self) -> float:
-        """Share of the time, 0 to 1, in which the thread ran or waited for a processor; near 1 the CPU is the
-        bottleneck.
-        0 where the kernel does not tell. Source: Linux Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+        """Share of the time since creation, 0 to 1, in which the thread ran or waited for a processor: near 1 the CPU
+        is the limit. 0 where unknown. Source: Linux Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
         """
         return min(1.0, (_scheduled_ns() - self._scheduled_ns) / max(1, time.monotonic_ns() - self._begun))
 

@@ -45,23 +45,23 @@ class Judged:
 
     @property
     def doubt(self) -> frozenset[str]:
-        """Hosts about which more rounds can tell more."""
+        """Hosts about which more rounds of measurement can tell more, by any measure."""
         return frozenset[str]().union(*(measure.doubt for measure in self.weighed))
 
     @property
     def guilty(self) -> frozenset[str]:
-        """Hosts found bad, against which others must not be measured."""
+        """Hosts found bad by any measure, against which others must not be measured."""
         return frozenset(host for measure in self.weighed for host, _ in measure.guilty)
 
     @property
     def again(self) -> frozenset[tuple[str, str]]:
-        """Pairs of hosts to be measured again: their path may be bad."""
+        """Pairs of hosts to be measured again, since the path between them may be bad."""
         return frozenset[tuple[str, str]]().union(*(measure.again for measure in self.weighed))
 
 
 def judge(measured: Sequence[Pair], switches: Mapping[str, str], limits: Limits | None = None) -> Judged:
-    """Results of all measures; `switches` gives the leaf switch of hosts where it is known, `limits` what is usual
-    where more was measured than these pairs.
+    """Judgement of every measure (reach, mtu, loss, latency, bandwidth) from the pairs measured; `switches` gives
+    hosts' leaf switches where known, `limits` what is usual (default: learned from these pairs).
     """
     found = limits or limits_of(measured)
     return Judged(found, tuple(weigh(measure, figures_of(measure, measured, found), switches) for measure in MEASURES))
@@ -70,13 +70,13 @@ def judge(measured: Sequence[Pair], switches: Mapping[str, str], limits: Limits 
 def suspects(
     measured: Sequence[Pair], switches: Mapping[str, str] | None = None, limits: Limits | None = None
 ) -> tuple[Suspect, ...]:
-    """Suspects by measure, the most telling first; within one, switches, then hosts, then links, by name."""
+    """Suspects by measure, what explains most first; within one measure switches, then hosts, then links, by name."""
     judged = judge(measured, switches or {}, limits)
     return tuple(suspect for weighed in judged.weighed for suspect in _suspects(weighed, judged.limits))
 
 
 def _suspects(weighed: Weighed, limits: Limits) -> list[Suspect]:
-    """Suspects of one measure: switches, hosts, then links."""
+    """Suspects of one measure: guilty switches, hosts, links, and one link of all hosts where no two are good."""
     silent = [end for end in weighed.guilty if end[0] in weighed.silent]  # both ends of it, the other without figures
     guilty: dict[Kind, Mapping[End, Sequence[Figure]]] = {
         "switch": weighed.switches,
@@ -95,7 +95,7 @@ def _suspects(weighed: Weighed, limits: Limits) -> list[Suspect]:
 
 
 def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, list[Figure]]]:
-    """Bad figures by (name, direction), sorted by name; a name guilty in both directions is one entry ``both``."""
+    """((name, direction), bad figures) sorted by name; a name guilty in both directions is one entry ``both``."""
     by_name: dict[str, dict[Way, Sequence[Figure]]] = {}
     for name, way in sorted(ends):
         by_name.setdefault(name, {})[way] = ends[name, way]
@@ -106,7 +106,7 @@ def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, 
 
 
 def _merged_paths(weighed: Weighed) -> list[tuple[tuple[str, str], Way, list[Figure]]]:
-    """Bad paths as (hosts, direction, figures), sorted; a path that is bad both ways is one entry ``both``."""
+    """(hosts, direction, bad figures) of each bad path, sorted by hosts; if bad both ways, one entry ``both``."""
     by_hosts: dict[tuple[str, str], list[tuple[tuple[str, str], list[Figure]]]] = {}
     for bad in weighed.paths.values():
         hosts = bad[0].hosts
@@ -175,7 +175,9 @@ class Weighed:
 
 
 def weigh(measure: Measure, figures: Sequence[Figure], switches: Mapping[str, str]) -> Weighed:
-    """Result of one measure from its figures; `switches` gives the leaf switch of hosts where it is known."""
+    """Judgement of one measure from its figures: guilty ends and switches, bad paths, who is in doubt; `switches` gives
+    the leaf switch of hosts where it is known.
+    """
     bad = [figure for figure in figures if not figure.good]
     if not bad:
         return Weighed(measure)
@@ -230,7 +232,7 @@ def _crosses_switches(figure: Figure, switches: Mapping[str, str]) -> bool:
 
 
 def _explained_by_switch(leaves: Mapping[End, list[Figure]], figure: Figure, switches: Mapping[str, str]) -> bool:
-    """True if the figure is bad and crosses a guilty switch, in the switch's bad direction."""
+    """True if the figure is bad and crosses one of the guilty switches `leaves`, in that switch's bad direction."""
     return (
         bool(leaves)
         and not figure.good
@@ -242,8 +244,8 @@ def _explained_by_switch(leaves: Mapping[End, list[Figure]], figure: Figure, swi
 def _guilty_switches(
     measure: Measure, figures: Iterable[Figure], switches: Mapping[str, str]
 ) -> dict[End, list[Figure]]:
-    """Guilty (switch, direction) with the bad figures.
-    At least `SWITCH_SHARE` of its hosts, and no fewer than `FEWEST_SWITCH_HOSTS`, must be bad beyond it.
+    """Guilty (switch, direction) with the bad figures: at least 80 % of its hosts, and no fewer than 3, are bad with
+    hosts below other switches that are good elsewhere.
     """
     beyond = [figure for figure in figures if _crosses_switches(figure, switches)] if switches else []
     accused = {end for figure in beyond if not figure.good for end in figure.ends}

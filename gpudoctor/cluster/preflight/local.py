@@ -54,7 +54,9 @@ class OwnRank:
         self._listeners = Listeners(place.key, _listener_name(place), environ) if self._leads else None
 
     def hello(self) -> Message:
-        """The message by which the rank introduces itself to the coordinator."""
+        """The message by which the rank introduces itself to the coordinator: world, local rank, pid, listeners and
+        more.
+        """
         place = self._place
         return {
             "world": place.world,
@@ -84,7 +86,9 @@ class OwnRank:
         }
 
     def _take_part(self, rank: Member, message: Mapping[str, Any]) -> Message:
-        """Task: this rank's part in the collective that the message describes: ``{"across": result as JSON}``."""
+        """Task ``collective``: take part in the collective that the message describes, in a child process;
+        ``{"across": result as JSON}``. The coordinator is told each step.
+        """
         place, level = self._place, str(message["level"])
         address, port = message["store"]
         answer = across_hosts.run(
@@ -100,12 +104,14 @@ class OwnRank:
         return {"across": answer.to_json()}
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop the servers of this machine, if this rank leads it."""
         if self._listeners:
             self._listeners.close()
 
     def _check(self, rank: Member) -> None:
-        """Run the machine's check and send its document, or why it failed, to the coordinator."""
+        """Run this machine's check and send its document (without findings for a check of the network alone) and NCCL
+        version, or why it failed, to the coordinator.
+        """
         rank.set_step(f"check of this machine, level {self._wanted.level}")
         try:
             document = check_this_machine(self._wanted)
@@ -119,7 +125,7 @@ class OwnRank:
 
 
 def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None:
-    """Fleet of the one machine of a single-rank job, so that its document has the same form as that of a larger job."""
+    """Fleet of the one machine of a single-rank job, in the form of a larger job's document."""
     folding = FleetFold(rulebook.load())
     folding.add(Reply(json.dumps(diagnosis.to_json()), place.host))
     whole = FleetContext(name=place.host, scheduler=scheduler(place), seconds=seconds)
@@ -127,8 +133,8 @@ def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None
 
 
 def diagnosis_without_meeting(options: JobOptions, place: Place, error: NotMetError) -> Diagnosis:
-    """Diagnosis from what this rank alone knows, when it could not join or lost the meeting.
-    If every port was refused and the coordinator's host is known, rank 0 is reported as missing.
+    """Diagnosis from what this rank alone knows, when it could not join or lost the meeting; rank 0 is reported as
+    missing if its host is known and refused every port.
     """
     found = MeetingResults(place, checked=False, asked=False, cut=str(error))
     found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
@@ -190,7 +196,7 @@ class CheckFailedError(Exception):
 
 def check_this_machine(options: JobOptions) -> Message:
     """Diagnosis document of this machine, from ``gpudoctor check --json`` in a child process.
-    Raises `CheckFailedError` if it cannot be started, runs out of time or prints no document.
+    Raises `CheckFailedError` if that cannot be started or gives no document (in time).
     """
     words = ["check", "--json", "--level", options.level]
     words += ["--python", options.python] if options.python else []
@@ -256,7 +262,9 @@ class Listeners:
             self.ports.append(asdict(listening))
 
     def _listen(self, address: str) -> Message:
-        """Start a server at the address: its port, or port 0 and the reason if it cannot listen."""
+        """Start a server at the address: ``{"port": N}``; 0 without an address, and with ``because`` if it cannot
+        listen.
+        """
         if not address:
             return {"port": 0}
         try:
@@ -273,14 +281,16 @@ class Listeners:
 
 
 def connect_to_peers(message: Mapping[str, Any]) -> Message:
-    """Connect to every peer in ``message["to"]`` in parallel: ``{"links": [...]}`` in the same order."""
+    """Task ``reach``: connect to all peers in ``message["to"]`` in parallel; ``{"links": [outcome of each]}``."""
     to: Sequence[Mapping[str, Any]] = message["to"]
     with ThreadPoolExecutor(_CONNECTS_AT_A_TIME) as pool:
         return {"links": list(pool.map(_connect_to_peer, to))}
 
 
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
-    """Outcome of connecting to one peer: `outcome`, explaining `words`, `ms` taken, and whether other ports answer."""
+    """Connect to one peer and close again: ``outcome``, explaining ``words``, ``ms`` taken, and ``answers``: whether
+    the host answers on other ports. Unroutable if the address is one of this machine.
+    """
     address = str(peer["address"])
     found = connect(address, int(peer["port"]), CONNECT_SECONDS, str(peer.get("source", "")))
     own = interface_with_address(address, list_interfaces() or ()) if found.outcome != "connected" else None
@@ -291,10 +301,9 @@ def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
 
 
 def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
-    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions, from the address
-    or port ``source`` where one is named.
-    Returns ``{"flow": Flow as a dictionary}``; unroutable if the server calls itself `host`, as it is then this
-    machine.
+    """Task ``flow``: measure rate and round trip to the server at ``address`` and ``port``, both ways, from ``source``
+    (a local address or port) if given. ``{"flow": Flow as a dictionary}``; unroutable if the server calls itself
+    `host`, for it is then this machine.
     """
     address = str(message["address"])
     source = str(message.get("source", ""))
@@ -314,9 +323,9 @@ _SLACK_SECONDS = 3.0
 def run_collective(
     meeting: Meeting, level: str, seconds: float, unreachable: bool, canary: bool = False
 ) -> list[Across] | str:
-    """Result of a collective for each rank, or as text the reason why none was run.
-    Not run unless every rank is connected and, by `unreachable`, all machines reach each other. `seconds` limits it;
-    with `canary` some steps of training follow.
+    """Each rank's result of a collective by torch.distributed, or as text why none was run: not every rank is
+    connected, or, by `unreachable`, machines do not reach each other. `seconds` limits it; with `canary` some training
+    steps follow.
     """
     here = meeting.here
     if [joined.rank for joined in here] != list(range(meeting.place.world)):
@@ -344,7 +353,7 @@ def run_collective(
 
 
 def _result_of(joined: JoinedRank, message: Mapping[str, Any]) -> Across:
-    """A rank's result from its answer; without one, a failed result with the reason and its last known step."""
+    """A rank's result from its answer; if that has none, a failed result with the reason and its last known step."""
     if isinstance(raw := message.get("across"), dict):
         return Across.from_json(raw)
     why = str(message.get("because") or joined.ended or "did not come to an end")
@@ -352,13 +361,13 @@ def _result_of(joined: JoinedRank, message: Mapping[str, Any]) -> Across:
 
 
 def rows(results: list[Across] | str) -> Rows:
-    """Rows of the group ``collective``; Unread with the reason if nothing was measured."""
+    """Rows of the group ``collective``; Unread with the reason if none was run or nothing was measured."""
     if isinstance(results, str):
         return Unread(results)
     return across_hosts.collective_rows(results) or Unread(_failure_reason(results))
 
 
 def _failure_reason(results: list[Across]) -> str:
-    """First failure as text; a rank that could not take part comes before those that only waited for it."""
+    """First failure as ``rank 3 on n1: why``; ranks that could not take part come before those that waited for them."""
     failed = sorted((answer for answer in results if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
     return f"rank {failed[0].rank} on {failed[0].host}: {failed[0].why}" if failed else "no rank measured anything"

@@ -56,8 +56,8 @@ def pairs_of_round(
     limits: Limits | None = None,
     few: int = TOURNAMENT_HOSTS,
 ) -> Pairs:
-    """The pairs of round `number`, counted from 1; none when nothing is in doubt or all rounds are over.
-
+    """The pairs of hosts that measure each other in round `number`, from 1; none when nothing is in doubt or all rounds
+    are over.
     `measured` is what all earlier rounds measured, as far as it is known. `switches` are the leaf switches of those
     hosts of which it is known. `limits` say what is usual where more was measured than that. Up to `few` hosts meet as
     in a tournament. The same arguments give the same pairs.
@@ -106,15 +106,17 @@ def _across_switches(hosts: Sequence[str], switches: Mapping[str, str], random: 
 
 
 def _slowest_with_fastest(stand: Standing) -> list[Two]:
-    """Pairs of the slowest with the fastest host, and so on to the middle."""
+    """Pairs of the slowest host with the fastest, the next slowest with the next fastest, and so on to the middle; of
+    like ones, hosts that have not met are preferred.
+    """
     half = len(stand.order) // 2
     slow = list(reversed(stand.order[-half:]))
     return _matched_partners(stand, slow, stand.order[: len(stand.order) - half])
 
 
 def _doubtful_pairs(stand: Standing) -> list[Two]:
-    """Pairs for hosts in doubt: below a bad switch with each other, else with good hosts; bad paths are repeated.
-    With at most `TOURNAMENT_HOSTS` hosts the bad paths come first.
+    """Pairs for hosts in doubt: below a bad switch with each other, else with good hosts, else among themselves; bad
+    paths are repeated, and come first with at most `TOURNAMENT_HOSTS` hosts.
     """
     found = _with_bad_paths(stand, []) if len(stand.order) <= TOURNAMENT_HOSTS else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
@@ -131,7 +133,7 @@ def _doubtful_pairs(stand: Standing) -> list[Two]:
 
 
 def _with_bad_paths(stand: Standing, pairs: Sequence[Two]) -> list[Two]:
-    """The pairs, and those to be repeated whose hosts are free."""
+    """The pairs, and behind them those pairs with a bad path, to be measured again, whose hosts are in no other."""
     out = [*pairs]
     busy = {host for pair in pairs for host in pair}
     for pair in stand.again:
@@ -150,7 +152,9 @@ def _unpaired(hosts: Sequence[str], pairs: Sequence[Two]) -> list[str]:
 def _matched_partners(
     stand: Standing, hosts: Sequence[str], partners: Sequence[str], at_home: bool = False
 ) -> list[Two]:
-    """Pairs of each host with the best fitting of the next `_PARTNERS_TRIED` partners, until a list is used up."""
+    """Pairs of each host with the best of the next 16 partners, until a list is used up; `at_home`: below one
+    switch.
+    """
     waiting = list(partners)
     found: list[Two] = []
     for host in hosts[: len(waiting)]:
@@ -161,7 +165,7 @@ def _matched_partners(
 
 
 def _misfit(stand: Standing, at_home: bool, host: str, partner: str) -> tuple[bool, bool]:
-    """Sort key, lowest is best: not met before, then on another switch (on the same one if `at_home`)."""
+    """Sort key of a pair, lowest is best: not met before, then below different switches (the same one if `at_home`)."""
     leaf = stand.switches.get(host)
     same = stand.switches.get(partner) == leaf
     return partner in stand.met.get(host, ()), leaf is not None and same != at_home
@@ -191,14 +195,14 @@ class Standing:
 
     @property
     def settled(self) -> bool:
-        """True if nothing is in doubt."""
+        """True if no host is in doubt and no pair is to be measured again."""
         return not (self.doubt or self.again)
 
 
 def standing_after(
     hosts: Sequence[str], measured: Sequence[Pair], switches: Mapping[str, str], limits: Limits | None = None
 ) -> Standing:
-    """Ranking by all measurements so far; equal hosts keep the order given."""
+    """Ranking of the hosts by all measurements so far, and who is in doubt; equal hosts keep the order given."""
     judged = judge(measured, switches, limits)
     speeds, met = _best_speeds(measured), _partners_met(measured)
     known = set(hosts)
@@ -220,7 +224,7 @@ def standing_after(
 
 
 def _best_speeds(measured: Sequence[Pair]) -> dict[str, float]:
-    """Best rate of each host in Gbit/s, in its slower direction."""
+    """Best rate of each host in Gbit/s, in its slower direction; of those that sent anything."""
     sends: dict[str, float] = {}
     receives: dict[str, float] = {}
     for pair in measured:

@@ -34,7 +34,7 @@ class Asked:
     """What machines found of their kernels' logs and GPUs: about those of each they alone can judge."""
 
     def add(self, reply: Reply) -> None:
-        """Add one machine's reply; without a readable document its reason goes to `silent`."""
+        """Add one machine's reply: rows, records, findings; without a readable document its reason goes to `silent`."""
         try:
             answer = diagnosis.from_json(json.loads(reply.text[reply.text.index("{") :]))
         except (DocumentError, ValueError):
@@ -44,7 +44,7 @@ class Asked:
         self.found += found_there(answer, reply.host)
 
     def _take(self, answer: Diagnosis) -> None:
-        """Add the facts of one machine's document."""
+        """Add one machine's ranks, its network row, and those records of the job that no other machine had."""
         snapshot = answer.snapshot
         rows = listed(snapshot.rows("rank"))
         by_dumps = dict(compared(dumps_in(rows)))
@@ -60,7 +60,9 @@ class Asked:
         self.seconds = max(self.seconds, snapshot.number("job.looked_s") or 0.0)
 
     def with_missing(self) -> tuple[Row, ...]:
-        """Rows sorted by rank, with a row for each rank that no machine has, if every machine answered."""
+        """All ranks' rows, sorted; if every machine answered, with one of state ``gone`` for each rank that none
+        has.
+        """
         worlds = {number for row in self.rows if (number := number_of(row.get("world"))) is not None}
         seen = numbers_of(self.rows)
         missing = set(range(int(worlds.pop()))) - seen if len(worlds) == 1 and seen and not self.silent else set()
@@ -78,20 +80,20 @@ class Asked:
 
 
 def words(match: Mapping[str, str], look: float) -> tuple[str, ...]:
-    """Arguments of the gpudoctor command that each machine runs; `look` is in seconds."""
+    """Arguments for gpudoctor on each machine: ``job``, how to match its processes, `look` (seconds to observe)."""
     pairs = (word for name, value in match.items() for word in ("--match", f"{name}={value}"))
     return ("job", *pairs, "--look", f"{look:g}", "--json")
 
 
 def ask_by_ssh(names: Sequence[str], question: Question, options: str) -> Asked:
-    """Collect the ranks of these hosts over ssh; `options` are ssh options."""
+    """Collected answers of these hosts about their ranks of a job, over ssh; `options` are ssh options."""
     asked = Asked()
     remote.ask_by_ssh(names, question, asked.add, options)
     return asked
 
 
 def ask_by_slurm(nodes: Nodes, question: Question) -> Asked:
-    """Collect the ranks of a Slurm job's nodes by an extra step (srun --overlap) of that job."""
+    """Collected answers of a Slurm job's nodes about its ranks, by an extra step (srun --overlap) of that job."""
     asked = Asked()
     remote.ask_by_slurm(nodes, question, asked.add)
     return asked

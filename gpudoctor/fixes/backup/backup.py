@@ -47,7 +47,7 @@ class Part:
 
     @property
     def stores(self) -> list[Path]:
-        """Stores of all runs for this tree, oldest first."""
+        """Folders with the copies of this tree from all runs, oldest first."""
         ending = _LOOSE if self.loose else ""
         places = (place for place in Path(self.store).parent.iterdir() if place.name.endswith(_LOOSE) == self.loose)
         return sorted(place for place in places if _RUN.fullmatch(place.name.removesuffix(ending)))
@@ -66,12 +66,12 @@ class Backup:
 
     @property
     def there(self) -> bool:
-        """True if all parts of the copy still exist."""
+        """True if all parts of the copy still have their manifest on disk."""
         return all(Path(part.store, "manifest").is_file() for part in self.parts)
 
 
 def create(run: str, target: Environment) -> Backup:
-    """Store a copy of the environment; `OSError` or `DoctorError` if that fails, and then nothing is left behind."""
+    """Write a copy of the environment to disk; `OSError` or `DoctorError` if that fails, and nothing is then left."""
     parts = list(_writable_parts(run, target))
     if there := next((part.store for part in parts if os.path.lexists(part.store)), ""):
         raise DoctorError(f"{there}: a run of another user began in the same second; try again. Nothing was changed")
@@ -90,7 +90,9 @@ def create(run: str, target: Environment) -> Backup:
 
 
 def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
-    """Parts to keep: the environment's trees that we may write to, and its loose files."""
+    """Parts of an environment to keep, for run `run`: its trees that we may write to, each with a folder for copies
+    (created), and, where the prefix is not its own, its files outside these.
+    """
     first = ""
     for root in target.trees:
         with suppress(OSError):
@@ -103,18 +105,18 @@ def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
 
 
 def _current_entries(part: Part, target: Environment) -> Entries:
-    """Entries of the part's files as they are on disk now."""
+    """Entries of the part's files as they are on disk now, by relative path."""
     return tree.entries_of(_loose_files(target), part.root) if part.loose else tree.walk(part.root)
 
 
 def _loose_root(target: Environment) -> str:
-    """What the paths of loose files begin with: ``/``, or the drive on Windows."""
+    """What paths of files outside the environment's trees are relative to: ``/``, or the drive on Windows."""
     return Path(target.prefix).anchor
 
 
 def _loose_files(target: Environment) -> Iterator[str]:
-    """Paths of files outside the trees: those in a RECORD, and scripts that run this Python.
-    Only paths below the prefix and the user base count, since a RECORD may name any path.
+    """Paths of the environment's files outside its trees: those in a package's RECORD, and scripts that run its Python.
+    Of the former only those below prefix and user base, since a RECORD may name any path.
     """
     homes = _allowed_bases(target)
     for item in environment.installed(target):
@@ -128,13 +130,13 @@ def _loose_files(target: Environment) -> Iterator[str]:
 
 
 def _allowed_bases(target: Environment) -> tuple[str, ...]:
-    """Folders below which loose files may lie."""
+    """Folders below which files outside the environment's trees may be touched: prefix and user base, never a root."""
     bases = (target.prefix, os.path.dirname(target.user_scripts))  # noqa: PTH120
     return tuple(base for base in bases if base and base != Path(base).anchor)
 
 
 def _runs_python(place: str, target: Environment) -> bool:
-    """True if the file's shebang names a program of that environment."""
+    """True if the file's shebang names a program in that environment's folder of scripts or of its Python."""
     with suppress(OSError), open(place, "rb") as file:  # noqa: PTH123
         first = file.readline(1024)
         program = os.fsdecode(first[2:].strip()) if first.startswith(b"#!") else ""
@@ -143,15 +145,13 @@ def _runs_python(place: str, target: Environment) -> bool:
 
 
 def note_after(copy: Backup) -> None:
-    """Record how the run left the environment, so that later changes are known as others'. Raises `OSError`."""
+    """Store how the run left the environment, so that later changes are known as others'. Raises `OSError`."""
     for part in copy.parts:
         Manifest(_current_entries(part, copy.environment), {}, {}).save(Path(part.store, "after"))
 
 
 def check(copy: Backup) -> None:
-    """Raise `DocumentError` for a record with paths outside its environment, or a copy that other users could
-    change.
-    """
+    """Raise `DocumentError` if the copy has paths outside its environment, or other users could change it."""
     target = copy.environment
     allowed = (*_allowed_bases(target), target.scripts, target.user_scripts)
     for part in copy.parts:
@@ -171,9 +171,9 @@ def check(copy: Backup) -> None:
 
 
 def restore(copy: Backup, undo: str, check_end: Callable[[], None], say: Callable[[str], None]) -> tuple[str, ...]:
-    """Put the kept environment back; the paths that still differ. `undo` is the id of the run doing it.
-    Raises `OSError`, `DocumentError` if a store is gone, and what `check_end` raises; it may then be repeated. `say`
-    receives progress text.
+    """Put the kept environment back; returns the paths that still differ. `undo` is the id of the run doing it; `say`
+    receives progress text. Raises `OSError`, `DocumentError` if a copy is gone or doubtful, and what `check_end`
+    raises; it may then be repeated.
     """
     check(copy)
     left: list[str] = []
@@ -190,7 +190,7 @@ def restore(copy: Backup, undo: str, check_end: Callable[[], None], say: Callabl
 def _prepare_restoring(
     part: Part, store: Store, target: Environment, undo: str, check_end: Callable[[], None]
 ) -> Restoring:
-    """Restoring of one part, with the files that others have changed since the run."""
+    """Restoring of one part, with the paths that others changed since the last run; none if that run was killed."""
 
     current_entries = partial(_current_entries, part, target)
     newest = part.stores[-1] / "after"  # without it the last run was killed, and who changed what is not known
@@ -206,7 +206,7 @@ def drop(copy: Backup) -> None:
 
 
 def is_undoable(journal: Journal) -> bool:
-    """True if the run can still be undone from its kept copy."""
+    """True if the run's copy of the environment still exists on disk, so that it can be undone."""
     try:
         return journal.has("kept.json") and object_from_json(Backup, journal.document("kept.json")).there
     except DocumentError:
@@ -214,7 +214,7 @@ def is_undoable(journal: Journal) -> bool:
 
 
 def prune(target: Environment, last: int = MOST_BACKUPS) -> tuple[str, ...]:
-    """Delete copies older than the `last` ones and incomplete ones; ids of the complete ones deleted."""
+    """Delete the environment's copies but the `last` whole ones; ids of the runs whose whole copies were deleted."""
     dropped: set[str] = set()
     for part in _writable_parts("00000000-000000", target):
         whole = [place for place in part.stores if (place / "manifest").is_file()]
@@ -253,7 +253,7 @@ class Restoring:
     removed: int = 0
 
     def restore(self) -> tuple[str, ...]:
-        """Restore the tree; the paths that still differ. Raises `OSError`.
+        """Put the tree back as it was kept; returns the paths that still differ. Raises `OSError`.
         A large file that was rewritten in place cannot be restored, since only its inode was kept; it stays as it is.
         """
         now = self.entries()
@@ -281,13 +281,13 @@ class Restoring:
         return " (rewritten in place: only its package, installed anew, brings it back)" if spoilt else ""
 
     def differences(self) -> tuple[str, ...]:
-        """Paths at which the tree differs from the kept state."""
+        """Paths that were added, and those missing or not as they were kept."""
         now, then = self.entries(), self.store.manifest.entries
         more = [path for path in now if path not in then]
         return (*more, *(path for path, entry in then.items() if not self._is_unchanged(path, entry, now.get(path))))
 
     def _is_unchanged(self, path: str, then: Entry, now: Entry | None) -> bool:
-        """True if the entry now has the kept kind, mode, owner and content."""
+        """True if what is there `now` has the kept kind, mode, owner and content."""
         if now is None or (then.kind, then.mode, then.uid, then.gid) != (now.kind, now.mode, now.uid, now.gid):
             return False
         if then.kind != "file":
@@ -297,7 +297,7 @@ class Restoring:
         return (then.inode, then.changed) == (now.inode, now.changed) or self.store.holds(path, f"{self.root}/{path}")
 
     def _remove(self, path: str, now: Entry) -> None:
-        """Remove an entry that was not there before; a file changed by others is moved aside instead."""
+        """Remove what was not there before: a file changed by others is moved aside, a folder must be empty."""
         place = Path(self.root, path)
         if path in self.foreign and now.kind != "folder":
             self._move_aside(path)
@@ -309,7 +309,7 @@ class Restoring:
             self.removed += 1
 
     def _put_back_entry(self, path: str, then: Entry, now: Entry | None) -> None:
-        """Restore one entry; a file changed by others is moved aside first."""
+        """Put back one file, link or folder as it was kept; a file changed by others is moved aside first."""
         place = Path(self.root, path)
         staging = self.store.store / "staging" / secrets.token_hex(8)  # whole before what is there goes: may be spoilt
         staging.parent.mkdir(exist_ok=True)
@@ -331,7 +331,7 @@ class Restoring:
         self.put_back += 1
 
     def _move_aside(self, path: str) -> None:
-        """Move a file from the tree to the same relative path below `aside`, and note it in `put_aside`."""
+        """Move a file from the tree to the same relative path below the folder `aside`, and note it in `put_aside`."""
         goal = self.aside / path
         goal.parent.mkdir(parents=True, exist_ok=True)
         place = Path(self.root, path)
@@ -340,7 +340,7 @@ class Restoring:
 
 
 def changed_by_others(after: Entries, now: Entries) -> frozenset[str]:
-    """Paths that differ from the state `after` the run; folders and .pyc files do not count."""
+    """Paths that are there `now` and differ from the state `after` the run; folders and .pyc files do not count."""
     left = {path: (entry.kind, entry.size, entry.mtime, entry.goal) for path, entry in after.items()}
     return frozenset(
         path
@@ -352,7 +352,7 @@ def changed_by_others(after: Entries, now: Entries) -> frozenset[str]:
 
 
 def listing(paths: Iterable[str]) -> str:
-    """The first `MOST_NAMED` paths, one per line, and how many more there are."""
+    """The first 20 paths, one per indented line, and how many more there are."""
     all_of_them = list(paths)
     more = len(all_of_them) - MOST_NAMED
     lines = "\n".join(f"  {path!r}" if not path.isprintable() else f"  {path}" for path in all_of_them[:MOST_NAMED])
@@ -360,7 +360,9 @@ def listing(paths: Iterable[str]) -> str:
 
 
 def _with_write_permission(act: Callable[[], object], place: Path) -> None:
-    """Call `act`; if its folder is read-only to us (on Windows: the file is), make that writable and try again."""
+    """Call `act`; on `PermissionError` make the folder of `place` (on Windows: `place`) writable if it was read-only to
+    its owner, and call again. Else the error is raised.
+    """
     try:
         act()
     except PermissionError:

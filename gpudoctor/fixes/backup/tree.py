@@ -39,8 +39,8 @@ Entries = dict[str, Entry]
 
 
 def kept_folder(root: str) -> Path:
-    """Folder in the tree that holds its kept copies, created if missing; raises `OSError`.
-    Its permissions follow those of the tree, so that all who may change the tree can lock it, and nobody else.
+    """Folder in the tree that holds its kept copies, created if missing with permissions after the tree's: whoever may
+    change the tree, and nobody else, can use it. Raises `OSError`, also for a link or another user's folder.
     """
     folder = Path(root, STORES)
     Path(root).mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,9 @@ def is_below(place: str, folders: Iterable[str]) -> bool:
 
 
 def share_like_parent(place: Path, above: os.stat_result, execute: bool = False) -> None:
-    """Give a new file the group of the folder above, and group or world access where that folder has it."""
+    """Set owner (as root), group and mode of a new file: access for its owner, and for group or world where the folder
+    `above` gives them write access. Failures are ignored.
+    """
     with suppress(OSError):
         owner = above.st_uid if system.is_root() else -1
         system.give_to(place, owner, above.st_gid)
@@ -145,7 +147,7 @@ def entry_of(path: str) -> Entry | None:
 
 
 def _kind(mode: int) -> Kind | None:
-    """Kind of a file mode; None for devices, sockets and pipes."""
+    """Kind of a file by its mode (``st_mode``): file, link or folder; None for devices, sockets and pipes."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISLNK(mode):
@@ -154,7 +156,7 @@ def _kind(mode: int) -> Kind | None:
 
 
 def _names(folder: str) -> Iterator[str]:
-    """Sorted names in a folder; empty if it does not exist."""
+    """Sorted names of what is in a folder; none if it does not exist."""
     try:
         with os.scandir(folder) as found:
             yield from sorted(item.name for item in found)

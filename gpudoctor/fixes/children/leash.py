@@ -14,7 +14,9 @@ _PDEATHSIG = 1
 
 
 def main(parent: int, argv: list[str]) -> int:
-    """Replace this process by the command; if that fails, the exit status (126, 127, or 1 if the parent is gone)."""
+    """Replace this process by the command, which the kernel kills when `parent` ends. Returns only if that fails: 126
+    or 127 if the command cannot be started, 1 if the parent is gone.
+    """
     if sys.platform == "win32":
         return 126  # where a job ends with whoever holds it
     try:

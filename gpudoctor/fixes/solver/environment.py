@@ -47,13 +47,13 @@ class Environment:
 
     @property
     def target(self) -> str:
-        """Interpreter of the environment that is changed: the new one's if one is made."""
+        """Command word of the interpreter whose environment is changed: the new one's if one is made."""
         if not self.new:
             return self.interpreter
         return rf"{VENV}\Scripts\python.exe" if self.windows else f"{VENV}/bin/python"
 
     def elsewhere(self, system: str) -> Environment:
-        """An environment on another machine with that system, changed by the same tool."""
+        """An otherwise unknown environment on another machine with that system, changed by the same tool."""
         return Environment(self.tool, windows=system == "windows")
 
     def by(self, tool: str) -> Environment:
@@ -67,9 +67,7 @@ ELSEWHERE = Environment()
 
 
 def environment_of_snapshot(snapshot: Snapshot) -> Environment:
-    """Environment of a snapshot; invalid paths, names and versions are left out, since they become words of
-    commands.
-    """
+    """Environment that a snapshot describes; malformed paths, names and versions are left out of it."""
     tool = snapshot.text("python.installer")
     return Environment(
         tool=tool if tool in ("uv", "conda") else "pip",  # type: ignore[arg-type]
@@ -82,7 +80,7 @@ def environment_of_snapshot(snapshot: Snapshot) -> Environment:
 
 
 def _installed_packages(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """(normalised name, version) of installed packages; of duplicates the first, which is imported, comes last."""
+    """(normalised name, version) of the snapshot's packages; of duplicates the one that is imported comes last."""
     pairs = [(text_of(row.get("name")), text_of(row.get("version"))) for row in listed(snapshot.rows("package"))]
     return [(normal(name), version) for name, version in reversed(pairs) if sane(name, version)]
 

@@ -52,7 +52,7 @@ class Platform:
     """Whether it is a build without the global lock, whose wheels are its own."""
 
     def tags(self) -> frozenset[tags.Tag]:
-        """Wheel tags that are compatible with the platform."""
+        """Wheel tags that are compatible with the platform; glibc is taken to be new enough for any wheel."""
         major, _, minor = self.python.partition(".")
         version = (int(major), int(minor.partition(".")[0] or 0))
         if self.system == "windows":
@@ -80,7 +80,7 @@ def fitting(wheels: Iterable[Wheel], version: str, fits: frozenset[tags.Tag]) ->
 
 
 def wheel_at(url: str, digest: str) -> Wheel | None:
-    """Wheel of a URL; None for other files or non-HTTP URLs."""
+    """Wheel with that URL; None if it is no HTTP URL or no wheel. `digest` is dropped unless it is a SHA-256."""
     if not url.startswith(("https://", "http://")) or not re.fullmatch(r"[\x21-\x7e]{1,2000}", url):
         return None
     try:
@@ -136,7 +136,7 @@ class _PageRequest:
         self._thread.start()
 
     def _run(self) -> None:
-        """Fetch the page; any exception is kept for `answer`."""
+        """Fetch the page and keep its wheels, or the exception, for `answer`."""
         try:
             self._found = list(_wheels_on_page(*self._page))
         except Exception as trouble:  # whatever a stranger's answer does, it is told as not reachable
@@ -156,7 +156,7 @@ class _PageRequest:
 
 
 def _error_text(trouble: BaseException) -> str:
-    """Text of a network error in one line of at most 120 characters, without its errno."""
+    """Text of a network error in one line of at most 120 characters, without errno; else the name of its class."""
     wrapped = isinstance(trouble, urllib.error.URLError) and not isinstance(trouble, urllib.error.HTTPError)
     inner = trouble.reason if wrapped else trouble  # type: ignore[attr-defined]
     return re.sub(r"^\[Errno -?\d+\] ", "", " ".join(str(inner).split()))[:120] or type(inner).__name__
@@ -169,7 +169,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     max_repeats = 1
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """The redirected request; `UnreachableError` for another scheme or from https to http."""
+        """Request for the new URL; `UnreachableError` for a scheme other than http and https, or from https to http."""
         before, after = (urllib.parse.urlsplit(url).scheme for url in (req.full_url, newurl))
         if after not in ("http", "https") or (before == "https" and after == "http"):
             fp.close()
@@ -178,7 +178,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """URL opener that handles only HTTP and HTTPS."""
+    """URL opener for HTTP and HTTPS alone, with the environment's proxies and at most 4 redirects."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -212,7 +212,7 @@ def _wheels_on_page(index: str, package: str, deadline: float) -> Iterator[Wheel
 
 
 def _read_body(answer: Any, deadline: float) -> bytes:
-    """Bytes of the answer; `UnreachableError` if it is too large or late."""
+    """Body of the HTTP answer; `UnreachableError` if it is over 32 MiB or not complete by `deadline` (monotonic)."""
     parts: list[bytes] = []
     length = 0
     while chunk := answer.read1(_CHUNK):
@@ -289,8 +289,9 @@ class Indexes:
     """Whether they are asked at all."""
 
     def verdict(self, order: Order, python: str, system: str, arch: str) -> Verdict:
-        """Check that the indexes have every package of the order for that platform.
-        Not verified, and said so, if Python, system or architecture is ``""``, or an index does not answer.
+        """Whether the indexes have every package of the order for that platform, which they lack, and hashes.
+        Not verified, and said so, if `ask` is False, Python, system or architecture is ``""``, or an index does not
+        answer.
         """
         if not self.ask:
             return Verdict(say("Not verified: no index was asked. It is what the tables say."))
@@ -321,7 +322,9 @@ class Indexes:
 
 
 def user_indexes(base: str = BASE) -> Indexes:
-    """Indexes with the one named by the user's pip or uv settings, its user name and password left out, else PyPI."""
+    """Indexes to ask: `base` for torch, else the one of the user's pip or uv variables without user name and password,
+    else PyPI. `UsageError` if `base` is no HTTP URL.
+    """
     named = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), PYPI)
     parts = urllib.parse.urlsplit(named if named.startswith(("https://", "http://")) else PYPI)
     others = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

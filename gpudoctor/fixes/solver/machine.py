@@ -45,27 +45,27 @@ class Driver:
 
     @property
     def whole_branch(self) -> bool:
-        """True if only a branch is given (``570``), which then stands for its newest driver."""
+        """True if only a branch of drivers is given (``570``), which then stands for its newest one."""
         return len(self.version.release) == 1
 
     def reaches(self, floor: str) -> bool:
-        """True if the driver is at least the version `floor`; a bare branch reaches all drivers of that branch."""
+        """True if the driver is at least the version `floor`; a bare branch reaches every version of that branch."""
         if self.whole_branch and self.branch and (other := branch(floor)):
             return self.branch >= other
         return self.version >= version(floor)
 
     def within(self, ceiling: str) -> bool:
-        """True if its branch is at most `ceiling`; False for a future driver."""
+        """True if the driver's branch is at most `ceiling`; False for a driver newer than the tables."""
         return not self.future and (self.branch or self.version.major) <= int(ceiling)
 
     def serves_fully(self, cuda: tuple[int, int]) -> bool:
-        """True if it serves that CUDA without relying on minor-version compatibility."""
+        """True if the driver serves that CUDA without minor-version compatibility, or is newer than the tables."""
         return self.future or (self.cuda is not None and self.cuda >= cuda)
 
 
 @lru_cache(maxsize=512)
 def parsed_driver(written: str) -> Driver | None:
-    """Driver of a version text; None if it is no version."""
+    """Driver of a version (``570.124.06``) or branch (``570``); None if the text is no version."""
     number = parse(written)
     if number is None:
         return None
@@ -89,7 +89,9 @@ def branch(written: str) -> int:
 
 
 def newest_of(written: str, drivers_of: str) -> str:
-    """Newest driver named by the tables for a bare branch, ``580.95.05`` for ``580``; otherwise the text unchanged."""
+    """Newest driver named by the tables for a bare branch, ``580.95.05`` for ``580``; any other text unchanged.
+    `drivers_of`: ``linux`` or ``windows``.
+    """
     own = parsed_driver(written)
     if own is None or not own.whole_branch or not own.branch:
         return written
@@ -118,16 +120,14 @@ class Branch:
 
     @property
     def words(self) -> str:
-        """Reason for choosing it: ``Ubuntu 24.04 ships 580``."""
+        """Reason for choosing the driver branch: ``Ubuntu 24.04 ships 580``."""
         if self.shipped_by:
             return say("{system} ships {branch}", system=self.shipped_by, branch=self.name)
         return say("{branch} is the long-term branch", branch=self.name)
 
 
 def preferred_branch(distribution: str, suits: Callable[[str], bool]) -> Branch | None:
-    """First branch for which `suits` is true, of those the distribution ships, else of long-term ones; None if none
-    does.
-    """
+    """First branch for which `suits` is true, of those the distribution ships, else of long-term ones; None without."""
     for row in _shipped_rows(distribution):
         if found := next((branch for branch in row["branches"].split() if suits(branch)), None):
             return Branch(found, row.get("from") or f"{row['distribution'].capitalize()} {row['release']}".strip())
@@ -137,13 +137,15 @@ def preferred_branch(distribution: str, suits: Callable[[str], bool]) -> Branch 
 
 
 def ships(distribution: str, name: str) -> bool:
-    """True if the distribution ships that branch, or is unknown to the tables."""
+    """True if the distribution (``ubuntu 24.04``) ships that driver branch, or is unknown to the tables."""
     rows = list(_shipped_rows(distribution))
     return not rows or any(name in row["branches"].split() for row in rows)
 
 
 def _shipped_rows(distribution: str) -> Iterator[TableRow]:
-    """Rows of the driver branches that a distribution such as ``ubuntu 24.04`` ships; a rebuild of RHEL has RHEL's."""
+    """Rows of the driver branches that a distribution (``ubuntu 24.04``) ships, by the tables; RHEL's for its
+    rebuilds.
+    """
     name, _, release = distribution.lower().partition(" ")
     for row in table("drivers")["shipped"]:
         same = row["release"] in ("", release) or release.startswith(f"{row['release']}.")  # 9.4 is of 9
@@ -193,7 +195,7 @@ class Place(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """Python version as (3, 12)."""
+        """Python version as (3, 12); (0, 0) if not known."""
         return python_numbers_of(self.python)
 
 
@@ -216,12 +218,12 @@ class Machine:
 
     @property
     def drivers_of(self) -> str:
-        """Which driver versions apply: ``windows`` (also in WSL) or ``linux``."""
+        """Whose driver versions apply: ``windows`` (also in WSL) or ``linux``."""
         return "windows" if self.wsl or self.wheels == "windows" else "linux"
 
     @property
     def place(self) -> Place:
-        """The properties that matter for packages beside torch."""
+        """Wheels, Python, C library and GPUs: what matters for packages beside torch."""
         return Place(self.wheels, self.python, self.glibc, self.devices)
 
     @property
@@ -252,7 +254,9 @@ def kernel_module_kind(capability: Capability) -> str:
 
 @lru_cache(maxsize=256)
 def device(gpu: GPU) -> Device:
-    """Device of a GPU, by its compute capability if that was read, else by its name."""
+    """Device of a GPU: its compute capability if read or its name is one (``sm_90``), else all that its name may stand
+    for.
+    """
     found = gpus.candidate_gpus(gpu.name)
     firsts = {candidate.first for candidate in found}
     first = firsts.pop() if len(firsts) == 1 else ""
@@ -299,7 +303,7 @@ def python_numbers_of(tag: str) -> tuple[int, int]:
 
 
 def _system_and_wsl(wishes: Wishes) -> tuple[str, bool]:
-    """(``Linux``, ``Windows`` or ``macOS``, whether it is WSL)."""
+    """(``Linux``, ``Windows`` or ``macOS``, whether it is WSL) of the wishes; by default Linux."""
     written = wishes.os.lower()
     if written.startswith("wsl"):
         return "Linux", True
@@ -317,7 +321,7 @@ def _parsed_libc(written: str) -> Glibc:
 
 
 def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
-    """Sentences saying what is not known of the machine, and what was assumed instead."""
+    """Sentences saying what the wishes leave unknown of the machine, and what was assumed instead."""
     if not wishes.gpus:
         yield say("No GPU is known here, so it was not judged whether the builds hold code for one.")
     for device in machine.devices:
@@ -341,7 +345,7 @@ def _near_phrase(name: str) -> str:
 
 
 def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
-    """Sentences on what is not known of one GPU."""
+    """Sentences on what is not known of one GPU, and what was assumed instead."""
     if not gpu.capabilities:
         near = _near_phrase(gpu.name)
         yield f"The tables do not know the GPU {gpu.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."

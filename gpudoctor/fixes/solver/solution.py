@@ -31,7 +31,7 @@ class Package:
 
     @property
     def requirement(self) -> str:
-        """Requirement without torch's local version: ``torchvision==0.29.1``."""
+        """Requirement, as it was asked or without torch's local version: ``torchvision==0.29.1``."""
         return self.asked or f"{self.name}=={self.version}"
 
 
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def compiled(self) -> bool:
-        """True if any package must be compiled."""
+        """True if any of the packages must be compiled with nvcc."""
         return any(package.compiled for package in self.packages)
 
 
@@ -78,7 +78,7 @@ class Solution:
 
     @property
     def best(self) -> Candidate | None:
-        """The best stack; None if nothing fits."""
+        """The best stack that fits; None if nothing fits."""
         return self.ranked[0] if self.ranked else None
 
 
@@ -89,8 +89,9 @@ _NONE_LEFT = ("torch.companions_unmet", "torch.companions_broken", "torch.pins_u
 
 
 def facts_once_installed(candidate: Candidate, environment: Environment, wishes: Wishes) -> Iterator[tuple[str, Json]]:
-    """(fact name, value) of what is true once the candidate is installed.
-    With conda torch's version is left out, since conda-forge's newest build is not known in advance.
+    """(fact name, value) of what is true once the candidate is installed in the environment; a value that is not there
+    is ``{"absent": reason}``. With conda torch's version is left out, since conda-forge's newest build is not known in
+    advance.
     """
     if environment.tool != "conda":
         yield "torch.version", f"{candidate.torch}+{candidate.build}"

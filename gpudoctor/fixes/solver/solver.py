@@ -40,7 +40,9 @@ from gpudoctor.fixes.solver.solution import Candidate, Package, Solution
 
 
 def solve(wishes: Wishes) -> Solution:
-    """Solution for the wishes from the tables alone; an invalid requirement raises `UsageError`."""
+    """Stacks of torch that fit the wishes, best first, or what would have to change; from the tables alone, no index is
+    asked. An invalid requirement raises `UsageError`.
+    """
     machine = machine_of(wishes)
     wants = wants_of(wishes, machine)
     verdicts = list(judge_builds(machine, wants))
@@ -62,7 +64,7 @@ def solve(wishes: Wishes) -> Solution:
 
 
 def _candidate(fit: Fit, machine: Machine) -> Candidate:
-    """Candidate of a Fit: torch with the packages beside it, and its pinned CUDA, cuDNN and, save on Windows, NCCL."""
+    """Candidate of a fitting build: torch, the packages beside it, its pinned CUDA, cuDNN and (not on Windows) NCCL."""
     build = fit.build
     row = build.row
     pins = {"CUDA": row.get("toolkit", build.cuda_words), "cuDNN": row.get("cudnn"), "NCCL": row.get("nccl")}
@@ -91,7 +93,7 @@ def _heading(wants: Wants) -> str:
 
 
 def _needs(best: Fit, machine: Machine) -> Iterator[Need]:
-    """The best build's requirements on the machine, all of them met."""
+    """What the best build needs of the machine's driver, GPUs, Python and C library; all of it is met."""
     build = best.build
     own = machine.driver.written if machine.driver else ""
     if build.cuda[0]:
@@ -118,7 +120,7 @@ def _needs(best: Fit, machine: Machine) -> Iterator[Need]:
 
 
 def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -> Iterator[str]:
-    """Sentences on what was assumed or not judged."""
+    """Sentences on what was assumed about the machine or not judged of the wishes."""
     if machine.bare:
         yield say("No GPU and no driver is known here: these are builds without CUDA.")
     else:
@@ -134,7 +136,7 @@ def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -
 
 @lru_cache(maxsize=1)
 def sources() -> tuple[str, ...]:
-    """Where the tables' facts come from, each with the date checked."""
+    """Where the tables' facts come from, as phrases, each with the date checked."""
     about = {
         "torch": "wheels of torch: file names, METADATA, build scripts, code measured in them",
         "companions": "METADATA and release pages of the other packages",
@@ -146,7 +148,7 @@ def sources() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def available_choices() -> Mapping[str, tuple[str, ...]]:
-    """Values that can be asked for, by field of the wishes."""
+    """Values that can be asked for, by field of the wishes: torch, extras, driver, python, os, arch."""
     minors = dict.fromkeys("{}.{}".format(*build.version.release) for build in builds())
     pythons = sorted({python_numbers_of(tag) for build in builds() for tag in build.tags("linux")})
     return {
@@ -167,8 +169,8 @@ _ANY_WINDOWS = Machine("Windows", "windows", None, (), "", None)
 
 
 def conflicts(wants: Wants) -> tuple[Reason, ...]:
-    """Smallest sets of wants that no machine could meet (``torch==2.5 and vllm>=0.12``), and why; empty if all can be
-    met together.
+    """Smallest sets of wants that no machine could meet (``torch==2.5 and vllm>=0.12``), and why; all of them if no set
+    of up to three is to blame, none if all can be met together.
     """
     every = ([wants.torch] if wants.torch.texts else []) + list(wants.beside)
     if _can_be_met(every):
@@ -188,7 +190,7 @@ def _can_be_met(subset: Sequence[Want]) -> bool:
 
 
 def _conflict(subset: tuple[Want, ...]) -> Reason:
-    """Why no machine can meet this set of wants."""
+    """Why no machine can meet this set of wants: they exclude each other, or the tables lack such a release."""
     name = " and ".join(want.text for want in subset)
     if len(subset) > 1:
         return Reason(name, "rejected", "; ".join(("exclude each other", *_matching_torch(subset))))
@@ -201,7 +203,7 @@ def _conflict(subset: tuple[Want, ...]) -> Reason:
 
 
 def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:
-    """For torch and one other want: a sentence naming the torch releases that the other goes with."""
+    """A sentence with the torch releases that the one want beside torch goes with; nothing for several or none."""
     other = [want for want in subset if want.name != "torch"]
     if len(other) == len(subset) or len(other) != 1:
         return
@@ -212,7 +214,7 @@ def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:
 
 
 def _versions(want: Want) -> list[str]:
-    """Versions of a package in the tables, newest first."""
+    """Versions of the want's package in the tables, newest first."""
     if want.name == "torch":
         return list(dict.fromkeys(build.torch for build in builds()))
     if want.name in ("torchvision", "torchaudio", "triton"):
@@ -231,8 +233,8 @@ _MOST_REJECTIONS = 6
 def reasons(
     ranked: Sequence[Fit], rejected: Sequence[Rejected], machine: Machine, torch: str = ""
 ) -> tuple[Reason, ...]:
-    """Reasons in order: the choice, nearest alternatives, and grouped rejections of builds as new or newer.
-    `torch` is the release asked for, ``2.9``, or ``""``.
+    """Reasons in order: GPUs that cannot be served, the choice, nearest alternatives, and grouped rejections (of builds
+    no older than the choice, or of all without one). `torch` is the release asked for, ``2.9``, or ``""``.
     """
     explained = [*_unserved_reasons(machine), *_module_conflict(machine)]
     if explained:
@@ -253,7 +255,7 @@ def reasons(
 
 
 def _nearest(ranked: Sequence[Fit]) -> Iterator[Fit]:
-    """Other builds of the chosen release, then the best of each other minor release, at most `_MOST_ALTERNATIVES`."""
+    """Other builds of the chosen release, then the best of each other minor release, at most 4 in all."""
     best = ranked[0]
     seen = {(best.build.version.release[:2], best.compiled)}
     others = [fit for fit in ranked[1:] if fit.build.torch == best.build.torch and fit.compiled == best.compiled]
@@ -277,7 +279,7 @@ def _why_chosen(ranked: Sequence[Fit], machine: Machine, torch: str) -> str:
 
 
 def _merits(fit: Fit, machine: Machine) -> Iterator[str]:
-    """Phrases on how far a build can be relied on."""
+    """Phrases on how far a build can be relied on: driver, untested code, PTX, what must be compiled."""
     build, own = fit.build, machine.driver
     if own and build.cuda[0]:
         whole = "driver {driver} serves CUDA {cuda} in full"
@@ -311,7 +313,7 @@ def _why_it_fits(fit: Fit, best: Fit, machine: Machine) -> str:
 
 
 def _unserved_reasons(machine: Machine) -> Iterator[Reason]:
-    """A rejection for each GPU that the driver does not serve."""
+    """A rejection of the driver for each GPU that it does not serve; none if the driver is not known."""
     own = machine.driver
     for device in unserved_devices(machine) if own else ():
         assert own is not None
@@ -323,7 +325,7 @@ def _unserved_reasons(machine: Machine) -> Iterator[Reason]:
 
 
 def _module_conflict(machine: Machine) -> Iterator[Reason]:
-    """A rejection if the GPUs need different kinds of kernel modules."""
+    """A rejection if some of the GPUs need open kernel modules and others proprietary ones."""
     apart = conflicting_modules(machine)
     if apart:
         needs = {"required": "open", "unsupported": "proprietary"}
@@ -333,13 +335,13 @@ def _module_conflict(machine: Machine) -> Iterator[Reason]:
 
 
 def device_phrase(device: Device) -> str:
-    """Device with its compute capability: ``RTX 5090 (compute capability 12.0)``."""
+    """GPU with its compute capability, if known: ``RTX 5090 (compute capability 12.0)``."""
     several = say(" or ").join(f"{major}.{minor}" for major, minor in device.capabilities)
     return say("{gpu} (compute capability {number})", gpu=device.name, number=several) if several else device.name
 
 
 def _grouped_rejections(rejected: Sequence[Rejected], machine: Machine) -> Iterator[Reason]:
-    """One Reason for all builds rejected for the same reason, at most `_MOST_REJECTIONS`."""
+    """A Reason for each reason of rejection, the first 6, with the range of builds that it holds for."""
     groups: dict[str, list[Build]] = {}
     for rejection in rejected:
         groups.setdefault(rejection_reason(rejection, machine), []).append(rejection.build)
@@ -385,7 +387,7 @@ _WHEELS = {"linux": "Linux", "aarch64": "Linux on Arm", "windows": "Windows"}
 
 
 def _no_code_reason(build: Build, machine: Machine) -> str:
-    """Sentence naming the architectures the build lacks, and the GPUs."""
+    """Phrase naming the architectures for which the build has no code, and the machine's GPUs of these."""
     without = unserved_by_build(build, machine)
     wheels = machine.wheels
     assert wheels is not None

@@ -35,7 +35,7 @@ class Packages:
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> Packages | None:
-    """The system's installed packages; None if there is no known package manager, or it fails."""
+    """The system's packages by its package manager; None if it has no known one or the query fails."""
     path = environ.get("PATH", os.defpath)
     for manager, query in _QUERIES.items():
         if not shutil.which(manager, path=path) or not shutil.which(query[0], path=path):
@@ -47,8 +47,8 @@ def installed(environ: Mapping[str, str] = os.environ) -> Packages | None:
 
 
 def _installed_versions(manager: str, text: str) -> Versions:
-    """Versions of the installed packages in the manager's output: ``name version`` lines from pacman, else status (ends
-    in ``i`` if installed), name and version, separated by tabs.
+    """Version by package in the output of the manager's query: ``name version`` lines from pacman, else status (ends in
+    ``i`` if installed), name and version, separated by tabs. Several versions of one are joined by commas.
     """
     rows = [["i", *line.split()] if manager == "pacman" else line.split("\t") for line in text.splitlines()]
     found: dict[str, list[str]] = {}
@@ -59,7 +59,7 @@ def _installed_versions(manager: str, text: str) -> Versions:
 
 
 def changes(before: Versions, after: Versions) -> tuple[str, ...]:
-    """Differences as text, one per package: ``libcuda1:amd64 535.183.01-1 → removed (system)``."""
+    """Differences of two states as text, one per package: ``libcuda1:amd64 535.183.01-1 → removed (system)``."""
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     return tuple(
         f"{name} {before.get(name, 'not installed')} → {after.get(name, 'removed')} (system)" for name in names
@@ -86,7 +86,7 @@ def revert_commands(manager: str, before: Versions, after: Versions) -> tuple[tu
 
 
 def _remove_and_install(manager: str, added: Sequence[str], others: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """A command that removes the new packages, and one that installs the former versions."""
+    """Up to two commands: one removes the added packages, one installs the (name, version) in `others`."""
     remove = {"dnf": ("dnf", "remove", "-y"), "zypper": ("zypper", "--non-interactive", "remove")}
     install = {"dnf": ("dnf", "install", "-y"), "zypper": ("zypper", "--non-interactive", "install", "--oldpackage")}
     if manager == "pacman":  # older packages lie in its cache, by file
@@ -99,6 +99,6 @@ def _remove_and_install(manager: str, added: Sequence[str], others: Sequence[tup
 
 
 def _pinned_name(manager: str, name: str, version: str) -> str:
-    """Package with version, in the notation of dnf or zypper."""
+    """Package with version as dnf takes it (``name-version.arch``), else as zypper does (``name.arch=version``)."""
     plain, _, arch = name.rpartition(".")
     return f"{plain}-{version}.{arch}" if manager == "dnf" else f"{plain}.{arch}={version}"
