@@ -21,10 +21,10 @@ from gpudoctor.fixes.steps.engine import Ask, Recorder, Result, Tell, Wants, hee
 
 
 def apply(plan: Plan, context: RunContext, tell: Tell, wants: Wants, ask: Ask | None = None) -> Run:
-    """Run the chosen steps in order; the Run as it ended, whatever the outcome.
+    """Run the plan's chosen steps in order, up to a reboot; the run as it ended, whatever the outcome.
     `ask` is called for a step without a command; ``run`` means that a person has done it. Without it such steps are
-    refused. Raises `DoctorError` before anything is run: a step that cannot be run, a command that would change another
-    environment, another run under way, or no room for the record.
+    refused. Raises `DoctorError` or `UsageError` before anything is run: a step that cannot be run, a command that
+    would change another environment, another run under way, or no room for the record.
     """
     target = _target_environment(plan, context)
     _refuse_unrunnable(plan, target, context, by_hand=ask is not None)
@@ -40,8 +40,8 @@ def apply(plan: Plan, context: RunContext, tell: Tell, wants: Wants, ask: Ask | 
 def opened(
     plan: Plan, context: RunContext, target: Environment | None, tell: Tell, undoes: str = ""
 ) -> Iterator[Recorder]:
-    """Recorder of a new run of the plan, with its locks held; raises `DoctorError` if another run is under way.
-    `undoes` is the id of the run that this one takes back.
+    """Context with the recorder of a new run of the plan, begun on disk, while its locks are held; raises `DoctorError`
+    if another run is under way or no record can be kept. `undoes` is the id of the run that this one takes back.
     """
     journals = records.Journals(context.journals)
     with contextlib.ExitStack() as stack:
@@ -100,9 +100,7 @@ class _Application:
     notes: str = ""
 
     def prepare(self, step: PlanStep) -> str:
-        """Reason why the step cannot be started, ``""`` if it can; keeps a copy of the environment before its first
-        change.
-        """
+        """Why the step cannot be started, ``""`` if it can; keeps a copy of the environment before its first change."""
         if step.verify or _only_shows(step):
             return ""
         if why := guard.unmet(step, self.context.environ, self.context.root):
@@ -117,7 +115,7 @@ class _Application:
             return str(error)
 
     def _prepare_environment(self, step: PlanStep, target: Environment) -> str:
-        """Reason why the environment cannot be changed, ``""`` if it can; keeps a copy before its first change."""
+        """Why the environment cannot be changed, ``""`` if it can; before the first change keeps a copy of it."""
         if new := guard.makes(step.argv):
             self.made.append(new)
             self.judging.environment = new
@@ -131,8 +129,8 @@ class _Application:
         return ""
 
     def do(self, step: PlanStep) -> Result:
-        """Run the step, and judge the machine anew after its last change; of a step that verifies, whether its rule
-        finds nothing any more.
+        """Run the step, and after the last change for its cause judge whether the machine is worse; a step that
+        verifies is done if its rule finds nothing any more.
         """
         if step.verify:
             found, why = self.judging.look(step.verify)
@@ -176,7 +174,7 @@ class _Application:
         return f"{reason}: pip config unset {setting.partition('=')[0]}" if setting else ""
 
     def _keep_environment(self, target: Environment) -> None:
-        """Keep a copy of the environment, and drop copies that are too old."""
+        """Reserve disk space, drop the environment's oldest copies, keep a new one. Raises `OSError`, `DoctorError`."""
         self.recorder.journal.reserve()
         dropped = backup.prune(target, backup.MOST_BACKUPS - 1)
         self.backup = backup.create(self.recorder.run.id, target)
@@ -186,7 +184,7 @@ class _Application:
             self.notes += f"Dropped what was kept for {', '.join(dropped)}: too old to be taken back\n"
 
     def _is_last_change_of_cause(self, step: PlanStep) -> bool:
-        """True if no later step of the same cause changes anything; before that the machine may look worse."""
+        """True if no later step of the same cause changes anything: until then the machine may look worse."""
         steps = self.recorder.run.plan.until_reboot.chosen
         later = steps[next(place for place, item in enumerate(steps, 1) if item.id == step.id) :]
         return not any(item.cause == step.cause and item.argv and item.touches != "nothing" for item in later)
@@ -214,11 +212,11 @@ class Judging:
     _latest: Diagnosis | None = None
 
     def changed(self) -> None:
-        """Discard the latest diagnosis, since the machine was changed."""
+        """Discard the latest diagnosis, so that the machine is judged anew when next asked."""
         self._latest = None
 
     def look(self, rule: str) -> tuple[bool | None, str]:
-        """(whether the rule finds something, reason): True or False, None if it could not be judged."""
+        """(whether the rule finds something now, why): (True, reason), (False, ""), or (None, why it is not judged)."""
         diagnosis = self._current()
         if isinstance(diagnosis, str):
             return None, diagnosis
@@ -228,7 +226,9 @@ class Judging:
         return (False, "") if unjudged is None else (None, f"{rule} could not be judged: {unjudged}")
 
     def worsened(self, step: PlanStep) -> str:
-        """Text naming the errors after this step that were not there before the run; ``""`` if there are none."""
+        """Text naming errors found now that were not before the run, also kept in `worse`; ``""`` if there are none,
+        and why if it cannot be judged.
+        """
         diagnosis = self._current()
         if isinstance(diagnosis, str):
             return diagnosis
@@ -248,5 +248,5 @@ class Judging:
 
 
 def _error_ids(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Ids of the rules that found an error, each once."""
+    """Ids of the rules that found an error in the diagnosis, each once."""
     return tuple(dict.fromkeys(finding.id for finding in diagnosis.findings if finding.severity == "error"))

@@ -31,7 +31,7 @@ _INSTALLED = ("torch", "ext", "cuda", "cudnn", "frameworks")
 
 
 def adapt_to_manifest(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis adapted to a manifest: cures are lines to change, and notes tell what was not judged.
+    """The diagnosis of a manifest with cures that are lines to change, and notes on what was not judged.
     Unchanged if its snapshot is not of a manifest.
     """
     snapshot = diagnosis.snapshot
@@ -58,7 +58,7 @@ def _changes_environment(fix: Fix) -> bool:
 
 
 def _with_file_cure(finding: Finding, cure: Fix | None) -> Finding:
-    """The finding with its package cures replaced by `cure`; unchanged if that is None or of another layer."""
+    """The finding with its package cures replaced by `cure`; unchanged if that is None or the layer has none."""
     if cure is None or finding.layer not in _INSTALLED:
         return finding
     kept = tuple(fix for fix in finding.fixes if not _changes_environment(fix))
@@ -108,7 +108,7 @@ def _notes(snapshot: Snapshot) -> Iterator[Note]:
 
 
 def _assumed_platform(snapshot: Snapshot) -> dict[str, str]:
-    """Defaults used where the machine was not stated, by fact, as ``key=value`` of `--for`."""
+    """Defaults used for what was not stated of the machine, by fact: ``os=linux``, ``arch=x86_64``, ``any python``."""
     assumed = {}
     for key, name in (("os", "host.platform"), ("arch", "host.arch")):
         fact = snapshot.known(name)
@@ -120,13 +120,13 @@ def _assumed_platform(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _unknown_gpus(snapshot: Snapshot) -> list[str]:
-    """Names of GPUs whose compute capability is in no table."""
+    """Names of the snapshot's GPUs whose compute capability is not known."""
     unknown = [row for row in listed(snapshot.rows("gpu")) if not known(row.get("compute_capability"))]
     return list(dict.fromkeys(name for row in unknown if (name := text_of(row.get("name")))))
 
 
 def _companions_without_row(snapshot: Snapshot) -> Iterator[Note]:
-    """Notes on packages built for one torch whose release is not in the tables."""
+    """Notes on packages built for one torch that are not judged, since the tables lack that release of them."""
     torch, clashes = snapshot.text("torch.version"), snapshot.text("torch.companions_unmet")
     for name, version in packages_of(listed(snapshot.rows("package"))):
         bare = version.partition("+")[0]
@@ -147,7 +147,9 @@ def _companions_without_row(snapshot: Snapshot) -> Iterator[Note]:
 
 
 def _neighbouring_releases(name: str, version: str) -> str:
-    """Text on the releases before and after it: ``; 0.9.2 is for torch 2.7.0, 0.10.2 for torch 2.8.0``; else ``""``."""
+    """Text on the package's releases before and after that version:
+    ``; 0.9.2 is for torch 2.7.0, 0.10.2 for torch 2.8.0``; ``""`` if the tables have none.
+    """
     near = between_torches(name, version)
     if not near:
         return ""
@@ -167,7 +169,7 @@ def _releases(name: str) -> set[str]:
 
 
 def _lines_without_rule(snapshot: Snapshot) -> Iterator[Note]:
-    """Notes on the manifest's lines that no rule judges."""
+    """Notes on the manifest's packages that are not judged: compiled ones, not pinned, left out, or with no rule."""
     if compiled := snapshot.texts("manifest.compiled"):
         yield Note(("manifest.compiled",), " ".join(_compile_notes(compiled)))
     for fact, says in _NOT_JUDGED:
@@ -245,7 +247,9 @@ def lines_to_change(snapshot: Snapshot, kind: str) -> Fix:
 
 
 def _stack_lines(best: Candidate, wishes: Wishes, kind: str, by_conda: bool) -> str:
-    """Lines for that kind of file; `by_conda` gives conda specs, else pip pins with their index."""
+    """The candidate's packages as a phrase for that kind of file: conda specs if `by_conda`, else pip pins with
+    index.
+    """
     order = Order(best, python=minor(wishes.python), system=wishes.os, arch=wishes.arch)
     if by_conda and (specs := conda_specs(order)):
         return say("{specs} of conda-forge", specs=", ".join(specs))
@@ -256,7 +260,7 @@ def _stack_lines(best: Candidate, wishes: Wishes, kind: str, by_conda: bool) -> 
 
 
 def _place_phrase(snapshot: Snapshot) -> str:
-    """Where the lines go: ``In place of requirements.txt, line 3``."""
+    """Where new lines go: ``In place of requirements.txt, line 3``, else the manifest's name."""
     torch = snapshot.known("torch.version")
     place = torch.source.partition(" (")[0] if torch else snapshot.target.name.partition(" on ")[0]
     return say("In place of {place}", place=place)
@@ -275,6 +279,6 @@ def _machine_keys(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _safe_word(fact: Fact) -> str:
-    """Value of a fact if it may stand in a command (a plain name or version); else ``""``."""
+    """Value of a fact if it may stand in a command (a plain name or version); else, or if unknown, ``""``."""
     value = text_of(fact)
     return value if _SANE.fullmatch(value) else ""

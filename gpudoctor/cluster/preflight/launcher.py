@@ -51,7 +51,7 @@ class Place:
 
     @property
     def alone(self) -> bool:
-        """True if the job has one rank only."""
+        """True if the job has this one rank only."""
         return self.world == 1
 
     @property
@@ -74,9 +74,8 @@ Hostnames = Callable[[str], list[str]]
 
 
 def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> Place:
-    """This rank's place, from the environment of torchrun, mpirun, srun or plain RANK/WORLD_SIZE; else a job of one
-    rank.
-    Raises `UsageError` if the environment is inconsistent or names no rank 0.
+    """This rank's place, from the environment of torchrun, mpirun, srun or plain RANK/WORLD_SIZE; without any, a job of
+    one rank. Raises `UsageError` if the environment is inconsistent or does not tell rank 0's machine.
     """
     place = _launched(environ, hostnames)
     if place is None:
@@ -85,7 +84,7 @@ def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> 
 
 
 def own_rank(environ: Mapping[str, str]) -> Place | None:
-    """This rank's place, wherever the ranks meet; None in a job of one rank, and if the environment is inconsistent."""
+    """This rank's place in its job, without hosts; None in a job of one rank, or if the environment is inconsistent."""
     try:
         place = _launched(environ, lambda _: [])
     except UsageError:
@@ -94,7 +93,9 @@ def own_rank(environ: Mapping[str, str]) -> Place | None:
 
 
 def _launched(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
-    """The place that a launcher's variables give this rank; None without any."""
+    """This rank's place by torchrun's, mpirun's, srun's or else plain RANK variables, not validated; None without
+    any.
+    """
     found = (known(environ, hostnames) for known in (_torchrun, _mpirun, _srun, _plain))
     if not (place := next(filter(None, found), None)):
         return None
@@ -135,7 +136,9 @@ def _place_from_rank_variables(environ: Mapping[str, str], launcher: str, job: s
 
 
 def _srun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
-    """Place by the variables of a Slurm step; None outside of one, as in a batch script's own shell."""
+    """Place by the variables of a Slurm step; None outside of one, as in a batch script's own shell. Rank 0's machine
+    is the step's first node.
+    """
     if "SLURM_STEP_NUM_TASKS" not in environ or "SLURM_PROCID" not in environ:
         return None
     nodes = hostnames(environ.get("SLURM_STEP_NODELIST", ""))
@@ -178,7 +181,7 @@ def _tasks_per_node(text: str) -> list[int]:
 
 
 def _mpirun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
-    """Place by the variables of Open MPI or MPICH's launchers; None if not set, or if srun set them itself."""
+    """Place by the variables of Open MPI or of MPICH's launcher; None if not set, or if srun set PMI_RANK itself."""
     for rank, world, local in (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
         ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
@@ -203,13 +206,13 @@ def _mpirun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
 
 
 def _srun_set_pmi(environ: Mapping[str, str]) -> bool:
-    """True if srun set PMI_RANK itself (it equals SLURM_PROCID), rather than Hydra started by srun."""
+    """True if PMI_RANK and PMI_SIZE are Slurm's own task numbers, so that srun set them, not MPICH's launcher."""
     same = (("PMI_RANK", "SLURM_PROCID"), ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"))
     return all(environ.get(name) == environ.get(slurms) for name, slurms in same)
 
 
 def _run_id(environ: Mapping[str, str]) -> str:
-    """Identifier of this mpirun run; ``""`` if none is set."""
+    """Identifier of this mpirun run, by Open MPI, PMIx, PMI or Slurm; ``""`` if none is set."""
     names = ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID")
     return next((environ[name] for name in names if environ.get(name)), "")
 
@@ -268,7 +271,7 @@ _MOST_NAMES = 1 << 16
 
 
 def expanded(short: str) -> list[str]:
-    """Hosts of a short form such as ``node[1-4,7]``, by scontrol or the rules of hostlist(3); empty if it cannot be."""
+    """Hosts in a short form such as ``node[1-4,7]``, by scontrol or hostlist(3)'s rules; empty if neither can."""
     if "[" not in short:
         return [name for name in short.split(",") if name]
     return _expanded_by_scontrol(short) or _expanded_by_pattern(short)
@@ -289,7 +292,7 @@ def _expanded_by_scontrol(short: str) -> list[str]:
 
 
 def _expanded_by_pattern(short: str) -> list[str]:
-    """Names by expanding the brackets here; empty if they do not parse or give more than `_MOST_NAMES` names."""
+    """Names in a short form, by expanding its brackets here; empty if they do not parse or give over 65,536 names."""
     names: list[str] = []
     for word in _WORD.findall(short):
         for name in _bracket_names(word) if word else ():

@@ -21,7 +21,9 @@ MOST_ALL_TO_ALL = 16
 
 
 def to_the_coordinator(meeting: Meeting) -> Iterator[LinkSeen]:
-    """Outcome of reaching the job's own port, per machine; of the coordinator's own only failures of name or route."""
+    """How each machine reached the job's port when it joined; of the coordinator's own only failures of name or
+    route.
+    """
     place = meeting.place
     for joined in meeting.leaders:
         for way in joined.hello.get("ways", ()):
@@ -41,7 +43,9 @@ def to_the_coordinator(meeting: Meeting) -> Iterator[LinkSeen]:
 
 
 def to_each_other(meeting: Meeting, leaders: Sequence[JoinedRank], seconds: float) -> list[LinkSeen]:
-    """Links between machines: each connects to the addresses others announce, all in parallel, within `seconds`."""
+    """Links between machines with their outcomes: each connects to the addresses others announce, all in parallel,
+    within `seconds`; addresses known to lead nowhere are not tried.
+    """
     known: list[LinkSeen] = []
     tried: dict[int, list[LinkSeen]] = {}
     for source, target in _connection_schedule(leaders):
@@ -54,7 +58,9 @@ def to_each_other(meeting: Meeting, leaders: Sequence[JoinedRank], seconds: floa
 def by_each_port(
     meeting: Meeting, leaders: Sequence[JoinedRank], ports: Mapping[str, Mapping[str, Port]], seconds: float
 ) -> list[LinkSeen]:
-    """Links between the same ports of two machines, each by that port alone; `ports` by rail, then by machine."""
+    """Links, with outcomes, between the same ports of two machines, each by that port alone; `ports`: rail, then
+    host.
+    """
     tried: dict[int, list[LinkSeen]] = {}
     for source, target in _connection_schedule(leaders):
         for rail, of in ports.items():
@@ -65,13 +71,13 @@ def by_each_port(
 
 
 def link_by_port(source: str, own: Port, target: str, other: Port, used_by: str) -> LinkSeen:
-    """The link, not tried yet, from one machine's port to another machine's."""
+    """The link from one machine's network port to another machine's, not tried yet."""
     place = {"address": other.address, "port": other.port, "interface": other.interface}
     return LinkSeen(source, target, "rail", "", "", used_by, **place, by=own.place)  # type: ignore[arg-type]
 
 
 def connect_all(meeting: Meeting, tried: Mapping[int, Sequence[LinkSeen]], seconds: float) -> list[LinkSeen]:
-    """The links with their outcomes; `tried` has those of each rank, which it tries at the same time."""
+    """The links that each rank (key of `tried`) tries, all at once, with their outcomes; missing without an answer."""
     asked = {
         rank: {
             "task": "reach",
@@ -96,7 +102,7 @@ def _connection_schedule(ring: Sequence[JoinedRank]) -> Iterator[tuple[JoinedRan
 
 
 def _link_before_attempt(source: str, target: str, listener: Mapping[str, Any]) -> LinkSeen:
-    """Link to an announced address; outcome ``""`` unless known to be unreachable (loopback, no address)."""
+    """Link to an announced address; outcome ``""``, or ``loopback``, ``failed``, ``nowhere`` if out of reach."""
     outcome, words = "", ""
     if listener.get("loopback"):
         outcome, words = "loopback", str(listener.get("because") or "a loopback leads nowhere from elsewhere")
@@ -159,7 +165,9 @@ class Measuring:
         self._shut = {(peer.source, peer.target): peer for peer in peers if not peer.works}
 
     def run_rounds(self, switches: Mapping[str, str], tell: Callable[[str], None]) -> None:
-        """Run rounds, each told to `tell`, until nothing is in doubt or `MOST_ROUNDS` are done; fill `pairs`."""
+        """Run rounds of pairs and add their results until nothing is in doubt or all are done; `tell` gets a line on
+        each.
+        """
         for number in range(1, MOST_ROUNDS + 1):
             two = rounds.pairs_of_round(number, list(self._joined_ranks), self.pairs, switches)
             if not two:
@@ -169,8 +177,8 @@ class Measuring:
 
     @property
     def links(self) -> list[LinkSeen]:
-        """Failed connections, one per direction.
-        A single failure to a machine that was reached before, or talked in another pair, is ignored as a busy machine.
+        """Connections that failed while pairs were measured, one per direction; a single failure to a machine that was
+        reached before, or talked in another pair, is left out.
         """
         talked = {host for pair in self.pairs for host in (pair.a, pair.b) if pair.ms is not None}
         times = Counter(link.target for link in self._failed)
@@ -183,7 +191,7 @@ class Measuring:
         return list({(link.source, link.target): link for link in sure}.values())
 
     def run_round(self, number: int, two: Sequence[tuple[str, str]]) -> None:
-        """Measure one round and add its results; each pair measures from whichever host can connect to the other."""
+        """Measure these pairs of hosts at once, each from whichever host can connect, and add their results."""
         ways = {pair: way for pair in two if (way := self._open_direction(*pair))}
         flows = self._measured_flows(list(ways.values()))
         for way in ways.values():
@@ -196,7 +204,7 @@ class Measuring:
         self.pairs += [self._pair_result(number, pair, ways.get(pair)) for pair in two]
 
     def _measured_flows(self, ways: Sequence[SourceTarget]) -> Mapping[SourceTarget, Mapping[str, Any]]:
-        """What each pair measured, asked by its first host; missing where no answer came."""
+        """What each pair measured, asked of its first host; missing where no answer came."""
         answers = self._meeting.ask({self._rank(way[0]): self._flow_task(way) for way in ways}, self._seconds + 1)
         flows = {way: answers.get(self._rank(way[0]), {}).get("flow") for way in ways}
         return {way: flow for way, flow in flows.items() if isinstance(flow, dict)}
@@ -206,11 +214,13 @@ class Measuring:
         return self._joined_ranks[host].rank
 
     def _open_direction(self, a: str, b: str) -> SourceTarget | None:
-        """The direction of a pair in which a connection is possible; None if there is none."""
+        """The direction of a pair of hosts in which a connection is not known to fail; None if there is none."""
         return next((way for way in ((a, b), (b, a)) if way not in self._shut and self._address(way)), None)
 
     def _address(self, direction: SourceTarget) -> tuple[str, int] | None:
-        """(address, port) where the target was reached, else where it listens for NCCL or Gloo; None if nowhere."""
+        """(address, port) where the target was reached, else where its port or its NCCL or Gloo listens; None if
+        nowhere.
+        """
         if link := self._open.get(direction):
             return link.address, link.port
         if self._rail:
@@ -221,7 +231,7 @@ class Measuring:
         return next(((str(own["address"]), int(own["port"])) for own in reachable), None)
 
     def _flow_task(self, direction: SourceTarget) -> Message:
-        """Task message for measuring in that direction."""
+        """Task ``flow`` for the first host of that direction."""
         address, port = self._address(direction) or ("", 0)
         task: Message = {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
         return {**task, "source": self._ports[direction[0]].place} if self._rail else task

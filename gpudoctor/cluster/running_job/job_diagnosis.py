@@ -49,7 +49,9 @@ def diagnose(
 
 
 def judge(snapshot: Snapshot, rules: Sequence[Path] = (), found: Sequence[Finding] = ()) -> Diagnosis:
-    """Diagnosis of a job's snapshot with what its hosts have `found`; raises `RuleError` for a broken page."""
+    """Diagnosis of a job's snapshot by the pages about running jobs, with what its hosts have `found`; unknown at best
+    if ranks were not seen. Raises `RuleError` for a broken page.
+    """
     book = rulebook.load(rules)
     diagnosis = diagnosis_of(snapshot, _about_jobs(book, snapshot))
     findings = tuple(sorted([*diagnosis.findings, *found], key=sort_key)) if found else diagnosis.findings
@@ -74,7 +76,7 @@ def snapshot_of(
 
 
 def _about_jobs(book: Rulebook, snapshot: Snapshot) -> Rulebook:
-    """The rulebook's pages that read a fact about jobs, or one that was recorded of this one or its machine."""
+    """The rulebook with only the pages that read a fact about jobs, or one recorded of this one or its machine."""
     chosen = tuple(
         rule
         for rule in book.rules
@@ -103,7 +105,9 @@ _GOING_ON = ("computes", "moves")
 def compared(
     rows: Sequence[Row], seconds: float, silent: Sequence[str] = ()
 ) -> tuple[dict[str, Fact], dict[str, tuple[Row, ...]]]:
-    """The facts of the job, and its rows ``rank`` (with who is awaited) and ``rank_group``; `silent` are not seen."""
+    """Facts ``job.*`` (who waits, who is awaited, does it stand still), and groups ``rank``, with the column
+    ``awaited``, and ``rank_group``. `silent` are texts on hosts that did not answer.
+    """
     states = [text_of(row.get("state")) for row in rows]
     waiting = [at for at, row in enumerate(rows) if states[at] == "waits" and value_of(row.get("still"))]
     standing = [at for at, row in enumerate(rows) if _stands(row)]
@@ -114,7 +118,7 @@ def compared(
     awaited = halted if goes_on or not waiting else set(standing)
     differing = not goes_on and not standing and len(waiting) == len(rows) and len(set(map(_call, rows))) > 1
     if differing:
-        awaited = _fewest(rows)
+        awaited = _minority(rows)
     marked = tuple({**row, "awaited": Known(at in awaited, _SOURCE)} for at, row in enumerate(rows))
     others = [at for at in waiting if at not in awaited]
     facts: dict[str, Fact] = {
@@ -128,44 +132,50 @@ def compared(
     }
     if world := next((number for row in rows if (number := number_of(row.get("world"))) is not None), None):
         facts["job.world"] = Known(int(world), "its launcher's variables")
-    return facts, {"rank": marked, "rank_group": tuple(_groups(marked))}
+    return facts, {"rank": marked, "rank_group": tuple(_rank_group_rows(marked))}
 
 
 def _stands(row: Row) -> bool:
-    """True if the rank is idle at another place than the others; False if its stack is unknown."""
+    """True if the rank has halted or stands still anywhere but in a call that waits for ranks; False if its stack is
+    not known, unless the kernel alone tells that.
+    """
     state = text_of(row.get("state"))
     hidden = bool(text_of(row.get("unseen"))) and state not in _CERTAIN
     return state in _STANDING and bool(value_of(row.get("still"))) and not hidden
 
 
 def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fact]:
-    """Facts about which ranks wait, and in which call."""
+    """Facts ``job.waiting``, ``job.waiting_count``, ``job.waiting_in`` on the rows at these indices; Absent for
+    none.
+    """
     if not waiting:
         nobody = Absent("no rank waits for others all the time")
         return dict.fromkeys(("job.waiting", "job.waiting_count", "job.waiting_in"), nobody)
     places = Counter(text_of(rows[at].get("collective")) for at in waiting)
     return {
-        "job.waiting": Known(_name([rows[at] for at in waiting]), _SOURCE),
+        "job.waiting": Known(_ranks_phrase([rows[at] for at in waiting]), _SOURCE),
         "job.waiting_count": Known(len(waiting), _SOURCE),
         "job.waiting_in": Known(places.most_common(1)[0][0], _SOURCE),
     }
 
 
 def _call(row: Row) -> tuple[str, str]:
-    """(call that the rank waits in, place in the program)."""
+    """(call in which the rank waits, place in the program); empty texts where not known."""
     return text_of(row.get("collective")), text_of(row.get("place"))
 
 
-def _fewest(rows: Sequence[Row]) -> set[int]:
-    """Ranks that are not at the most frequent place; empty if no place is most frequent."""
+def _minority(rows: Sequence[Row]) -> set[int]:
+    """Indices of the rows that are not in the most frequent call and place; empty if two are equally frequent."""
     counts = Counter(map(_call, rows)).most_common(2)
     if counts[0][1] == counts[1][1]:
         return set()
     return {at for at, row in enumerate(rows) if _call(row) != counts[0][0]}
 
 
-def _groups(rows: Sequence[Row]) -> Iterable[Row]:
-    """A row for each set of ranks that do the same at the same place, the awaited ones first."""
+def _rank_group_rows(rows: Sequence[Row]) -> Iterable[Row]:
+    """Rows of the group ``rank_group``: one for each set of ranks that do the same at the same place, awaited ones
+    first, then the smallest.
+    """
     sets: dict[tuple[object, ...], list[int]] = {}
     for at, row in enumerate(rows):
         state = text_of(row.get("state"))
@@ -175,12 +185,12 @@ def _groups(rows: Sequence[Row]) -> Iterable[Row]:
         chosen = [rows[at] for at in members]
         first = chosen[0]
         does = text_of(first.get("collective")) or text_of(first.get("place"))
-        name = _name(chosen)
+        name = _ranks_phrase(chosen)
         yield {
             "name": Known(name[:1].upper() + name[1:], _SOURCE),
             "ranks": Known(tuple(_number(row) for row in chosen), _SOURCE),
             "count": Known(len(chosen), _SOURCE),
-            "who": Known(_who(first), _SOURCE) if _who(first) else Absent("it has no process"),
+            "who": Known(_process_phrase(first), _SOURCE) if _process_phrase(first) else Absent("it has no process"),
             "hosts": Known(tuple(dict.fromkeys(filter(None, (text_of(row.get("host")) for row in chosen)))), _SOURCE),
             "state": Known(str(key[1]), _SOURCE),
             "does": Known(does, _SOURCE) if does else Absent("its stack is not known"),
@@ -208,7 +218,7 @@ def _unseen(rows: Sequence[Row]) -> Iterable[str]:
         if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in (*_HALTED, "gone"):
             reasons.setdefault(why, []).append(row)
     for why, chosen in reasons.items():
-        yield f"{_name(chosen)}: {why}"
+        yield f"{_ranks_phrase(chosen)}: {why}"
 
 
 def _number(row: Row) -> int:
@@ -217,8 +227,8 @@ def _number(row: Row) -> int:
     return int(number if number is not None else number_of(row.get("pid")) or 0)
 
 
-def _name(rows: Sequence[Row]) -> str:
-    """``rank 7``, ``ranks 0-6, 9``; ``process 812`` where nobody numbers them."""
+def _ranks_phrase(rows: Sequence[Row]) -> str:
+    """Ranks in words: ``rank 7``, ``ranks 0-6, 9``; ``process 812`` where nobody numbers them."""
     numbered = all(number_of(row.get("rank")) is not None for row in rows)
     word = "rank" if numbered else "process"
     numbers = sorted({_number(row) for row in rows})
@@ -238,8 +248,8 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
 
 
-def _who(row: Row) -> str:
-    """``pid 812 on node3, GPU 2``; empty where it has no process."""
+def _process_phrase(row: Row) -> str:
+    """Process of the rank: ``pid 812 on node3, GPU 2``; ``on node3`` without process, ``""`` without a host either."""
     pid, gpu = number_of(row.get("pid")), number_of(row.get("gpu"))
     on = f" on {text_of(row.get('host'))}"
     if pid is None:
@@ -248,7 +258,7 @@ def _who(row: Row) -> str:
 
 
 def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:
-    """The machine's findings about the job's GPUs and killed processes, with `host` in their subjects."""
+    """The diagnosis's findings on kernel events, each with `host` in its title and as its subject."""
     for finding in diagnosis.findings:
         if any(item.fact.partition(".")[0] in EVENTS for item in finding.evidence):
             place: Subject = {"host": host, "hosts": [host]}
@@ -257,5 +267,5 @@ def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:
 
 
 def numbers_of(rows: Iterable[Mapping[str, Fact]]) -> set[int]:
-    """The numbers of the ranks that have rows."""
+    """The numbers of the ranks that these rows are about."""
     return {int(number) for row in rows if (number := number_of(row.get("rank"))) is not None}

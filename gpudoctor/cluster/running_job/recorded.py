@@ -61,31 +61,35 @@ class Records:
         self._thread = threading.Thread(target=self._ask, name="ras", daemon=True)
 
     def begin(self) -> None:
-        """Query NCCL's RAS for the first time, in a thread, if a rank uses NCCL."""
+        """Ask NCCL's RAS for the first time, in a thread, if a rank uses NCCL and shares our network."""
         user = next((one for one in self._job.ranks if _uses_nccl(one)), None)
         if user is None:
             return
         environ = user.member.environ
         self._address = ras_address({} if isinstance(environ, Unread) else environ)
-        if _link(user.member.pid, "net") not in ("", _link(os.getpid(), "net")):
+        if _namespace(user.member.pid, "net") not in ("", _namespace(os.getpid(), "net")):
             self._address = Unread("the job has a network of its own (a container)", reason=Reason.CONTAINED)
             return
         self._thread.start()
 
     def facts(self) -> dict[str, Fact]:
-        """Facts ``nccl.*`` of both RAS reports, and ``job.ras``: where these are from, or why there are none."""
+        """Facts ``nccl.*`` of two RAS reports, of which the second is asked for now, and ``job.ras``: their address, or
+        why there are none. Takes up to some seconds.
+        """
         texts, ras = self._ras()
         found: Mapping[str, Fact] = read_report("\n".join(texts), "NCCL's RAS").facts if texts else {}
         nccl = {name: fact for name, fact in found.items() if name.startswith("nccl.") and isinstance(fact, Known)}
         return {**nccl, "job.ras": ras}
 
     def _ask(self) -> None:
-        """Query RAS and store its report; takes up to some seconds."""
+        """Ask NCCL's RAS and store its report, or why there is none; takes up to some seconds."""
         if isinstance(self._address, tuple):
             self._reports.append(ras_report(self._address))
 
     def _ras(self) -> tuple[list[str], Fact]:
-        """(RAS reports as text, fact of the address they are from or of why there are none)."""
+        """(NCCL's RAS reports as text, fact of the address they are from or of why there are none): waits up to 9 s for
+        the first one, and asks for the second.
+        """
         if not isinstance(self._address, tuple):
             return [], self._address
         self._thread.join(_RAS_SECONDS)
@@ -97,7 +101,9 @@ class Records:
         return texts, Known(f"{self._address[0]}:{self._address[1]}", "NCCL's RAS") if texts else nothing
 
     def dumps(self) -> tuple[dict[int, Row], Fact]:
-        """(flight-recorder columns by rank, fact of how many dumps were read or why none was)."""
+        """(columns of `dump_columns` by rank, fact of how many flight-recorder dumps were read or why none was). Only
+        the first 64 ranks are read.
+        """
         columns: dict[int, Row] = {}
         why: Unread | None = None
         for one in self._job.ranks[:_MOST_DUMPS]:
@@ -105,7 +111,7 @@ class Records:
             if one.rank is None or isinstance(environ, Unread):
                 continue
             pid = one.member.pid
-            apart = _link(pid, "mnt") not in ("", _link(os.getpid(), "mnt"))
+            apart = _namespace(pid, "mnt") not in ("", _namespace(os.getpid(), "mnt"))
             found = flight_record(
                 self._target, one.rank, environ, f"/proc/{pid}/root" if apart else "", _started(one.member.start)
             )
@@ -133,7 +139,7 @@ def dump_columns(dump: Dump) -> Row:
 
 
 def dumps_in(rows: Iterable[Row]) -> dict[int, Dump]:
-    """The dumps by rank that the rows of ranks hold, of whichever machine."""
+    """Flight-recorder dumps by rank, restored from the columns (`dump_columns`) in these rows of ranks."""
     found: dict[int, Dump] = {}
     for row in rows:
         rank, enqueued, completed = (number_of(row.get(name)) for name in ("rank", "enqueued", "completed"))
@@ -184,7 +190,9 @@ class MachineRecords:
             self._before = Collection(self._target, (nvml,))
 
     def read(self) -> tuple[dict[str, Fact], dict[str, Rows]]:
-        """The facts and groups about the job's GPUs and killed processes; unread where the log may not be read."""
+        """(fact ``kernel_log.fallen_off``, groups ``gpu``, ``oom``, ``xid``, ``sxid``, ``aer``) about the job's GPUs
+        and processes alone, since it began; Unread where the kernel's log may not be read.
+        """
         gpus, addresses = self._gpus()
         log = self._log = read_log(self._target)
         if isinstance(log, Unread):
@@ -200,7 +208,9 @@ class MachineRecords:
         return {_FALLEN: Known(fallen, log.source)}, groups
 
     def blocked(self, pid: int) -> str | Unread:
-        """The kernel's last log line about a blocked process of that rank, else ``""``; call `read` first."""
+        """The kernel's last log line about a blocked process of rank `pid`, else ``""``, or Unread. Call `read`
+        first.
+        """
         if isinstance(self._log, Unread) or self._hidden:
             return Unread(self._log.why if isinstance(self._log, Unread) else self._hidden)
         own = {pid, *(member.pid for member in self._job.below(pid))}
@@ -209,7 +219,7 @@ class MachineRecords:
         return next((self._log.without_stamp(line) for line, pid in blocked if pid in own), "")
 
     def _concerns(self, group: str, row: Row, addresses: frozenset[str]) -> bool:
-        """Whether an event is of one of the job's GPUs, or of one of its processes."""
+        """True if an event is of one of the job's GPUs or processes; one of an NVSwitch if the job has several GPUs."""
         if group == "sxid":  # an NVSwitch is between all GPUs of the machine
             return len(addresses) > 1
         process = _OF_PROCESS.search(text_of(row.get("line")))
@@ -218,9 +228,8 @@ class MachineRecords:
         return text_of(row.get("gpu" if group == "aer" else "address")) in addresses
 
     def _kills(self, log: Log) -> Rows:
-        """Processes of the job that the kernel killed for memory: by their number, or in a control group of its own.
-
-        Unread in a container that does not show the control groups of what was killed.
+        """Rows of processes that the kernel killed for memory and that are the job's by their id or cgroup. Unread in a
+        container that does not show the cgroups of what was killed.
         """
         kills = oom_kills(log)
         own = tuple(
@@ -233,7 +242,7 @@ class MachineRecords:
         return own
 
     def _is_own_cgroup(self, path: str) -> bool:
-        """Whether the group is of the job's Slurm step or container, or has processes of the job and no others."""
+        """True if the cgroup is of the job's Slurm step or container, or has processes of the job and no others."""
         if not path.strip("/"):
             return False
         if any((place := job_cgroup(one.member.pid)) and place in path for one in self._job.ranks):
@@ -242,7 +251,7 @@ class MachineRecords:
         return bool(inside) and inside <= self._pids
 
     def _gpus(self) -> tuple[Rows, frozenset[str]]:
-        """The rows of the job's GPUs, and their PCI addresses."""
+        """(rows of the job's GPUs, their PCI addresses); Absent if it has none open, Unread by NVML's reason."""
         if self._before is None:
             return Absent("no process of the job has a GPU open"), frozenset()
         before, now = self._before.snapshot(), Collection(self._target, (nvml,)).snapshot()
@@ -277,7 +286,9 @@ class MachineRecords:
 
 
 def _gained(row: Row, before: Row) -> Row:
-    """The GPU's row, with only those error counters that rose since `before`: others may predate the job."""
+    """The row of a GPU: identity, errors, links, and those error counters that rose since `before`; the others are
+    Unread, for they may predate the job.
+    """
     kept: dict[str, Fact] = {name: row[name] for name in _NOW if name in row}
     for name in _COUNTERS:
         now, then = value_of(row.get(name)), value_of(before.get(name))
@@ -288,7 +299,7 @@ def _gained(row: Row, before: Row) -> Row:
 
 
 def _uses_nccl(rank: RankProcess) -> bool:
-    """Whether the rank has NCCL loaded, or is told where its RAS is to listen."""
+    """True if the rank has NCCL loaded, or NCCL_RAS_ADDR set."""
     if rank.member.variable("NCCL_RAS_ADDR"):
         return True
     try:
@@ -298,7 +309,7 @@ def _uses_nccl(rank: RankProcess) -> bool:
         return False
 
 
-def _link(pid: int, kind: str) -> str:
+def _namespace(pid: int, kind: str) -> str:
     """Id of the process's namespace of that kind (``net:[4026531840]``); ``""`` if not readable."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")  # noqa: PTH115 - text

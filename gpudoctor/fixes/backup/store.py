@@ -61,9 +61,7 @@ def digest_of(place: Path) -> str:
 
 
 def load_manifest(place: Path, expected: str = "") -> Manifest:
-    """Manifest read from a file; `DocumentError` if it is unreadable, malformed, or has another digest than
-    `expected`.
-    """
+    """Manifest in a file; `DocumentError` if unreadable, malformed, or not of the SHA-256 `expected`, if given."""
     document = _read_document(place, expected)
     try:
         return Manifest(
@@ -76,12 +74,12 @@ def load_manifest(place: Path, expected: str = "") -> Manifest:
 
 
 def _decoded_items(raw: dict[str, Any], make: Callable[[Any], Any]) -> dict[str, Any]:
-    """The items by path, each made from its JSON list."""
+    """The items by path, each made from its JSON list by `make`."""
     return {path: make(item) for path, item in raw.items()}
 
 
 def _read_document(place: Path, expected: str) -> dict[str, Any]:
-    """JSON document of a manifest file; raises `DocumentError`."""
+    """JSON document of a manifest file; `DocumentError` if unreadable, malformed or not of the SHA-256 `expected`."""
     try:
         data = place.read_bytes()
         if expected and hashlib.sha256(data).hexdigest() != expected:
@@ -112,8 +110,8 @@ class StoreWriter:
         self._numbers = 0
 
     def keep(self, entries: Entries) -> Manifest:
-        """Store the contents of all entries; the manifest is on disk on return. Raises `OSError`, `DoctorError`
-        without room.
+        """Store the contents of all entries and their manifest, which is on disk on return. Raises `OSError`, and
+        `DoctorError` if the disk lacks room.
         """
         self._check_room(sum(entry.size for entry in entries.values() if entry.size < LARGE_BYTES))
         self.store.mkdir(parents=True, mode=0o700)
@@ -153,7 +151,7 @@ class StoreWriter:
         return entry._replace(size=len(content))
 
     def _keep_large(self, place: str, entry: Entry, goal: Path) -> bool:
-        """Store a large file by clone, link or copy; True if it was linked."""
+        """Store a large file by clone, hard link or copy, whichever works first; True if it was linked."""
         if self._clones and clone(place, goal):
             shutil.copystat(place, goal)
             return False
@@ -196,7 +194,7 @@ class Store:
         self._blob.close()
 
     def holds(self, path: str, now: str) -> bool:
-        """True if the file at path `now` has the content kept for `path`."""
+        """True if the file at `now` has the content that is kept for `path`."""
         small = self.manifest.small.get(path)
         if small:
             content = _read_content(now)
@@ -208,7 +206,7 @@ class Store:
         return kept.inode == there.inode or _same_content(mine, Path(now))
 
     def sound(self, path: str) -> bool:
-        """True if the kept content is still what it was when kept."""
+        """True if the kept content of `path` is still what it was; small files are checked when they are extracted."""
         if path in self.manifest.small:
             return True
         then, kept = self.manifest.entries[path], entry_of(str(self._large_file(path)))
@@ -233,12 +231,12 @@ class Store:
         os.utime(goal, ns=(entry.mtime, entry.mtime))
 
     def _large_file(self, path: str) -> Path:
-        """File in the store with the content of a large entry."""
+        """Path in the store of the kept content of a large file."""
         return self.store / f"large/{self.manifest.large[path].number}"
 
 
 def set_owner_and_mode(place: Path, entry: Entry) -> None:
-    """Give the file the owner and mode of the entry, as far as permitted."""
+    """Give the file the owner and mode of the entry; an owner that we may not set stays."""
     there = entry_of(str(place))
     if there and (there.uid, there.gid) != (entry.uid, entry.gid):
         with suppress(PermissionError):
@@ -248,7 +246,7 @@ def set_owner_and_mode(place: Path, entry: Entry) -> None:
 
 
 def clone(place: str, goal: Path) -> bool:
-    """Create `goal` as a copy-on-write clone; False if the file system cannot."""
+    """Create `goal` as a copy-on-write clone of `place`; False, and no `goal`, if that fails or is not supported."""
     try:
         with open(place, "rb") as source, goal.open("xb") as file:  # noqa: PTH123 - names that are no UTF-8, too
             system.clone(source.fileno(), file.fileno())

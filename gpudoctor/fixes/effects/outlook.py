@@ -60,7 +60,7 @@ class Outlook:
         self.groups = dict(self.snapshot.groups)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Values of a list fact; empty if it is not known."""
+        """Values of a list fact as texts; empty if it is not known."""
         return texts_of(self.facts.get(name))
 
     def text(self, name: str) -> str:
@@ -108,8 +108,8 @@ class Outlook:
             self.put_rows(group, rows)
 
     def forget(self, families: Iterable[str], anew: bool = False) -> None:
-        """Mark facts, groups and columns as to be read again: ``live``, ``driver.cuda_version``, ``gpu.at_work``.
-        Those that can be derived from tables are derived anew. `anew` also discards what steps have set.
+        """Drop facts and groups by name or prefix (``live``), and columns (``gpu.at_work``), so that they are Unread
+        unless tables derive them anew. Those that a step has set stay, unless `anew`.
         """
         for family in families:
             self._forget_text_from(_PRINTED.get(family, ()))
@@ -126,7 +126,7 @@ class Outlook:
                         self.groups.pop(name, None)
 
     def _forget_text_from(self, sources: tuple[str, ...]) -> None:
-        """Mark the log lines of these sources as Unread."""
+        """Make the log lines of these sources Unread."""
         rows = self.groups.get("text")
         if sources and isinstance(rows, tuple):
             self.groups["text"] = tuple(
@@ -135,7 +135,7 @@ class Outlook:
             )
 
     def whole(self) -> Snapshot:
-        """Snapshot of the present facts with derived ones added; forgotten facts are Unread."""
+        """Snapshot of the present facts, with those that tables derive; forgotten ones that none derives are Unread."""
         completed = complete(replace(self.snapshot, facts=self.facts, groups=self.groups))
         facts, groups = dict(completed.facts), dict(completed.groups)
         for name in self.gone:
@@ -147,7 +147,9 @@ class Outlook:
 
 
 def fact_of(value: Json, spec: FactSpec) -> Fact:
-    """Fact from an effect's JSON value; Unread if the value does not fit the fact's type."""
+    """Fact from the JSON value that a rule page states as an effect: Absent for ``{"absent": reason}``, Unread if it
+    does not fit the fact's type.
+    """
     if isinstance(value, dict) and "absent" in value:
         return Absent(str(value["absent"]))
     if isinstance(value, dict) or (isinstance(value, str) and NOT_KNOWN in value):
@@ -177,7 +179,9 @@ def _with_column_unread(rows: Rows, column: str) -> Rows:
 
 
 def _rows_from_json(value: Json) -> Rows:
-    """Rows of an effect that sets a whole group; Unread if the JSON does not fit."""
+    """Rows of a group from a rule page's effect in JSON: Absent for ``{"absent": reason}``, Unread if it does not
+    fit.
+    """
     if isinstance(value, dict) and "absent" in value:
         return Absent(str(value["absent"]))
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):

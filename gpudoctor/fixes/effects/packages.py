@@ -24,7 +24,7 @@ _FRAMEWORKS = {"tensorflow": "tf", "jax": "jax"}
 
 
 def apply_command(outlook: Outlook, argv: tuple[str, ...]) -> bool:
-    """Apply a package command to the outlook; True if it changes the environment in use."""
+    """Apply a package command to the predicted state `outlook`; False if it is none or is for another environment."""
     command = command_of(argv)
     if command is None:
         return False
@@ -50,7 +50,7 @@ def _changes_current_environment(outlook: Outlook, command: Command) -> bool:
 
 
 def _enter_new_environment(outlook: Outlook, command: Command) -> None:
-    """Make a new, empty environment the one in use."""
+    """Make the new, empty environment that the command creates the one in use, without torch or packages."""
     version = outlook.text("python.version") if not command.python.startswith("3.") else command.python
     nothing = Absent("a new environment: nothing is installed in it yet")
     outlook.forget(_OF_ENVIRONMENT, anew=True)
@@ -72,7 +72,7 @@ def _enter_new_environment(outlook: Outlook, command: Command) -> None:
 
 
 def _clear_damage(outlook: Outlook, names: list[str], whole: bool) -> None:
-    """Remove these packages from the lists of damaged, duplicate or overwritten ones.
+    """Remove these packages from the lists of damaged, duplicate or overwritten ones (``python.damaged`` and others).
     `whole` also removes all nvidia-* packages, as torch is installed with all its requirements.
     """
     for name in _OF_PYTHON:
@@ -103,7 +103,7 @@ def _remove(outlook: Outlook, names: list[str]) -> None:
 
 
 def _other_installs(outlook: Outlook) -> list[str]:
-    """Torch installations left after the first found is removed: ``pip 2.5.1 in /home/...``."""
+    """Installations of torch left when the one that pip found first is removed: ``pip 2.5.1 in /home/...``."""
     installs = outlook.texts("torch.installs")
     first = next((place for place, entry in enumerate(installs) if not entry.startswith("conda ")), 0)
     return [entry for place, entry in enumerate(installs) if place != first and entry.count(" ") > 1]
@@ -124,7 +124,9 @@ def _install(outlook: Outlook, command: Command) -> None:
 
 
 def _satisfied(outlook: Outlook, package: Wanted, command: Command) -> bool:
-    """True if the installer would leave the installed package; a different build of the same release does not count."""
+    """True if the installer would leave the package as it is: any build of the release counts unless one is named.
+    False for conda and where all is installed anew.
+    """
     if command.tool == "conda" or command.anew:
         return False
     there = outlook.text("torch.version") if package.name in _TORCH else version_of(outlook, package.name)
@@ -133,7 +135,7 @@ def _satisfied(outlook: Outlook, package: Wanted, command: Command) -> bool:
 
 
 def _satisfy_pins(outlook: Outlook, package: Wanted) -> None:
-    """Remove the unmet requirement for this package, unless another version is required."""
+    """Remove torch's unmet requirement for this package, unless another version is required."""
     asked = (row.get("wants") for row in outlook.rows("pin") if name_of(row) == package.name)
     if any(known(wants) and not package.version.startswith(text_of(wants)) for wants in asked):
         return
@@ -144,7 +146,7 @@ def _satisfy_pins(outlook: Outlook, package: Wanted) -> None:
 
 
 def _install_torch(outlook: Outlook, torch: Wanted, command: Command) -> None:
-    """Apply the installation of torch with the wheels and triton that its release pins."""
+    """Apply the installation of torch, with the wheels and triton that its release pins; Unread without a version."""
     version, build = torch.version.partition("+")[0], command.build or torch.version.partition("+")[2]
     build = build_of(outlook, version, build, command)
     version = version or newest(outlook, build)
@@ -188,7 +190,7 @@ def _install_pinned_wheels(outlook: Outlook, version: str, cuda: str) -> None:
 
 
 def _install_other(outlook: Outlook, package: Wanted, command: Command) -> None:
-    """Apply the installation of a package other than torch."""
+    """Apply the installation of a package other than torch: its row, and facts about it."""
     version = _companion_version(outlook, package, command) if package.name in _COMPANIONS else package.version
     put_package(outlook, package.name, version, command.tool)
     if version and (wheel := _WHEEL.fullmatch(package.name)):
@@ -204,7 +206,9 @@ def _install_other(outlook: Outlook, package: Wanted, command: Command) -> None:
 
 
 def _companion_version(outlook: Outlook, package: Wanted, command: Command) -> str:
-    """Version that is installed: the one named, else that of torch's release, with torch's build as suffix."""
+    """Version of torchvision or torchaudio that is installed: the one named, else that of torch's release, with torch's
+    build as suffix; ``""`` if unknown. Facts about broken companions are dropped.
+    """
     torch, version = outlook.text("torch.version"), package.version
     outlook.forget(("torch.companions_unmet", "torch.companions_broken"), anew=True)
     if not version:
@@ -215,7 +219,7 @@ def _companion_version(outlook: Outlook, package: Wanted, command: Command) -> s
 
 
 def _forget_wheels(outlook: Outlook) -> None:
-    """Mark facts that depend on the installed nvidia wheels as to be read again."""
+    """Mark facts that depend on the installed nvidia wheels, or on loaded libraries, as to be read again."""
     outlook.forget(("jax.pins_unmet", "tf.pins_unmet", "tf.missing_libraries", "torch.pins_unmet", "pin"))
     _forget_loaded(outlook)
 
@@ -230,9 +234,8 @@ def _forget_loaded(outlook: Outlook) -> None:
 
 
 def build_of(outlook: Outlook, version: str, build: str, command: Command) -> str:
-    """Build that is installed: the one named, else the default of the index for this platform, or conda's for this
-    driver.
-    ``""`` if the tables do not tell.
+    """Build of torch that is installed: the one named, else by the platform's default index, or for conda by the
+    driver; ``""`` if the tables do not tell.
     """
     if build and build != "auto":
         return build
@@ -250,7 +253,7 @@ def build_of(outlook: Outlook, version: str, build: str, command: Command) -> st
 
 
 def _newest_build(outlook: Outlook, version: str) -> str:
-    """Newest CUDA build not above the driver's CUDA version; ``""`` if there is none."""
+    """Newest CUDA build of that torch (``""``: of any) not above the driver's CUDA version; ``""`` if there is none."""
     highest = outlook.text("driver.cuda_version")
     found = [
         row
@@ -263,7 +266,7 @@ def _newest_build(outlook: Outlook, version: str) -> str:
 
 
 def newest(outlook: Outlook, build: str) -> str:
-    """Newest torch release with that build for this Python; ``""`` if the tables have none."""
+    """Newest torch release with that build (``""``: any) and wheels for this Python; ``""`` if the tables have none."""
     having = {
         row["torch"] for row in builds.all_builds() if not build or row["build"] == build or not build.startswith("cu")
     }
@@ -290,13 +293,13 @@ def name_of(row: Row) -> str:
 
 
 def version_of(outlook: Outlook, name: str) -> str:
-    """Version of an installed package; ``""`` if it is not listed."""
+    """Version of an installed package as listed; ``""`` if it is not, or its version is not known."""
     versions = (row.get("version") for row in outlook.rows("package") if name_of(row) == name)
     return next(filter(None, map(text_of, versions)), "")
 
 
 def keep_rows(outlook: Outlook, group: str, predicate: Callable[[Row], bool]) -> None:
-    """Keep only the rows of a group for which `predicate` is true."""
+    """Remove the rows of a group for which `predicate` is false."""
     rows = outlook.rows(group)
     kept = tuple(row for row in rows if predicate(row))
     if kept != rows:
@@ -304,7 +307,7 @@ def keep_rows(outlook: Outlook, group: str, predicate: Callable[[Row], bool]) ->
 
 
 def put_package(outlook: Outlook, name: str, version: str, tool: str) -> None:
-    """Add or replace a package in the list; an empty version is Unread.
+    """Add or replace a package in the package list, if that is known; an empty version is Unread.
     An extension of that name has all other columns Unread, for its libraries have changed.
     """
     fact: Fact = Known(version, SOURCE) if version else ANEW

@@ -28,7 +28,7 @@ class Release:
 
 @lru_cache(maxsize=1 << 14)
 def releases(want: Want, build: Build, place: Place) -> tuple[Release, ...]:
-    """Releases of a package that fit build, machine and request, newest first; wheels before source builds."""
+    """Releases of the wanted package that fit build, machine and request, newest first; wheels before source builds."""
     return tuple(_RELEASES_OF[want.name](want, build, place))
 
 
@@ -55,7 +55,7 @@ def _fits_libc(row: TableRow, place: Place) -> bool:
 
 
 def _torch_family_releases(want: Want, build: Build, _place: Place) -> Iterator[Release]:
-    """The torchvision, torchaudio or triton that belongs to the torch release."""
+    """The torchvision, torchaudio or triton that belongs to the torch release, if it is wanted; else nothing."""
     own = build.release.get(want.name)
     if own and (want.takes(own) or want.takes(f"{own}+{build.name}")):
         yield Release(Package(want.name, own, "torch"))
@@ -86,7 +86,7 @@ def default_cuda_major(build: Build) -> int:
 
 
 def _flash_attn_releases(want: Want, build: Build, place: Place) -> Iterator[Release]:
-    """flash-attn releases: wheels of the project's release page, then source builds."""
+    """flash-attn releases for this torch, CUDA and Python: wheels of the project's release page, then source builds."""
     minor = "{}.{}".format(*build.version.release)
     cxx11 = build.row.get("cxx11", build.release["cxx11"]) is True
     for row in newest_first("flash_attn"):
@@ -103,7 +103,7 @@ def _flash_attn_releases(want: Want, build: Build, place: Place) -> Iterator[Rel
 
 
 def _source_releases(want: Want, build: Build, place: Place) -> Iterator[Release]:
-    """Releases that can be compiled with nvcc for this torch and CUDA."""
+    """Releases of the wanted package that can be compiled with nvcc for this torch and CUDA."""
     for row in table("companions")["source_builds"]:
         fits = inside(row["torch"], build.torch) and inside(row["cuda"], build.cuda_words)
         if row["name"] == want.name and fits and takes_python(row["requires_python"], place):
@@ -181,7 +181,7 @@ def newest_first(name: str) -> tuple[TableRow, ...]:
 
 @lru_cache(maxsize=16)
 def support(name: str) -> TableRow:
-    """The package's requirements on the machine; empty if the tables have none."""
+    """The table's row of what the package needs of the machine; empty if it has none."""
     return next((row for row in table("companions")["support"] if row["name"] == name), {})
 
 
@@ -210,7 +210,9 @@ class Refused:
 
 
 def beside(wants: Wants, build: Build, machine: Machine) -> tuple[Package, ...] | Refused:
-    """Packages to install with the build, newest releases that fit together; or the first want that fails."""
+    """Packages to install with the build: the newest releases that go together, and wants not in the tables as asked;
+    or `Refused`, the first want that cannot be met.
+    """
     found: list[tuple[Want, tuple[Release, ...]]] = []
     place = machine.place
     for want in wants.beside:
@@ -230,7 +232,7 @@ def beside(wants: Wants, build: Build, machine: Machine) -> tuple[Package, ...] 
 def _compatible_choice(
     options: list[tuple[Want, tuple[Release, ...]]], pins: dict[str, str]
 ) -> tuple[Package, ...] | None:
-    """One release of each package, newest first, such that no pin is violated; None if there is none."""
+    """One release of each package, newest first, such that none violates another's pins; None if there is no such."""
     if not options:
         return ()
     (want, fitting), *rest = options
@@ -244,7 +246,7 @@ def _compatible_choice(
 
 @lru_cache(maxsize=1 << 12)
 def unsupported(name: str, cuda: int, place: Place) -> str:
-    """Reason why a package is not available for system, GPU or Python; ``""`` if it is. `cuda` is the CUDA major."""
+    """Why a package does not serve the system, GPUs or free-threaded Python; ``""`` if it may. `cuda`: CUDA major."""
     asks = support(name)
     if "systems" in asks and place.wheels not in asks["systems"].split():
         names = {"windows": "Windows", "aarch64": "Arm", "linux": "Linux"}

@@ -58,14 +58,14 @@ class Order:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Requirements served by the user's index, and wheels by URL."""
+        """Requirements served by the user's index, and wheels by URL; build tools too, if something is compiled."""
         packages = self.candidate.packages
         listed = [self.pin(package) for package in packages if not _is_on_torch_index(package) and not package.compiled]
         return (*listed, *(_BUILDING if self.compiled else ()))
 
     @property
     def strays(self) -> tuple[str, ...]:
-        """Those of `others` that uv would search only on torch's index because of their names."""
+        """Requirements from PyPI that uv would search only on torch's index because of their names."""
         return tuple(
             self.pin(item) for item in self.candidate.packages if item.name in _BUILT and item.origin == "pypi"
         )
@@ -77,7 +77,7 @@ class Order:
 
     @property
     def torch(self) -> str:
-        """Requirement of torch itself."""
+        """Exact requirement of torch itself: ``torch==2.9.0+cu126``."""
         return self.pin(self.candidate.packages[0])
 
     def pin(self, package: Package) -> str:
@@ -89,9 +89,7 @@ class Order:
 
     @property
     def clashing(self) -> tuple[str, ...]:
-        """Installed nvidia wheels of another CUDA major, which must be removed first because they own the same
-        files.
-        """
+        """Installed nvidia wheels of another CUDA major, to be removed first: the new ones own the same files."""
         major = self.candidate.cuda.partition(".")[0]
         installed = ((name, _CLASHING.fullmatch(name)) for name in self.environment.installed)
         return tuple(sorted(name for name, match in installed if match and major and match[1] != major))
@@ -108,8 +106,8 @@ def _is_on_torch_index(package: Package) -> bool:
 
 
 def completed(candidate: Candidate, machine: str = "x86_64") -> Candidate:
-    """The candidate with the packages that vllm brings named, and each package's index settled.
-    `machine` is ``x86_64`` or ``aarch64``.
+    """The candidate with the packages that its vllm brings named, and torchaudio's index settled. `machine` is
+    ``x86_64`` or ``aarch64``.
     """
     named = {package.name for package in candidate.packages}
     brought = [package for package in _vllm_dependencies(candidate) if package.name not in named]
@@ -118,7 +116,7 @@ def completed(candidate: Candidate, machine: str = "x86_64") -> Candidate:
 
 
 def _vllm_dependencies(candidate: Candidate) -> Iterator[Package]:
-    """Companions that the candidate's vllm requires."""
+    """torchvision and torchaudio as the candidate's vllm requires them; nothing without vllm."""
     vllm = next((package.version for package in candidate.packages if package.name == "vllm"), "")
     rows = (row for row in table("companions")["vllm"] if row["version"] == vllm)
     yield from (Package(name, row[name], "torch") for row in rows for name in COMPANIONS if name in row)
@@ -161,7 +159,9 @@ def pip_commands(order: Order) -> Iterator[Argv]:
 
 
 def uv_commands(order: Order) -> Iterator[Argv]:
-    """uv commands in order; the first makes a new environment if the present one is managed."""
+    """uv's commands in order: make a new environment if one is needed, else uninstall what clashes; install what comes
+    from wheels; last what is compiled against torch.
+    """
     environment = order.environment
     where = ("--python", environment.target)
     if environment.new:
@@ -229,7 +229,7 @@ def conda_specs(order: Order) -> tuple[str, ...]:
 
 
 def is_served_by_conda(order: Order) -> bool:
-    """True if conda-forge builds torch for the candidate's CUDA."""
+    """True if conda-forge builds torch for the candidate's CUDA, or it is a CPU build."""
     major = order.candidate.cuda.partition(".")[0]
     return order.candidate.build == "cpu" or bool(major and int(major) >= _FIRST_CONDA_CUDA)
 
@@ -249,7 +249,7 @@ def conda_remarks(order: Order) -> tuple[str, ...]:
 
 
 def _conda_pin(version: str, order: Order) -> str:
-    """``=2.9.1`` where something comes by pip, ``=2.9`` where that release was asked for; else empty."""
+    """``=2.9.1`` where something comes by pip beside it, ``=2.9`` where that torch was asked for; else ``""``."""
     if not_on_conda(order):
         return f"={version}"
     match = re.match(r"\d+\.\d+", version) if order.pinned else None

@@ -51,7 +51,7 @@ class Case:
         return fits(self.machine, self.wants)
 
     def on(self, **changes: object) -> Case:
-        """The case with fields of its machine replaced."""
+        """The case with these fields of its machine replaced."""
         return replace(self, machine=replace(self.machine, **changes))  # type: ignore[arg-type]
 
 
@@ -72,7 +72,9 @@ class Kind:
 
 
 def _driver_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """The smallest sufficient driver upgrade; else the newest older branch that suffices; else nothing."""
+    """(changed case, remedy) of the smallest driver upgrade that makes `holds` true, else of the newest older branch
+    that does; else nothing.
+    """
     own = case.machine.driver
     assert own is not None
     floors = sorted({floor for floor in _relevant_floors(case) if not own.reaches(floor)}, key=version)
@@ -89,15 +91,15 @@ def _driver_steps(case: Case, holds: Predicate) -> Iterator[Step]:
 
 
 def _first_driver(floor: str) -> str:
-    """First driver version of a floor: a bare branch ``570`` becomes ``570.0``."""
+    """First driver version of a branch: ``570`` becomes ``570.0``; a version is unchanged."""
     return floor if "." in floor else f"{floor}.0"
 
 
 def _newer_driver(case: Case, least: str, holds: Predicate) -> Step:
-    """Change to a driver from `least` on, preferably a branch that the distribution ships."""
+    """(changed case, remedy) of a driver from `least` on, preferably of a branch that the distribution ships."""
 
     def is_enough(branch: str) -> bool:
-        """Whether a driver of that branch is new enough and makes the case hold."""
+        """True if a driver of that branch is new enough and makes the case hold."""
         found = parsed_driver(branch)
         return found is not None and found.reaches(_first_driver(least)) and holds(case.on(driver=found))
 
@@ -111,7 +113,7 @@ def _newer_driver(case: Case, least: str, holds: Predicate) -> Step:
 
 
 def _relevant_floors(case: Case) -> Iterator[str]:
-    """Driver versions from which on more builds run on these GPUs."""
+    """Driver versions from which on more builds run on the case's GPUs."""
     yield from (floor for device in case.machine.devices for floor in device.floors)
     yield from _cuda_floors(case.machine.drivers_of)
     by_ptx = {build.cuda_words for build in builds() if compiles_first(build, case.machine)}
@@ -120,12 +122,14 @@ def _relevant_floors(case: Case) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _cuda_floors(drivers_of: str) -> frozenset[str]:
-    """Oldest drivers of all CUDA builds in the tables."""
+    """Oldest drivers that each CUDA build in the tables needs; `drivers_of`: ``linux`` or ``windows``."""
     return frozenset(build.floor(drivers_of) for build in builds())
 
 
 def _python_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """The nearest sufficient Python, older before newer, with the global lock before without."""
+    """(changed case, remedy) of the nearest Python that makes `holds` true, older before newer, with the global lock
+    before without; else nothing.
+    """
     machine = case.machine
     assert machine.wheels is not None
     own, unlocked = machine.python_numbers[1], machine.python.endswith("t")
@@ -146,7 +150,7 @@ def _python_steps(case: Case, holds: Predicate) -> Iterator[Step]:
 
 
 def _torch_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """The nearest sufficient torch minor release, newer before older."""
+    """(changed case, remedy) of the nearest torch minor that makes `holds` true, newer before older; else nothing."""
     minors = list(dict.fromkeys(build.version.release[:2] for build in reversed(builds())))
     asked = {minors.index(build.version.release[:2]) for build in case.wants.builds}
     near = asked or {len(minors)}
@@ -167,7 +171,7 @@ def _torch_steps(case: Case, holds: Predicate) -> Iterator[Step]:
 
 
 def _drop_package_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """Change for each single wanted package whose removal alone makes `holds` true."""
+    """(changed case, remedy) for each single wanted package without which `holds` is true."""
     for want in case.wants.beside:
         changed = replace(case, wants=case.wants.without(want.name))
         if holds(changed):
@@ -175,14 +179,16 @@ def _drop_package_steps(case: Case, holds: Predicate) -> Iterator[Step]:
 
 
 def _wsl_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """Change to WSL, with Linux wheels, on a Windows machine; nothing if `holds` stays false."""
+    """(changed case, remedy) of WSL, with Linux wheels, on a Windows machine; nothing if `holds` stays false."""
     changed = case.on(system="Linux", wheels="linux", wsl=True)
     if holds(changed):
         yield changed, Remedy("os", "wsl", say("WSL on this Windows machine"))
 
 
 def _drop_gpu_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """The smallest sets of GPU models whose removal suffices; at most one or two of many models."""
+    """(changed case, remedy) for each of the smallest sets of GPU models without which `holds` is true; of 5 to 8
+    models at most two are left out, of more one.
+    """
     devices = case.machine.devices
     most = len(devices) - 1 if len(devices) <= 4 else 2 if len(devices) <= 8 else 1
     for left_out in range(1, most + 1):
@@ -199,7 +205,7 @@ def _drop_gpu_steps(case: Case, holds: Predicate) -> Iterator[Step]:
 
 
 def _glibc_steps(case: Case, holds: Predicate) -> Iterator[Step]:
-    """The first sufficient glibc of the tables, and the distributions that have it."""
+    """(changed case, remedy) of the first newer glibc that makes `holds` true, with distributions; else nothing."""
     own = case.machine.glibc
     for row in table("torch")["glibc"]:
         major, _, minor = row["glibc"].partition(".")
@@ -250,7 +256,7 @@ _MOST_CHANGES = 5
 
 
 def smallest(case: Case) -> tuple[Remedy, ...]:
-    """Smallest changes with which something fits, cheapest first; empty if none helps."""
+    """Smallest changes with which something fits, cheapest first; empty if up to three kinds together do not help."""
     kinds = [kind for kind in KINDS if kind.applies(case)]
     if not _without_bounds(case, kinds).fits:
         return ()
@@ -262,14 +268,18 @@ def smallest(case: Case) -> tuple[Remedy, ...]:
 
 
 def _effort(remedy: Remedy, case: Case) -> int:
-    """Sort key: a driver not shipped by the distribution after cheap changes, before another system."""
+    """Sort key of a change: 1 for a driver that the distribution does not ship, 2 for another system, GPUs, C library;
+    else 0.
+    """
     if remedy.field == "driver":
         return 0 if ships(case.distribution, remedy.value) else 1
     return 2 if remedy.field in ("os", "gpus", "libc") else 0
 
 
 def _combined(case: Case, kinds: Sequence[Kind]) -> Iterator[Remedy]:
-    """Changes of all these kinds together, each the smallest that suffices with the others."""
+    """Changes of one kind; of several kinds one change of all together, each the smallest that suffices with the
+    others. Nothing if they do not suffice.
+    """
     first, *rest = kinds
     if not _without_bounds(case, kinds).fits:
         return
@@ -283,5 +293,5 @@ def _combined(case: Case, kinds: Sequence[Kind]) -> Iterator[Remedy]:
 
 
 def _without_bounds(case: Case, kinds: Sequence[Kind]) -> Case:
-    """The case with the bounds of these kinds removed."""
+    """The case with what these kinds of change could change no longer limiting it."""
     return reduce(lambda so_far, kind: kind.lifted(so_far), kinds, case)

@@ -44,7 +44,7 @@ class _Choice:
 
 def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes | None = None) -> Stack:
     """Stack that fits the wishes, with the commands and files to install it; without `torch` if nothing fits.
-    With `shelves` the indexes are asked whether they have its packages. An invalid requirement raises `UsageError`.
+    With `shelves` these indexes are asked whether they have its packages. An invalid requirement raises `UsageError`.
     """
     found = solve(wishes)
     best = completed(found.best, wishes.arch) if found.best else None
@@ -75,7 +75,7 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
 
 
 def _with_commands(stack: Stack, order: Order) -> Stack:
-    """The stack with packages, commands, files and effects of the order."""
+    """The stack with the order's packages, commands for each tool, files of each form, remarks and effects."""
     best = order.candidate
     return replace(
         stack,
@@ -95,8 +95,8 @@ def _with_commands(stack: Stack, order: Order) -> Stack:
 
 
 def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _Choice:
-    """First candidate that the indexes have, none where they lack the first asked; the best one, noted as not verified,
-    where they do not answer.
+    """The first of up to four candidates that the indexes do not lack, with why others were rejected; None if they lack
+    all. Where they do not answer, the best one, noted as not verified.
     """
     rejected: list[Reason] = []
     for candidate in (completed(candidate_fit, wishes.arch) for candidate_fit in solution.ranked[:_MOST_ASKED]):
@@ -111,7 +111,7 @@ def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _C
 
 
 def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
-    """Sentence with the command that verifies a described machine completely; empty if that is not needed."""
+    """Sentence with the command that verifies a described machine's stack; empty if nothing it needs is left open."""
     if not shelves.ask or not wishes.elsewhere or (wishes.python and wishes.os and wishes.arch):
         return ()
     wanted = ("--want", " ".join(wishes.wants)) if wishes.wants else ()
@@ -136,7 +136,7 @@ def requirements(order: Order) -> str:
 
 
 def _requirement_lines(order: Order) -> Iterator[str]:
-    """Lines of the requirements.txt."""
+    """Lines of a requirements.txt: all pinned, by URL with SHA-256 where known; what must be compiled as a comment."""
     candidate = order.candidate
     what = f"torch {candidate.torch}, " + (f"CUDA {candidate.cuda}" if candidate.cuda else "CPU only")
     yield f"# {what}: python -m pip install -r FILE"
@@ -240,7 +240,7 @@ def _pixi_dependency(spec: str) -> str:
 
 
 def _pixi_pypi_lines(order: Order) -> list[str]:
-    """Lines for packages that conda-forge lacks; empty if there are none."""
+    """Lines of pixi.toml for packages that conda-forge lacks; empty if there are none."""
     others = [package for package in order.candidate.packages if package.name in not_on_conda(order)]
     if not others:
         return []

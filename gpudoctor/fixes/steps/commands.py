@@ -68,10 +68,9 @@ def run_command(
     on_start: Callable[[int], None] = lambda _: None,
     leash: bool = True,
 ) -> Outcome:
-    """Run a command; `on_output` gets its output piece by piece, `on_start` its process id. `OSError` if it cannot
-    start.
-    With `leash` it is killed when this process dies. Without, it goes on, for killing a system package manager does
-    more harm.
+    """Run a command to its end. `on_output` gets its output in whole lines, secrets masked, `on_start` its process id.
+    It is ended when `wants()` is ``now`` or after 4 hours; `OSError` if it cannot start. With `leash` it is killed when
+    this process dies; without it goes on, as a system package manager should.
     """
     began = time.monotonic()
     program = system_paths.locate(argv[0], environ)
@@ -117,7 +116,7 @@ class _Listener:
         self._stopped = ""
 
     def until_it_ends(self) -> str:
-        """Read until the child ends; why we ended it, ``""`` if it ended by itself."""
+        """Pass on the child's output until it ends, or end it if wanted or overdue; why we did, ``""`` if not."""
         with self.child.selector() as selector:
             selector.register(self.pipe, EVENT_READ)
             ended = float("inf")
@@ -137,7 +136,7 @@ class _Listener:
         return self._stopped
 
     def _read(self) -> bool:
-        """Read and pass on available output; False at its end."""
+        """Read and pass on the child's available output; False at its end."""
         data = os.read(self.pipe.fileno(), 65536)
         self._pass_on(self._decoder.decode(data))
         return bool(data)
@@ -151,7 +150,7 @@ class _Listener:
             self._on_output("".join(map(without_secrets, text[:whole].splitlines(keepends=True))))
 
     def _end_if_wanted(self) -> None:
-        """Ask the child to end if it is to and did not heed the last asking, each time more firmly."""
+        """Signal the child to end when wanted or overdue, each time more firmly, at most once in 8 s."""
         now = time.monotonic()
         if not self._stopped and self._wants() == "now":
             self._stopped = "ended by you"
@@ -181,7 +180,7 @@ _RECENT = 5
 def run_step(
     step: PlanStep, recorder: Recorder, context: RunContext, wants: Wants, target: Environment | None
 ) -> Result:
-    """Run a step's command to its end and record what it changed."""
+    """Run a step's command to its end, its output and process on record: how it ended, which packages it changed."""
     environ, inside = dict(context.environ), target is not None and guard.changes_packages(step)
     system = step.touches == "system"
     if inside:
@@ -192,7 +191,7 @@ def run_step(
     then = _note_system(step, recorder, environ, "before") if system else None
 
     def on_start(pid: int) -> None:
-        """Put a command that changes the system on record, for it may outlive this process."""
+        """Put the process of a command that changes the system on record, for it may outlive this one."""
         if system:
             with contextlib.suppress(OSError):
                 document = {"pid": pid, "birth": start_ticks(pid), "argv": list(step.argv)}
@@ -216,7 +215,7 @@ def run_step(
 
 
 def _step_result(step: PlanStep, outcome: Outcome, changed: tuple[str, ...], recorder: Recorder) -> Result:
-    """Result of a step from its command's outcome: done for status 0, stopped if ended by us, else failed, with the
+    """Result of a step from its command's outcome: done for status 0, stopped if we ended it, else failed, with the
     last line that looks like an error, or the last one, as the reason.
     """
     if outcome.stopped:
@@ -244,7 +243,7 @@ def _note_system(
 
 
 def refuse_while_one_is_at_work(journals: Journals) -> None:
-    """Raise `DoctorError` if a command of an earlier, killed run is still running."""
+    """Raise `DoctorError` if a command of one of the last 5 runs is still running after that run was killed."""
     for entry in journals.list()[:_RECENT]:
         if entry.run and entry.run.over:
             continue
