@@ -27,7 +27,7 @@ class Cure:
 
 
 def cures_of(findings: Iterable[Finding], snapshot: Snapshot) -> list[Cure]:
-    """Cures of the findings of one cause (one finding per row): cures with the same title are merged."""
+    """Cures of the findings of one cause (one finding per row), in order; those with the same title are merged."""
     found: dict[str, Cure] = {}
     for finding in findings:
         for fix in finding.fixes:
@@ -73,7 +73,7 @@ _FIRST = re.compile(r"\. |: |。|：")
 
 
 def title_of(step: Step) -> str:
-    """Short title of a step: its command without folders, or the first sentence of its text."""
+    """Short title of a step: its command without folders and ``sudo``, or the first sentence of its text."""
     if not step.argv:
         return _FIRST.split(step.text)[0].rstrip(".")
     words = bare(step.argv)

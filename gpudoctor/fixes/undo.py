@@ -25,9 +25,9 @@ _RESTORE, _REMOVE = "environment", "made"
 
 
 def undo(run: Run, context: RunContext, tell: Tell, wants: Wants) -> Run:
-    """Undo a run; the new Run, whose `undoes` names it. May be repeated, also after it was killed.
-    The state before the run is restored; files that others changed since are moved aside. Raises `DoctorError` if there
-    is nothing to undo, or the kept copy is gone.
+    """Undo a run, and return the new run, whose `undoes` names it. May be repeated, also after it was killed. What was
+    kept is put back; files that others changed since are moved aside; the kept copy is dropped on success. Raises
+    `DoctorError` if nothing can be undone from here, or the kept copy is gone.
     """
     journals = Journals(context.journals)
     _refuse_twice(run, journals)
@@ -45,7 +45,7 @@ def undo(run: Run, context: RunContext, tell: Tell, wants: Wants) -> Run:
 
 
 def plan_of(run: Run, context: RunContext) -> Plan:
-    """Plan of what `undo` would do; raises `DoctorError` as `undo` does."""
+    """Plan of what `undo` would do with that run; raises `DoctorError` as `undo` does."""
     journals = Journals(context.journals)
     _refuse_twice(run, journals)
     return _undo_plan(run, _Recorded.load(run, journals, context.environ), context)
@@ -61,7 +61,9 @@ class _Recorded:
 
     @classmethod
     def load(cls, run: Run, journals: Journals, environ: Mapping[str, str]) -> _Recorded:
-        """Read from the run's journal; `DoctorError` if it is missing, damaged, or names foreign paths."""
+        """What a run's journal holds for undoing it; `DoctorError` if its kept copy is gone, or a record damaged or
+        naming foreign paths.
+        """
         journal = journals.journal(run.id)
         found = object_from_json(Backup, journal.document("kept.json")) if journal.has("kept.json") else None
         if found and not found.there:
@@ -79,7 +81,7 @@ class _Recorded:
 
 
 def _check_kept(run: Run, copy: Backup) -> None:
-    """Raise `DoctorError` if the kept copy is of another environment or run, or not ours to restore."""
+    """Raise `DoctorError` if the kept copy is of another environment or run, not ours to restore, or doubtful."""
     prefix = copy.environment.prefix
     named = run.plan.environment
     if copy.run != run.id or (named and os.path.realpath(named) != os.path.realpath(prefix)):
@@ -100,7 +102,7 @@ def _refuse_twice(run: Run, journals: Journals) -> None:
 
 
 def _system_commands(run: Run, journal: Journal, environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Commands that revert changes of system packages, last step first."""
+    """Commands that revert what the run's steps changed of the system's packages, last step first."""
     for step in reversed(run.plan.steps):
         if not journal.has(f"system-before-{step.id}.json"):
             continue
@@ -123,8 +125,8 @@ def _recorded_versions(raw: object) -> tuple[str, dict[str, str]]:
 
 
 def _undo_plan(run: Run, before: _Recorded, context: RunContext) -> Plan:
-    """Plan: restore the environment's files, or remove one that the run made; then system packages; then what only a
-    person can do. Raises `UsageError` if this user can run no step of it.
+    """Plan that restores the environment's files, removes one that the run made, reverts system packages (chosen only
+    as root), and names what only a person can do. Raises `UsageError` if no step could be run from here.
     """
     steps: list[PlanStep] = []
     if before.backup:
@@ -157,7 +159,9 @@ def _undo_plan(run: Run, before: _Recorded, context: RunContext) -> Plan:
 
 
 def _manual_steps(run: Run, packages_known: bool) -> Iterator[PlanStep]:
-    """Steps that were started and whose effect no record can undo."""
+    """Steps that were begun and change system or hardware in a way that no record can undo; `packages_known`: package
+    managers' can be.
+    """
     for step, ran in zip(run.plan.steps, run.steps, strict=True):
         begun = ran.state in ("done", "failed", "stopped", "running") and step.argv and not step.verify
         manager = packages_known and step.argv[:1] and os.path.basename(step.argv[0]) in system_packages.MANAGERS  # noqa: PTH119
@@ -182,11 +186,11 @@ class _UndoRun:
     before: _Recorded
 
     def prepare(self, step: PlanStep) -> str:
-        """Reason why the step cannot be started; ``""`` if it can."""
+        """Why the undoing step cannot be started; ``""`` if it can."""
         return guard.unmet(step, self.context.environ, self.context.root) if step.argv else ""
 
     def do(self, step: PlanStep) -> Result:
-        """Run a command, remove new environments, or restore the kept copy."""
+        """Run one step of an undo: a command, removal of new environments, or restoring the kept copy."""
         if step.argv:
             return commands.run_step(step, self.recorder, self.context, self.wants, None)
         if step.id == _REMOVE:
@@ -195,7 +199,7 @@ class _UndoRun:
         return self._restore(step, self.before.backup)
 
     def _restore(self, step: PlanStep, state: Backup) -> Result:
-        """Restore the kept copy; failed if some paths still differ."""
+        """Restore the kept copy: done, stopped by the user, or failed if that raises or some paths still differ."""
         was = environment.installed(state.environment)
         try:
             left = backup.restore(

@@ -40,7 +40,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def node_set(names: Iterable[str]) -> str:
-    """Names as one node set in the notation of Slurm and ClusterShell: ``login,node[01-08,11]``."""
+    """Names as one node set in the notation of Slurm and ClusterShell, sorted: ``login,node[01-08,11]``."""
     return ",".join(_folded_groups(ordered(names)))
 
 
@@ -137,7 +137,9 @@ class ReplyReader:
         self.examples: dict[str, Example] = {}
 
     def summaries(self, reply: Reply) -> Iterator[Summary]:
-        """One summary per document of the reply, or one that states why there is none; secrets are masked."""
+        """One summary per document in the reply, or one that states why there is none; secrets are masked, and examples
+        of findings kept.
+        """
         for summary in self._unmasked_summaries(reply):
             yield map_texts(summary, _masked)
 
@@ -159,7 +161,9 @@ class ReplyReader:
             yield unanswered_summary(reply.host or reply.name, reply.because or _why_no_document(reply.text))
 
     def _keep_example(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
-        """Keep findings better than their id's example so far as that; a malformed one raises `DocumentError`."""
+        """Keep each finding as its id's example if it is more severe or certain than that so far; a malformed one
+        raises `DocumentError`.
+        """
         for listed, raw in zip(summary.findings, findings, strict=True):
             place = (SEVERITIES.index(listed.severity), CONFIDENCES.index(listed.confidence), order(summary.host))
             best = self.examples.get(listed.id)
@@ -190,7 +194,9 @@ class ReplyReader:
 
 
 def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
-    """JSON objects with a ``schema`` key that begin a line, Broken if they do not parse; other text is skipped."""
+    """JSON objects with the key ``schema`` in a text, each beginning a line; Broken if one does not parse. Other text
+    is skipped.
+    """
     decoder = json.JSONDecoder()
     begin = _OBJECT.search(text)
     while begin:
@@ -209,7 +215,7 @@ def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
 
 
 def _masked(text: str, _: str) -> str:
-    """Text with secrets masked; the signature is that of a `mapped` callback."""
+    """The text with secrets masked; the second argument is not used."""
     return without_secrets(text)
 
 

@@ -36,7 +36,7 @@ class ReplySource:
 
 
 def files(names: Sequence[str]) -> ReplySource:
-    """Source of saved documents in files, folders or ``-`` (standard input); a missing path raises `UsageError`."""
+    """Source of documents saved in files, folders or ``-`` (standard input); a missing path raises `UsageError` now."""
     verify(names)
 
     def ask(on_reply: OnReply) -> None:
@@ -48,15 +48,17 @@ def files(names: Sequence[str]) -> ReplySource:
 
 
 def ssh(nodes: str, question: Question, options: str = "") -> ReplySource:
-    """Ask a ClusterShell node set over ssh with more ssh `options`; an invalid node set raises `UsageError`."""
+    """Source that asks a ClusterShell node set over ssh, with more ssh `options`; an invalid set raises
+    `UsageError`.
+    """
     names = remote.ssh_hosts(nodes)
     whole = FleetContext(scheduler="slurm" if shutil.which("scontrol") else "none")
     return ReplySource(lambda on_reply: remote.ask_by_ssh(names, question, on_reply, options), names, whole)
 
 
 def slurm(partition: str, question: Question) -> ReplySource:
-    """Source that asks the nodes of a Slurm partition by srun; `partition` ``""`` means the nodes of the current job.
-    Raises `UsageError` for an unknown partition, or where there is neither a partition nor a job.
+    """Source that asks the nodes of a Slurm partition by srun, or of the current job if `partition` is ``""``. Raises
+    `UsageError` for an unknown partition, or if there is neither.
     """
     nodes = remote.slurm_nodes(partition)
     whole = FleetContext(scheduler="slurm", switches=remote.slurm_switches())
@@ -77,7 +79,7 @@ class FleetQuery:
     _names: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Ask all hosts until each has replied or the budget is spent; hosts without a reply count as not asked."""
+        """Ask all hosts until each has replied or the budget is spent; a host without a reply gets one that says so."""
         self._started = time.monotonic()
         try:
             self.way.ask(self._add_reply)
@@ -93,7 +95,9 @@ class FleetQuery:
         return self.folding.diagnosis(replace(self.whole, cut=cut, seconds=time.monotonic() - self._started))
 
     def watch(self) -> Iterator[Diagnosis]:
-        """Run the query in a thread: at most one interim diagnosis a second, then the final one; raises its errors."""
+        """Run the query in a thread: yields an interim diagnosis when replies came, at most one a second, then the
+        final one; raises the query's errors.
+        """
         errors: list[BaseException] = []
 
         def run() -> None:
@@ -117,7 +121,7 @@ class FleetQuery:
         yield self.diagnosis()
 
     def _add_reply(self, reply: Reply) -> None:
-        """Fold one reply in, and count it."""
+        """Add a host's reply to the diagnosis, and count it."""
         self.folding.add(reply)
         self._names.add(reply.host)
         self.replies += 1

@@ -78,7 +78,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Stop listening and close all connections."""
+        """Stop listening and shut down all connections; waits up to 1 s for the listening thread."""
         with self._lock:
             self._closed = True
             links = list(self._open)
@@ -120,7 +120,9 @@ class Server:
             link.close()
 
     def _handle_request(self, lines: Lines) -> None:
-        """Check the first line of a connection and do what its verb asks; a wrong tag ends it."""
+        """Check the first line of a connection and do what its verb asks: talk, bulk or echo; nothing for a wrong
+        tag.
+        """
         tcp.disable_nagle(lines.link)
         line = lines.receive(2.0)
         _, _, verb, token, number = line.split(" ")
@@ -135,7 +137,7 @@ class Server:
             _echo(lines, min(int(number), _MOST_ECHO_BYTES))
 
     def _add_bulk(self, lines: Lines, line: str, token: str) -> None:
-        """Add a copy of the connection to its conversation, which closes it."""
+        """Add a data connection to the conversation `token`, which closes it later; nothing if its tag is wrong."""
         with self._lock:
             talk = self._talks[token]
             if not _equal(line, greeting(self._key, "bulk", token, talk.count, talk.nonce)):
@@ -163,7 +165,7 @@ class Server:
                 tcp.hang_up(link)
 
     def _answer_command(self, lines: Lines, command: str, talk: _Talk) -> None:
-        """Answer one command of a conversation: ping, sink or source."""
+        """Do and answer one command of a conversation: ping, sink (receive) or source (send)."""
         came = time.time_ns()
         verb, *words = command.split(" ")
         if verb == "ping":
@@ -192,14 +194,16 @@ def _receive_data(link: socket.socket, seconds: float) -> dict[str, float]:
 
 
 def _send_data(link: socket.socket, seconds: float, lines: Lines) -> dict[str, float | None]:
-    """Send data for `seconds`, or until the peer says a line: the `Sent` as a dictionary, with ``busy``."""
+    """Send for `seconds`, or until the peer sends a line, which is awaited: the `Sent` as a dictionary, with
+    ``busy``.
+    """
     busy = tcp.send_data(link, lambda: bool(tcp.readable([lines.link])), time.monotonic() + seconds)
     lines.receive(seconds)
     return {**asdict(tcp.sent_counts(link)), "busy": busy}
 
 
 def _echo(lines: Lines, size: int) -> None:
-    """Receive `size` bytes and send as many back."""
+    """Receive `size` bytes and send as many back; nothing if the peer ends before that."""
     lines.link.settimeout(3.0)
     left = size
     while left > 0:

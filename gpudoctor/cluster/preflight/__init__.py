@@ -82,7 +82,7 @@ class JobOptions:
 
     @property
     def seconds(self) -> float:
-        """Maximum seconds of the whole check."""
+        """Maximum seconds of the whole check: the budget, else what the level's stages need."""
         return self.budget or self._usual_limits.whole
 
     @property

@@ -47,19 +47,21 @@ class Member:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, **report: Any) -> None:
-        """Send an unsolicited report to the coordinator; does nothing once the meeting is over."""
+        """Send an unsolicited report to the coordinator; an error is ignored, as when the meeting is over."""
         with contextlib.suppress(GoneError):
             self.line.send(tell=report)
 
     def set_step(self, step: str) -> None:
-        """Set and send the current step, by which the rank is described if it hangs or ends."""
+        """Set and send the current step, by which the rank is described if it hangs or ends; send errors are
+        ignored.
+        """
         self.step = step
         with contextlib.suppress(GoneError):
             self.line.send(step=step)
 
     def attend(self, tasks: Mapping[str, Task], seconds: float) -> Message:
-        """Run the coordinator's tasks, each in a thread, until its verdict message comes; the message.
-        Raises `NotMetError` if the meeting ends, or `seconds` pass, without one.
+        """Run the coordinator's tasks, each in a thread, until its message with the verdict comes, and return that; the
+        connection is then closed. Raises `NotMetError` if the meeting ends, or `seconds` pass, without one.
         """
         end = time.monotonic() + seconds
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
@@ -82,7 +84,9 @@ class Member:
         raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.outcomes)
 
     def _run_task(self, message: Message, tasks: Mapping[str, Task]) -> None:
-        """Run one task and send its answer; an exception is sent as the answer's ``because``."""
+        """Run the task that the message asks for and send its answer; ``because`` for an exception or an unknown
+        task.
+        """
         task = tasks.get(str(message.get("task")))
         try:
             answer = task(message) if task else {"because": f"this gpudoctor knows no {message.get('task')!r}"}
@@ -123,7 +127,7 @@ def connect_to_own_coordinator(place: Place, hello: Message, listening: tuple[st
 
 
 def _connect_to_master(place: Place) -> tuple[socket.socket | None, Reached]:
-    """Connection by MASTER_ADDR and MASTER_PORT and its outcome; refusals are tried again for a few seconds."""
+    """(connection or None, outcome) of connecting to MASTER_ADDR and MASTER_PORT; refusals are tried again for 5 s."""
     until = time.monotonic() + _LISTEN_SECONDS
     while True:
         other, reached = open_connection(place.master, place.port, CONNECT_SECONDS, segment=SMALL_SEGMENT)
@@ -133,7 +137,9 @@ def _connect_to_master(place: Place) -> tuple[socket.socket | None, Reached]:
 
 
 def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -> bool:
-    """True if the connection leads to a meeting of this job other than `own_id`; that one is then told of this rank."""
+    """True if the connection, which is closed, leads to a meeting of this job other than `own_id`; that one is then
+    told of this rank.
+    """
     try:
         another = authenticate_to_coordinator(line, place, CONNECT_SECONDS) != own_id
         if another:
@@ -146,7 +152,7 @@ def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -
 
 
 def join_meeting(place: Place, hello: Message, seconds: float) -> Member:
-    """Join by whichever port of the coordinator accepts us; raises `NotMetError` if none does within `seconds`."""
+    """Connection to the meeting by whichever of the coordinator's ports accepts us; `NotMetError` after `seconds`."""
     search = _Search(place, time.monotonic() + seconds)
     line = search.find_coordinator()
     if line is None:
@@ -155,7 +161,7 @@ def join_meeting(place: Place, hello: Message, seconds: float) -> Member:
 
 
 def _introduced(line: Line, place: Place, hello: Message, search: _Search) -> Member:
-    """Member after sending this rank's introduction; raises `NotMetError` if the connection is gone."""
+    """Send this rank's introduction and return it as a member; raises `NotMetError` if the connection is gone."""
     try:
         line.send(rank=place.rank, host=place.host, **hello, ways=search.outcome_messages())
     except GoneError as error:
@@ -179,8 +185,8 @@ class _Search:
         """By port, why whoever answered there is not our coordinator."""
 
     def find_coordinator(self) -> Line | None:
-        """The first authenticated connection, None if there was none before the deadline.
-        The job's own port gets one more attempt, so that its outcome is known.
+        """The first authenticated connection to the coordinator, None if there was none before the deadline. The job's
+        own port gets one more attempt, so that its outcome is known.
         """
         for port in self.place.ports:
             threading.Thread(target=self._try, args=(port,), name=f"port {port}", daemon=True).start()
@@ -192,7 +198,9 @@ class _Search:
             return self._lines[0] if self._lines else None
 
     def _try(self, port: int) -> None:
-        """Try one port until it leads to our coordinator, another port has, or the deadline passes."""
+        """Connect to one port again and again, keeping the outcome, until it or another leads to our coordinator, or
+        time is up.
+        """
         met = False
         while not met and time.monotonic() < self._end:
             searched_on = not self._found.is_set()
@@ -224,7 +232,9 @@ class _Search:
         return not why
 
     def outcome_messages(self) -> list[Message]:
-        """Outcome of connecting to each port of the coordinator, as JSON objects for the coordinator."""
+        """Outcome of connecting to each port, for the coordinator: ``port``, ``outcome``, ``words``, ``stranger``
+        (another program answered).
+        """
         return [
             {"port": port, "outcome": outcome.outcome, "words": outcome.words, "stranger": port in self._strangers}
             for port, outcome in sorted(self.outcomes.items())

@@ -38,10 +38,9 @@ _BELOW_ROOT = 3
 
 
 def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Interface]) -> list[Port]:
-    """Ports to be measured one by one: RDMA ports of the highest rate, else the interfaces of NCCL_SOCKET_IFNAME.
-
-    They have no listener yet; empty if fewer than two.
-    `settings` are NCCL's (environment and nccl.conf), `among` the machine's interfaces.
+    """Ports to be measured one by one: RDMA ports of the highest rate, else the interfaces of NCCL_SOCKET_IFNAME; none
+    if fewer than two. They have no listener yet. `settings` are NCCL's (environment and nccl.conf), `among` the
+    machine's interfaces.
     """
     up = {one.name: one for one in among if one.running}
     ports = list(_rdma_ports(target, settings, up)) if settings.get("NCCL_IB_DISABLE", "0") == "0" else []
@@ -57,7 +56,7 @@ def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Inter
 
 
 def _rdma_ports(target: Target, settings: Mapping[str, str], up: Mapping[str, Interface]) -> Iterator[Port]:
-    """Active RDMA ports that NCCL may use, of the highest rate: slower ones are for storage and for logging in."""
+    """Active RDMA ports that NCCL may use (NCCL_IB_HCA), of the highest rate: slower ones are for storage."""
     names = selected_names(settings.get("NCCL_IB_HCA", ""), names_in(target, DEVICES))
     rows = list(port_rows(target, names))
     active = [row for row in rows if text_of(row["state"]) == "ACTIVE" and number_of(row["rate_gbps"])]
@@ -100,8 +99,9 @@ def _nearest_gpu(target: Target, device: str) -> str:
 
 
 def _with_address(port: Port, interface: Interface, others: Sequence[Interface]) -> Port:
-    """The port with the address by which it is measured: its first one, IPv4 before IPv6. Where another port is in the
-    same IPv4 network, Linux answers for an address by any of them (arp_ignore), so that it is a link-local IPv6 one.
+    """The port with the address by which it is measured: the interface's first; if another interface is in the same
+    IPv4 network, where Linux may answer by either (arp_ignore), a link-local IPv6 one. Without one, the port with the
+    reason in `because`.
     """
     first, *_ = interface.addresses
     shared = first.version == 4 and any(
@@ -146,7 +146,9 @@ hw_counters alone, drivers/infiniband/hw/efa/efa.h (read 2026-11).
 
 
 def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message:
-    """Task: error counters ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}`` that can be read now."""
+    """Task ``counters``: sums of error counters that can be read now, as
+    ``{"counters": {"mlx5_3": {"errors": 12, "discards": 0}}}``.
+    """
     counts: dict[str, dict[str, int]] = {}
     for port in ports:
         device, number = str(port["rail"]).partition(":")[0], port["number"]
@@ -159,7 +161,9 @@ def read_counters(target: Target, ports: Sequence[Mapping[str, Any]]) -> Message
 
 
 def listen_at(port: Port, key: str, host: str) -> tuple[Port, Server | None]:
-    """(port with its listening TCP port, server); if listening fails (port with the reason in `because`, None)."""
+    """(port with the TCP port of the server now listening at its address, server). (port with the reason in `because`,
+    None) if listening fails; (port unchanged, None) without an address.
+    """
     if not port.address:
         return port, None
     try:
@@ -190,8 +194,8 @@ _HELP_TAKES = 5.0
 
 
 def perftest_command(device: str, number: int, server: str = "", gpu: Sequence[str] = ()) -> list[str]:
-    """The command that measures by that port of an RDMA device for a second: writes to `server`, or listens; with
-    `gpu`, the words of `_gpu_words`, from and to the memory of a GPU.
+    """Command of ib_write_bw that measures by that port of an RDMA device for a second: writes to the host `server`, or
+    listens if that is "". `gpu` are its options for GPU memory.
     """
     words = [PERFTEST, "-d", device, "-i", str(number), "-p", str(_PERFTEST_PORT), "-s", str(1 << 20), "-q", "4"]
     return [*words, "-D", "1", "-f", "0", "-F", "--report_gbits", *gpu, *([server] if server else [])]
@@ -223,8 +227,8 @@ def perftest_rate(printed: str) -> float | None:
 
 
 def run_perftest(message: Mapping[str, Any]) -> Message:
-    """Task: measure by one RDMA port: ``{"gbps": rate}`` of the side that writes (None of the other one), or
-    ``{"why": words}`` if ib_write_bw failed here; neither if only its peer did not come.
+    """Task ``perftest``: measure by one RDMA port. ``{"gbps": rate}`` (None for the side that listens, or if the peer
+    did not come), ``{"why": words}`` if ib_write_bw failed here.
     """
     gpu = _gpu_words(str(message.get("gpu", "")))
     argv = perftest_command(str(message["device"]), int(message["number"]), str(message["server"]), gpu)

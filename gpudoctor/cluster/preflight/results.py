@@ -30,7 +30,7 @@ class RankSeen:
 
     @property
     def joined(self) -> bool:
-        """True if the rank ever connected."""
+        """True if the rank ever connected to the meeting."""
         return self.state not in {"awaited", "missing"}
 
 
@@ -84,7 +84,7 @@ class Port:
 
     @property
     def place(self) -> str:
-        """Its address and interface, as sockets of this port alone are bound: ``10.0.1.5%eth2``."""
+        """The port's address and interface, as sockets of this port alone are bound: ``10.0.1.5%eth2``."""
         return f"{self.address}%{self.interface}"
 
 

@@ -51,8 +51,7 @@ def run(
     environ: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> Checked:
-    """Check the job from this rank; a job of one rank is checked by `check` alone. Ends within budget plus a few
-    seconds.
+    """Check the job from this rank, within its budget and a few seconds; a job of one rank is checked by `check` alone.
     `on_progress` receives each stage's description. Raises `UsageError` for an inconsistent environment. A signal or
     Ctrl-C is kept in `Checked.ended`.
     """
@@ -82,7 +81,7 @@ def _alone(options: JobOptions, place: Place, check: Callable[[JobOptions], Diag
 def _check_with_others(
     options: JobOptions, place: Place, environ: Mapping[str, str], on_progress: Callable[[str], None]
 ) -> Checked:
-    """Result of the meeting; whatever it opened is closed afterwards."""
+    """Result of the ranks' meeting; what it opened is closed afterwards, and a signal meanwhile kept in `ended`."""
     with contextlib.ExitStack() as opened:
         checked = _attend_meeting(options, place, environ, on_progress, opened)
         try:
@@ -99,7 +98,9 @@ def _attend_meeting(
     on_progress: Callable[[str], None],
     opened: contextlib.ExitStack,
 ) -> Checked:
-    """Hold (on the coordinator) or join the meeting, and attend it; `opened` is to close what this opens."""
+    """Result of this rank: joins the meeting, which the coordinator holds, and attends it; if that fails or is
+    interrupted, by what is known. What it opens is registered with `opened` to be closed.
+    """
     began = time.monotonic()
     held: Coordinator | None = None
     try:
@@ -174,8 +175,8 @@ class Coordinator:
         self._thread.start()
 
     def finish(self, cut: str = "") -> Diagnosis:
-        """Diagnosis at the meeting's end, or after `_MEETING_END_SECONDS` of what is known by then.
-        A non-empty `cut` ends the meeting now, for that reason. An error in the rules is raised.
+        """Diagnosis at the meeting's end, which is awaited for 4 s; else by what is known then. A non-empty `cut` ends
+        the meeting now, for that reason. An error in the rules is raised.
         """
         if cut and self._thread.is_alive():
             self._found.cut = cut
@@ -214,7 +215,7 @@ _OTHER_FILES = 512
 
 @contextmanager
 def room_for(connections: int) -> Iterator[None]:
-    """Raise the soft limit of open files for so many connections, as far as allowed; restored afterwards."""
+    """Context with the soft limit of open files raised for so many connections, as far as allowed; then restored."""
     if sys.platform == "win32":
         yield
     else:

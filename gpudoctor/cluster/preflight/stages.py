@@ -66,11 +66,11 @@ class Stages:
 
     @property
     def _goes_on(self) -> bool:
-        """True unless the meeting was told to stop."""
+        """True unless the ranks' meeting was told to stop."""
         return not self.meeting.stop.is_set()
 
     def _wait_for_ranks(self) -> None:
-        """Wait until all ranks have joined or their time is up; record how each reached the coordinator's port."""
+        """Wait until all ranks have joined or their time is up; record how each reached the job's own port."""
         world = self.meeting.place.world
         self._tell(f"waiting for {world} ranks")
         self._waited = self.meeting.wait_until(lambda: self.meeting.complete, self._limits.come) or self._goes_on
@@ -94,7 +94,9 @@ class Stages:
             self.found.skew_ms, self.found.skew_host = furthest
 
     def _await_own_checks(self, leaders: Sequence[JoinedRank]) -> None:
-        """Wait for each machine's own diagnosis document and record it; also which backend they would use."""
+        """Wait for each machine's own diagnosis document, as long as time is left, and record those that came, and the
+        backend (nccl with GPUs, else gloo).
+        """
         self._tell("waiting for the machines' own checks")
         self.meeting.wait_until(
             lambda: all(
@@ -112,7 +114,7 @@ class Stages:
             self.found.backend = "nccl" if any(isinstance(rows, list) and rows for rows in gpus) else "gloo"
 
     def _measure_collectives(self) -> None:
-        """Run collectives, the canary's training, or both over all ranks and record the results."""
+        """Run collectives, some steps of training, or both over all ranks; record results, or why there are none."""
         limits = self._limits
         self._tell("collectives over all ranks" if limits.collective else "some steps of training over all ranks")
         shut = any(not link.works for link in self.found.links)
@@ -162,8 +164,8 @@ def _relative_clocks(offsets: Mapping[tuple[str, str], float], hosts: Iterable[s
 
 
 def rank_states(meeting: Meeting, waited: float | None) -> list[RankSeen]:
-    """State of every rank of the job, and of any other that joined. `waited`: seconds they had to join.
-    `waited` is None if the check was interrupted before that time was up.
+    """State of every rank of the job, and of any other that joined. `waited`: seconds that they had to join, None if
+    the check was interrupted before that time was up.
     """
     ranks = sorted({*range(meeting.place.world), *meeting.joined_ranks})
     return [_rank_seen(meeting, rank, waited) for rank in ranks]
@@ -226,5 +228,5 @@ def _state_of(joined: JoinedRank, cut: bool) -> tuple[str, str]:
 
 
 def _integer_or_none(value: Any) -> int | None:
-    """The value if it is an int, else None."""
+    """The value if it is an int; None for anything else."""
     return value if isinstance(value, int) else None

@@ -53,20 +53,22 @@ class Line(SealedEnd):
 
     @property
     def peer(self) -> str:
-        """IP address of the other side; ``gone`` if it is disconnected."""
+        """IP address of the other side of the connection; ``gone`` if it is disconnected."""
         with contextlib.suppress(OSError):
             return str(self.socket.getpeername()[0]).removeprefix("::ffff:")
         return "gone"
 
     @property
     def local(self) -> bool:
-        """True if the other side is on this machine: both have the same address."""
+        """True if both ends of the connection have the same address, so that the other side is on this machine."""
         with contextlib.suppress(OSError):
             return bool(self.socket.getsockname()[0] == self.socket.getpeername()[0])
         return False
 
     def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
-        """As `SealedEnd.authenticate`; what came before does not count among the bytes that may come."""
+        """Send and accept only authenticated lines from now on, of which more bytes are accepted. `listener` and
+        `caller` are both ends' nonces; `listens` is True on the listening side.
+        """
         super().authenticate(key, listener, caller, listens)
         self._bytes = 0
 
@@ -88,8 +90,8 @@ class Line(SealedEnd):
         return bool(tcp.readable([self.socket], seconds))
 
     def receive(self) -> list[Message]:
-        """Objects completed by one read; none where it brought no whole line or timed out. Raises `GoneError` at the
-        end of the stream, on a socket error, for invalid data or for too much of it.
+        """JSON objects completed by one read; none if it brought no whole line or timed out. Raises `GoneError` at the
+        end of the stream, on a socket error, for invalid data or too much of it.
         """
         try:
             got = self.socket.recv(1 << 16)
@@ -121,7 +123,9 @@ class Line(SealedEnd):
         return message
 
     def wait(self, seconds: float) -> Message | None:
-        """The next object, None if none comes within `seconds`; for use before the first other message."""
+        """The next JSON object, None if none comes within `seconds`; others in the same read are lost. Raises
+        `GoneError`.
+        """
         end = time.monotonic() + seconds
         try:
             while (left := end - time.monotonic()) > 0:
@@ -133,13 +137,13 @@ class Line(SealedEnd):
         return None
 
     def close(self) -> None:
-        """Close the connection in an orderly way."""
+        """Shut down and close the connection, so that data sent before still arrives."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
     def drop(self) -> None:
-        """Reset the connection; pending data is discarded, so that nothing lingers on the port."""
+        """Reset the connection; data not sent yet is discarded, and nothing lingers on the port."""
         tcp.hang_up(self.socket)
 
 
@@ -197,14 +201,14 @@ class ListeningSockets:
 
     @property
     def own_address(self) -> tuple[str, int]:
-        """(address, port) at which a process on this machine can connect; port 0 if nothing listens."""
+        """(address, port) at which a process on this machine can connect; ("", 0) if nothing listens."""
         if not self.sockets:
             return "", 0
         address, port = self.sockets[0].getsockname()[:2]
         return {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}.get(address, address), port
 
     def _listen(self, sock: socket.socket) -> None:
-        """Listen on the socket and keep it; it is closed if that fails."""
+        """Listen on the bound socket and keep it; it is closed, and `OSError` raised, if that fails."""
         try:
             sock.listen(4096)
         except OSError:
@@ -220,7 +224,9 @@ class ListeningSockets:
 
 
 def _bound_socket(port: int, address: str = "") -> socket.socket:
-    """TCP socket bound to the port: at the address, or at all of them (IPv6 and IPv4). `OSError` if it is in use."""
+    """TCP socket bound to the port at the address, or at all (IPv6 and IPv4) if that is ""; it does not listen yet. Its
+    segments are kept small. Raises `OSError`.
+    """
     both = not address and socket.has_dualstack_ipv6()
     family, where = socket.AF_INET6 if both else socket.AF_INET, ("", port)
     if address:

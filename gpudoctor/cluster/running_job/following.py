@@ -92,7 +92,9 @@ class Following:
         self._gpus: Sample | None = None
 
     def look(self, sample: Sample | None, read: bool) -> Look:
-        """Observe the processes and diagnose; `read` starts a reading of the stacks, `sample` is NVML's latest."""
+        """Observe the job's processes and diagnose it; `read` starts a reading of all stacks, as does a rank that
+        halts. `sample` is NVML's latest.
+        """
         if sample and sample.gpus:
             self._gpus = sample
         if self._reading is None and (read or self._last is None or self._halted_anew()):
@@ -105,7 +107,9 @@ class Following:
         return Look(diagnosis, self._read_at, self._reading is not None, ended, self._exit)
 
     def stacks(self, pid: int) -> list[tuple[Member, Stacks | Unread]]:
-        """The stacks of all threads of a rank, and of the Python processes below it, as they are now."""
+        """(process, stacks of its threads, read now) of a rank and of the Python processes below it; empty if it is not
+        known or has ended.
+        """
         rank = self._recent.get(pid)
         if rank is None or rank.gone:
             return []
@@ -130,7 +134,7 @@ class Following:
         self._reading = _Reading(self._job, seen, records, Traffic.now())
 
     def _find_again(self) -> None:
-        """Add new processes of the job; ended ranks are kept unless a new process has their rank number."""
+        """Find the job's processes anew; ended ranks are kept unless a new process has their rank number."""
         living = [one.pid for one in self._job.members.values() if is_same(one)]
         found = self._find(living)
         if isinstance(found, Unread):
@@ -146,7 +150,7 @@ class Following:
         self._recent = {pid: seen for pid, seen in self._recent.items() if pid in own}
 
     def _look_once(self) -> None:
-        """Observe the processes, and their stacks during a reading."""
+        """Observe the job's processes once; during a reading their stacks as well."""
         recent = list(self._recent.values())
         if self._reading is None:
             look_once(self._job, recent, self._target, _NOT_ASKED)
@@ -162,19 +166,19 @@ class Following:
             self._exit = self._exit or exit_of(self._root.pid) or self._exits.get(self._root.pid, "")
 
     def _halted_anew(self) -> bool:
-        """True if a rank has ended, was stopped or was resumed since the stacks were read."""
+        """True if a rank has ended, was stopped or frozen, or was resumed since the stacks were read."""
         before = {one.pid: one.halted for one in self._last.seen} if self._last else {}
         return any(one.moments and one.halted != before.get(pid, "") for pid, one in self._recent.items())
 
     def _finish(self, reading: _Reading) -> None:
-        """Make a completed reading the current one."""
+        """Make a completed reading of all stacks the current one, with NCCL's records and stuck workers read now."""
         look_at_workers(reading.job, reading.seen, self._target, self._program)
         reading.seconds = time.monotonic() - reading.began
         reading.facts, reading.host = reading.records.facts(), host_row(reading.traffic)
         self._last, self._reading, self._read_at = reading, None, time.time()
 
     def _rows(self, sample: Sample | None) -> list[Row]:
-        """Rows of the ranks: stack columns of the last reading, process and GPU columns as of now."""
+        """Rows of the group ``rank``: stacks as last read, processes and GPUs as of now."""
         reading = self._last or self._reading
         assert reading
         rows = rows_of(reading.job, reading.seen, [self._gpus] if self._gpus else [])
@@ -195,7 +199,9 @@ class Following:
         return now
 
     def _judge(self, rows: Sequence[Row], ended: bool) -> Diagnosis:
-        """The diagnosis of these rows; judged anew where stacks were read or a rank halted, unless all have ended."""
+        """The diagnosis of these rows of ranks, judged anew if stacks were read or a rank halted since, unless all have
+        `ended`; else the former findings with these rows. Without findings before the first reading is complete.
+        """
         reading = self._last or self._reading
         assert reading
         basis = self._read_at, tuple(one.halted for one in self._recent.values() if one.moments)
@@ -210,14 +216,16 @@ class Following:
 
 
 def _replaced(rank: RankProcess, numbers: set[int | None], pids: set[int], world: int | None) -> bool:
-    """True if the rank was found again, or its rank number now belongs to another process or is out of range."""
+    """True if the ended rank is not to be kept: it was found again, its number is another process's, or is not below
+    `world`.
+    """
     if rank.rank is None:
         return rank.member.pid in pids or is_same(rank.member)
     return rank.rank in numbers or (world is not None and rank.rank >= world)
 
 
 def _silence(row: Row, sample: Sample | None) -> Row:
-    """Unread GPU columns while NVML does not answer, so that old values do not pass for current ones."""
+    """Unread GPU columns if NVML did not answer in `sample`, so that old values do not pass for current; else none."""
     if sample is None or not sample.trouble:
         return {}
     unread = Unread(f"NVML: {sample.trouble}", reason=Reason.NVML_FAILED)

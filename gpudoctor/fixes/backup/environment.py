@@ -53,23 +53,27 @@ class Environment:
 
     @property
     def own(self) -> bool:
-        """True if the prefix belongs to this environment alone (venv or conda)."""
+        """True if the prefix belongs to this environment alone (venv or conda), so that all below it does."""
         return self.venv or self.conda
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Folders with its distributions, each once."""
+        """Folders with the environment's distributions (purelib, platlib, user's site-packages), each once."""
         return tuple(dict.fromkeys(place for place in (self.purelib, self.platlib, self.user_site) if place))
 
     @property
     def trees(self) -> tuple[str, ...]:
-        """Folders that are kept as a whole: the prefix, or only site-packages if the prefix is shared."""
+        """Real paths of folders kept as a whole: the prefix, or only site-packages if that is shared; and the
+        user's.
+        """
         places = (self.prefix, *([self.user_site] if self.user_site else ())) if self.own else self.sites
         real = tuple(dict.fromkeys(os.path.realpath(place) for place in places))
         return tuple(place for place in real if not any(place.startswith(f"{other}{os.sep}") for other in real))
 
     def hindrance(self, root: bool) -> str:
-        """Reason why it must not or cannot be changed; ``""`` if it can. `root`: this process is root."""
+        """Why the environment's packages must not or cannot be changed; ``""`` if they can. `root`: this process is
+        root.
+        """
         if self.managed is not None:
             return (
                 f"{self.prefix} belongs to the distribution (EXTERNALLY-MANAGED): "
@@ -93,7 +97,7 @@ def _owner(folder: str) -> int:
 
 
 def _read_only(folder: str) -> bool:
-    """True if the folder's file system is mounted read-only."""
+    """True if the folder's file system is mounted read-only; False also if that cannot be read."""
     try:
         return system.is_read_only(folder)
     except OSError:
@@ -121,7 +125,7 @@ _FIELDS = tuple(name for name in Environment.__match_args__ if name != "python")
 
 
 def diverting_pip_setting(target: Environment, environ: Mapping[str, str]) -> str:
-    """pip setting that makes it install elsewhere (``install.target='/x'``); ``""`` if there is none."""
+    """Setting that makes the environment's pip install elsewhere (``install.target='/x'``), else ``""``. Runs pip."""
     answer = run_child([target.python, "-m", "pip", "config", "list"], _QUERY_SECONDS, environ)
     return next((line for line in answer.out.splitlines() if _ELSEWHERE.match(line)), "")
 
@@ -149,7 +153,7 @@ Lock = tuple[Distribution, ...]
 
 
 def installed(environment: Environment) -> Lock:
-    """All installed distributions, read from disk and sorted by path; in conda also its packages with their builds."""
+    """All distributions installed in the environment, read from disk and sorted by path; of conda also its packages."""
     found = [item for site in environment.sites for item in _distributions_in(site)]
     meta = Path(environment.prefix, "conda-meta")
     if environment.conda:
@@ -173,7 +177,7 @@ def _versions(distributions: Iterable[Distribution]) -> dict[str, str]:
 
 
 def record_of(distribution: Distribution) -> Iterator[str]:
-    """Absolute paths listed in the distribution's RECORD."""
+    """Absolute paths in the distribution's RECORD; none without a RECORD."""
     base = os.path.dirname(distribution.place)  # noqa: PTH120 - may be no sane path
     text = _read_text(f"{distribution.place}/RECORD", _MOST_RECORD_BYTES)
     for row in csv.reader(text.splitlines()):
@@ -182,8 +186,8 @@ def record_of(distribution: Distribution) -> Iterator[str]:
 
 
 def held_file(lock: Lock, names: Iterable[str]) -> str:
-    """Path of a compiled file of these packages that a program has loaded, which no installer can replace then;
-    ``""`` if there is none, and on systems where that hinders nobody.
+    """Path of a compiled file of these packages that a program has loaded, so that it cannot be replaced (Windows);
+    ``""`` if there is none, and on other systems.
     """
     wanted = set(names)
     paths = (path for item in lock if item.name in wanted for path in record_of(item))
@@ -202,7 +206,7 @@ def _distributions_in(site: str) -> Iterator[Distribution]:
 
 
 def _distribution(place: str) -> Distribution:
-    """Distribution from its .dist-info or .egg-info path."""
+    """Distribution from its .dist-info or .egg-info path; name and version by the path if its metadata lacks them."""
     metadata = _read_text(f"{place}/METADATA") or _read_text(f"{place}/PKG-INFO") or _read_text(place)
     head = dict(line.partition(": ")[::2] for line in metadata.partition("\n\n")[0].splitlines())
     stem = os.path.basename(place).rpartition(".")[0]  # noqa: PTH119
@@ -218,7 +222,7 @@ def _distribution(place: str) -> Distribution:
 
 
 def _conda_package(place: Path) -> Distribution:
-    """A conda package, from its file in conda-meta."""
+    """A conda package from the path of its file in conda-meta: ``NAME (conda)``, ``VERSION BUILD``."""
     name, version, build = [*place.stem.rsplit("-", 2), "", ""][:3]
     return Distribution(f"{name} (conda)", f"{version} {build}", str(place))
 

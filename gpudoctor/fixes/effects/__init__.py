@@ -49,9 +49,7 @@ SERVICES = (
 
 
 def snapshot_after(snapshot: Snapshot, steps: Iterable[Step | PlanStep]) -> Snapshot:
-    """Snapshot as it would be after these steps, with derived facts; facts that the steps may have changed are
-    Unread.
-    """
+    """Snapshot as it would be after these steps, with derived facts; what they may have changed unseen is Unread."""
     outlook = Outlook(snapshot)
     for step in steps:
         changed = packages.apply_command(outlook, step.argv)
@@ -129,7 +127,7 @@ def _relevant_findings(diagnosis: Diagnosis) -> dict[str, Finding]:
 
 
 def _text_lines_of(diagnosis: Diagnosis, causes: set[str]) -> set[int]:
-    """Row numbers of log lines that are evidence of these causes, or of what they explain."""
+    """Row numbers, in the group ``text``, of log lines that are evidence of these causes, or of what they explain."""
     for finding in diagnosis.findings:
         if finding.id in causes:
             causes = causes | set(finding.explains)
@@ -152,7 +150,7 @@ def _with_lines_unread(snapshot: Snapshot, lines: set[int]) -> Snapshot:
 
 
 def _with_same_unread(before: Snapshot, then: Snapshot) -> Snapshot:
-    """The snapshot before, with every fact Unread that is to be read again in `then`."""
+    """The snapshot `before` with every fact and group Unread that is to be read again in `then`."""
     facts: dict[str, Fact] = {**before.facts, **{name: fact for name, fact in then.facts.items() if fact == ANEW}}
     groups: dict[str, Rows] = {**before.groups, **{name: rows for name, rows in then.groups.items() if rows == ANEW}}
     return complete(replace(before, facts=facts, groups=groups))

@@ -52,7 +52,7 @@ class Command:
 
 
 def command_of(argv: Sequence[str]) -> Command | None:
-    """Parsed package command; None if it does not change packages or is not understood."""
+    """What a package command of pip, uv or conda, or one that makes an environment, does; None for any other."""
     words = bare(argv)
     if len(words) < 2:
         return None
@@ -83,7 +83,7 @@ def bare(argv: Sequence[str]) -> list[str]:
 
 
 def _parse(tool: Literal["pip", "uv", "conda"], verbs: Sequence[str], python: str) -> Command | None:
-    """Command from its verb and arguments; None for a verb that does not change packages."""
+    """What a tool does with this verb and arguments; None for a verb that does not change packages."""
     verb, words = (verbs[0], verbs[1:]) if verbs else ("", [])
     if verb == "create" and tool == "conda":
         name = _option_value(words, "-n", "--name", "-p", "--prefix")

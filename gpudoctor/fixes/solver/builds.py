@@ -53,22 +53,22 @@ class Build:
         return f"{self.cuda[0]}.{self.cuda[1]}" if self.cuda[0] else ""
 
     def default(self, wheels: Wheels) -> bool:
-        """True if PyPI itself serves this build for the platform; on Windows only the CPU build."""
+        """True if PyPI itself serves this build for the platform (on Windows the CPU build)."""
         return self.name == ("cpu" if wheels == "windows" else self.release[wheels])
 
     def tags(self, wheels: Wheels) -> frozenset[str]:
-        """Python tags of its wheels, such as ``cp312``."""
+        """Python tags of the build's wheels for the platform, such as ``cp312``."""
         return _split_tags(self.release.get(f"{wheels}_pythons", self.release["pythons"]))
 
     def floor(self, drivers_of: str) -> str:
-        """Oldest driver that runs its CUDA, minor-version compatibility included. `drivers_of` is ``linux`` or
+        """Oldest driver for the build's CUDA, minor-version compatibility included; `drivers_of`: ``linux`` or
         ``windows``.
         """
         return _driver_floor(self.cuda_words, drivers_of)
 
     def runs(self, wheels: Wheels, capability: Capability) -> Runs:
-        """How it runs on a GPU: ``code`` (machine code), ``ptx`` (compiled by the driver), or ``""`` (not at all).
-        PTX counts only if its CUDA knows the GPU, since cuBLAS and cuDNN contain no PTX.
+        """How the build runs on a GPU: ``code`` (machine code), ``ptx`` (compiled by the driver), or ``""`` (not at
+        all). PTX counts only if its CUDA knows the GPU, since cuBLAS and cuDNN contain no PTX.
         """
         return _how_it_runs(self, wheels, capability)
 
@@ -108,7 +108,7 @@ def _build(release: TableRow, row: TableRow) -> Build:
 
 
 def _listings(release: TableRow, row: TableRow) -> Iterator[tuple[Wheels, Listing]]:
-    """(platform, architectures) for each platform with a wheel.
+    """(platform, architectures in the wheel) for each platform with a wheel of that build.
     A Windows wheel without a list of its own has that of Linux less the PTX (RELEASE.md of torch 2.9 and later).
     """
     linux = _listing(row, "archs")
@@ -150,7 +150,7 @@ def _driver_floor(cuda: str, drivers_of: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _how_it_runs(build: Build, wheels: Wheels, capability: Capability) -> Runs:
-    """What `Build.runs` says, kept."""
+    """How the build runs on a GPU of that capability: ``code``, ``ptx``, or ``""`` (not at all); cached."""
     fitting = [code for code in build.listings[wheels].codes if code.runs_on(capability)]
     if any(not code.ptx for code in fitting):
         return "code"

@@ -44,8 +44,8 @@ _PYTHONS = ("3.12", "3.13", "3.11", "3.10")
 
 
 def torch_cures(snapshot: Snapshot, mode: str = "torch") -> tuple[Fix, ...]:
-    """Fixes for torch by the environment's own tool, for a mode of `MODES`; empty on a Jetson.
-    An unknown mode raises `KeyError`.
+    """Fixes for torch by the environment's own tool, for a mode of `MODES`, which else raises `KeyError`; none on a
+    Jetson. Repairs in place become a new environment if the distribution manages this one.
     """
     cure = MODES[mode]
     if snapshot.known("host.jetson"):
@@ -76,12 +76,14 @@ def _expanded_fixes(fixes: Sequence[Fix], snapshot: Snapshot) -> tuple[Fix, ...]
 
 
 def _newest_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that installs the newest stack that fits, with the companions installed now."""
+    """Fix that installs the newest stack that fits, with the companions installed now; or one that names the change
+    without which none does.
+    """
     return (_set_up(_wishes(snapshot), env),)
 
 
 def _wishes(snapshot: Snapshot) -> Wishes:
-    """The solver's input for this machine; for an unread driver, the oldest that serves the GPUs and CUDA 12."""
+    """The solver's input for this machine; if its driver was not read, the oldest that serves its GPUs and CUDA 12."""
     wishes = wishes_from_snapshot(snapshot)
     if not isinstance(snapshot.get("driver.version"), Unread):
         return wishes
@@ -99,7 +101,7 @@ def _oldest_driver_branch(gpus: Sequence[GPU]) -> str:
 
 
 def _same_release_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that installs the present release in a build that fits; if there is none, the newest that fits."""
+    """Fix that installs the present torch release in a build that fits; the newest if none fits or is installed."""
     wishes, former = _wishes(snapshot), builds.base(snapshot.text("torch.version") or env.installed.get("torch", ""))
     if not former:
         return (_set_up(wishes, env),)
@@ -109,7 +111,7 @@ def _same_release_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def _other_python_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that makes a new environment with a Python for which wheels exist."""
+    """Fix that makes a new environment with a Python that has wheels; if there is none, one for this environment."""
     wishes = _wishes(snapshot)
     fresh = replace(env, managed=True, python="", prefix="", installed={})
     for python in _PYTHONS:
@@ -134,7 +136,7 @@ def _in_new_environment(best: Candidate, wishes: Wishes, env: Environment, pytho
 
 
 def _set_up(wishes: Wishes, env: Environment) -> Fix:
-    """Fix that installs the best stack for the wishes."""
+    """Fix that installs the best stack for the wishes, or names the smallest change if nothing fits."""
     return _fix(_solution_with_companions(wishes, env), wishes, env)
 
 
@@ -170,7 +172,7 @@ def _fix(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
 
 
 def _steps(commands: Argvs, best: Candidate, wishes: Wishes, env: Environment, because: str = "") -> tuple[Step, ...]:
-    """Steps of the commands; the last one has the explanation and the facts it makes true."""
+    """Steps of the commands; the last one has the explanation `because` and the facts that it makes true."""
     facts = tuple(facts_once_installed(best, env, wishes))
     last = len(commands) - 1
     return tuple(
@@ -196,7 +198,9 @@ def _step_explanation(argv: tuple[str, ...]) -> str:
 
 
 def _install_note(best: Candidate, env: Environment, because: str) -> str:
-    """Why this build; which packages must be reinstalled; and a warning if a uv.lock would undo it."""
+    """Why this build, which packages must be installed again, whether a uv.lock would undo it; ``""`` if none
+    applies.
+    """
     coming = {package.name for package in best.packages}
     left = [name for name in _BOUND if name in env.installed and name not in coming]
     sentences = [say("{sentence}.", sentence=because[:1].upper() + because[1:].rstrip("."))] if because else []

@@ -62,14 +62,16 @@ def _usage_message(part: str, key: str, text: str) -> str:
 
 
 def _suggestion(text: str) -> str:
-    """The text with keys added, ``gpu=H100,driver=550`` for ``H100, driver 550``; ``""`` if it cannot be told."""
+    """What may have been meant, ``gpu=H100,driver=550`` for ``H100, driver 550``; ``""`` if a part is not understood or
+    given twice.
+    """
     found = [_as_key_value(part) for item in text.split(",") if (part := item.strip())]
     keys = [pair.partition("=")[0] for pair in found]
     return ",".join(found) if all(found) and len(set(keys)) == len(keys) else ""
 
 
 def _as_key_value(part: str) -> str:
-    """One part as ``key=value``, the key guessed if missing; ``""`` if it does not parse."""
+    """One part of ``--for`` as ``key=value``, the key guessed if missing; ``""`` if it is no valid one."""
     key, equals, value = (item.strip() for item in part.partition("="))
     if not equals:
         key, _, value = part.partition(" ")
@@ -143,7 +145,7 @@ def _compute_capability(name: str) -> str:
 
 
 def _parse_driver(value: str) -> tuple[str, object]:
-    """Field and value of a driver version or branch; raises `UsageError`."""
+    """(``driver``, the text) of a driver version or branch; raises `UsageError` for anything else."""
     number = parse(value)
     if number is None or not 100 <= number.major < 10_000 or not re.fullmatch(r"[\d.]+", value):
         raise UsageError(f"driver={value[:40]!r} is no driver; it is written {KEYS['driver']}")
@@ -151,7 +153,7 @@ def _parse_driver(value: str) -> tuple[str, object]:
 
 
 def _parse_python(value: str) -> tuple[str, object]:
-    """Field and value of a Python version; raises `UsageError`."""
+    """(``python``, the text) of a Python version; raises `UsageError` for anything else."""
     if not python_tag(value):
         raise UsageError(f"python={value[:40]!r} is no Python version; it is written {KEYS['python']}")
     return "python", value
@@ -170,7 +172,7 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
 
 
 def _parse_libc(value: str) -> tuple[str, object]:
-    """Field and value of a C library, ``glibc 2.31`` or ``musl``; raises `UsageError`."""
+    """(``libc``, ``glibc 2.31`` or ``musl``) of a C library; raises `UsageError` for anything else."""
     bare = value.lower().removeprefix("glibc").strip()
     if bare.startswith("musl"):
         return "libc", "musl"
@@ -180,7 +182,7 @@ def _parse_libc(value: str) -> tuple[str, object]:
 
 
 def _parse_distribution(value: str) -> tuple[str, object]:
-    """Field and value of a distribution, ``ubuntu 24.04``; raises `UsageError`."""
+    """(``distribution``, ``ubuntu 24.04``) of a distribution's name and release; raises `UsageError` for no such."""
     match = re.fullmatch(r"([A-Za-z][\w-]*)[ :-]?([\d.]*)", value)
     if not match:
         raise UsageError(f"distribution={value[:40]!r} is none; it is written {KEYS['distribution']}")

@@ -31,7 +31,7 @@ def all_builds() -> Passing:
 
 @lru_cache(maxsize=8)
 def with_wheel(wheels: Wheels | None) -> Passing:
-    """Builds that have a wheel for the platform; none for None."""
+    """Builds of torch that have a wheel for the platform; none if `wheels` is None."""
     return frozenset(build for build in all_builds() if wheels in build.listings and wheels and build.tags(wheels))
 
 
@@ -43,27 +43,27 @@ def with_python(wheels: Wheels | None, tag: str) -> Passing:
 
 @lru_cache(maxsize=64)
 def with_libc(glibc: Glibc) -> Passing:
-    """Builds whose wheels run on this C library: none for musl, all if it is not known."""
+    """Builds whose wheels run on this C library: none for musl, all if None (not known)."""
     if glibc == "musl":
         return frozenset()
     return frozenset(build for build in all_builds() if glibc is None or glibc >= glibc_of(build))
 
 
 def glibc_of(build: Build) -> tuple[int, int]:
-    """Oldest glibc that its Linux wheels run on, as (2, 28)."""
+    """Oldest glibc that the build's Linux wheels run on, as (2, 28)."""
     major, _, minor = build.release["glibc"].partition(".")
     return int(major), int(minor)
 
 
 def with_code(machine: Machine) -> Passing:
-    """Builds that run on every GPU, by machine code or by PTX that the driver compiles."""
+    """Builds that run on every GPU of the machine, by machine code or PTX that its driver compiles; CPU builds too."""
     by_code, by_ptx = _serving_all(machine.wheels, machine.devices)
     return by_code | {build for build in by_ptx if _driver_compiles_ptx(build, machine)} if by_ptx else by_code
 
 
 def _serving_all(wheels: Wheels | None, devices: tuple[Device, ...]) -> tuple[Passing, Passing]:
-    """(builds that serve all these GPUs by machine code, builds that need PTX for some); a GPU of unknown capability
-    excludes none, and `wheels` None (no platform with wheels) excludes none either.
+    """(builds that serve all these GPUs by machine code, builds that need PTX for some): all and none without a known
+    GPU, or if `wheels` is None.
     """
     by_code = by_either = all_builds()
     for capability in {each for device in devices for each in device.capabilities}:
@@ -89,38 +89,40 @@ def _has_cuda_wheel(build: Build, wheels: Wheels | None) -> bool:
 
 
 def _run_modes(build: Build, wheels: Wheels | None, devices: tuple[Device, ...]) -> set[Runs]:
-    """How the build runs on the GPUs: a set of ``code``, ``ptx`` and ``""``."""
+    """How the build runs on each of the GPUs, as a set of ``code``, ``ptx`` and ``""`` (not at all); empty for a CPU
+    build, without a wheel for the platform, or a known GPU.
+    """
     if wheels is None or not _has_cuda_wheel(build, wheels):
         return set()
     return {build.runs(wheels, capability) for device in devices for capability in device.capabilities}
 
 
 def _driver_compiles_ptx(build: Build, machine: Machine) -> bool:
-    """True if the driver compiles PTX of the build's CUDA, for which minor-version compatibility does not suffice."""
+    """True if the driver serves the build's CUDA in full, so that it compiles its PTX, or is not known."""
     return machine.driver is None or machine.driver.serves_fully(build.cuda)
 
 
 def unserved_by_build(build: Build, machine: Machine) -> tuple[Device, ...]:
-    """GPUs for which the build has neither machine code nor usable PTX."""
+    """GPUs of the machine for which the build has neither machine code nor PTX that the driver compiles."""
     enough = {"code", "ptx"} if _driver_compiles_ptx(build, machine) else {"code"}
     return tuple(device for device in machine.devices if not _run_modes(build, machine.wheels, (device,)) <= enough)
 
 
 def compiles_first(build: Build, machine: Machine) -> bool:
-    """True if some GPU runs the build only through PTX, compiled at first use."""
+    """True if some GPU of the machine runs the build only through PTX, compiled at first use."""
     return "ptx" in _run_modes(build, machine.wheels, machine.devices)
 
 
 @lru_cache(maxsize=512)
 def with_driver(driver: Driver | None, drivers_of: str) -> Passing:
-    """Builds whose CUDA the driver runs; all if the driver is None."""
+    """Builds whose CUDA the driver runs, and CPU builds; all if the driver is not known."""
     if driver is None:
         return all_builds()
     return frozenset(build for build in all_builds() if not build.cuda[0] or driver.reaches(build.floor(drivers_of)))
 
 
 def unserved_devices(machine: Machine) -> tuple[Device, ...]:
-    """GPUs that the driver does not serve, being too old or too new for them; then no CUDA build runs."""
+    """GPUs that the machine's driver does not serve, being too old or too new for them; none if it is not known."""
     own = machine.driver
     if own is None:
         return ()
@@ -132,7 +134,7 @@ def unserved_devices(machine: Machine) -> tuple[Device, ...]:
 
 
 def conflicting_modules(machine: Machine) -> tuple[Device, ...]:
-    """GPUs of which some need open and others proprietary kernel modules; empty if there is no conflict."""
+    """GPUs of which some need open and others proprietary kernel modules; none if they agree, or in WSL or Windows."""
     if machine.system != "Linux" or machine.wsl:
         return ()
     kinds = {
@@ -165,7 +167,7 @@ class Fit:
 
     @cached_property
     def compiled(self) -> bool:
-        """True if any package must be compiled."""
+        """True if any of the packages must be compiled with nvcc."""
         return any(package.compiled for package in self.packages)
 
     @cached_property
@@ -176,17 +178,17 @@ class Fit:
 
     @cached_property
     def default(self) -> bool:
-        """True if PyPI itself serves this build."""
+        """True if PyPI itself serves this build for the machine's platform."""
         return self.machine.wheels is not None and self.build.default(self.machine.wheels)
 
     @cached_property
     def full(self) -> bool:
-        """True if the driver serves its CUDA without minor-version compatibility."""
+        """True if the driver serves the build's CUDA without minor-version compatibility, or is not known."""
         return self.machine.driver is None or self.machine.driver.serves_fully(self.build.cuda)
 
     @cached_property
     def jit(self) -> bool:
-        """True if some GPU runs it only through PTX."""
+        """True if some GPU runs the build only through PTX, compiled at first use."""
         return compiles_first(self.build, self.machine)
 
     @property
@@ -210,7 +212,7 @@ class Rejected:
 
 
 def candidate_builds(machine: Machine, wants: Wants) -> tuple[Build, ...]:
-    """Builds to consider; CPU builds if neither GPU nor driver is known."""
+    """Builds that the want for torch takes; CPU builds if neither GPU nor driver is known."""
     return builds_taken(wants.torch.specifier, wants.minor, True) if machine.bare else wants.builds
 
 

@@ -23,9 +23,7 @@ _LOCKED = "A project with a uv.lock takes it back at the next uv sync: name the 
 
 
 def companions(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that keeps torch and installs the matching torchvision and torchaudio; empty if the tables lack that
-    torch.
-    """
+    """Fix that keeps torch and installs matching torchvision and torchaudio; none if the tables lack that torch."""
     torch, build = _installed_torch(snapshot, env)
     pins = [f"{name}=={version}" for name, version in _matching_companions(torch, env)]
     if not pins or not build:
@@ -68,7 +66,9 @@ def _matching_companions(torch: str, env: Environment) -> Iterator[tuple[str, st
 
 
 def nvidia_wheels(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that restores the nvidia wheels pinned by torch, after removing those of another CUDA major."""
+    """Fix that restores the nvidia wheels that torch pins, after removing those of another CUDA major; if none can be
+    named, or with conda, one that reinstalls torch.
+    """
     torch, build = _installed_torch(snapshot, env)
     if env.tool == "conda" or not torch:
         return reinstall_torch(snapshot, env)
@@ -102,7 +102,7 @@ def _wheels_to_restore(snapshot: Snapshot, env: Environment, major: str, clashin
 
 
 def reinstall_torch(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that reinstalls the same torch with its requirements; empty if its version is not known."""
+    """Fix that reinstalls the same torch with its requirements; none, but with conda, if its build is not known."""
     torch, build = _installed_torch(snapshot, env)
     if env.tool == "conda":
         argv = _conda_command(env, "--force-reinstall", f"pytorch={_minor_release(torch)}" if torch else "pytorch")
@@ -140,7 +140,7 @@ def triton(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def undo_text(env: Environment, pins: Iterable[str] = ()) -> str:
-    """Sentence saying how to undo the change; ``""`` if the former packages are not known."""
+    """How to undo a change of these packages (none: of torch); ``""`` if the former versions are not known."""
     if env.new:
         return say("Remove the folder {name}", name=".venv")
     if env.tool == "conda":
@@ -153,7 +153,7 @@ def undo_text(env: Environment, pins: Iterable[str] = ()) -> str:
 
 
 def _installed_torch(snapshot: Snapshot, env: Environment) -> tuple[str, str]:
-    """(version with build, build): ``2.9.0+cu126``, ``cu126``; ``""`` for what is not known."""
+    """(version with build, build) of the installed torch: ``2.9.0+cu126``, ``cu126``; ``""`` for what is not known."""
     version = snapshot.text("torch.version") or env.installed.get("torch", "")
     if not sane("torch", version) or not builds.base(version):
         return "", ""

@@ -59,11 +59,11 @@ class Want:
         return ", ".join(self.texts)
 
     def takes(self, version: str) -> bool:
-        """True if the version satisfies it, prereleases included."""
+        """True if the version satisfies the want, prereleases included."""
         return inside(self.specifier, version)
 
     def exact(self) -> tuple[str, ...]:
-        """Versions named with ``==``, without wildcards."""
+        """Versions that the want names with ``==``, without wildcards."""
         every = parsed(self.specifier)
         return tuple(spec.version for spec in every if spec.operator == "==" and not spec.version.endswith("*"))
 
@@ -128,7 +128,9 @@ def wants_of(wishes: Wishes, machine: Machine) -> Wants:
 
 
 def torch_requirement(written: str) -> str:
-    """Requirement for a torch release: ``torch==2.9.*`` for ``2.9``, ``torch==2.8.0`` for ``2.8.0``."""
+    """Requirement for a torch release: ``torch==2.9.*`` for ``2.9``, ``torch==2.8.0`` for that, ``torch>=2`` for
+    ``>=2``.
+    """
     written = written.strip()
     if not written[0].isdigit():
         return f"torch{written}"
@@ -144,7 +146,7 @@ class _ParsedRequirement(NamedTuple):
 
 
 def _parse_requirement(text: str, machine: Machine) -> _ParsedRequirement | None:
-    """The parsed requirement; None if its marker does not hold on the machine, `UsageError` if invalid."""
+    """Name and specifier of a requirement; None if its marker does not hold on the machine, `UsageError` if invalid."""
     if plain := _PLAIN.fullmatch(text):
         return _ParsedRequirement(plain[1], plain[2] or "")
     try:

@@ -48,7 +48,9 @@ class Recorder:
     written: float = field(default=0.0)
 
     def now(self, event: Event) -> None:
-        """Apply an event to the run and tell it; output is written to the journal every `RECORD_SECONDS` seconds."""
+        """Apply an event to the run and pass the run on to `tell`; a step's output is on disk at most 2 s later, other
+        events are not written.
+        """
         self.run = self.run.after(event)
         if isinstance(event, Printed) and time.monotonic() - self.written > RECORD_SECONDS:
             with contextlib.suppress(OSError):
@@ -56,7 +58,7 @@ class Recorder:
         self.tell(self.run)
 
     def say(self, step: PlanStep, text: str) -> None:
-        """Add our own text to the step's output."""
+        """Add gpudoctor's own text to the step's recorded output."""
         self.now(Printed(step.id, text))
 
     def write(self) -> None:
@@ -65,7 +67,7 @@ class Recorder:
         self.written = time.monotonic()
 
     def begin(self, step: PlanStep) -> str:
-        """Record that the step is about to start; reason why it must not, ``""`` if it may."""
+        """Put on record that the step is about to start; why it must not, ``""`` if it may."""
         before = self.run
         self.run = self.run.after(Began(step.id))
         try:
@@ -77,9 +79,7 @@ class Recorder:
         return ""
 
     def end(self, why: str = "", worse: tuple[str, ...] = ()) -> Run:
-        """End and record the run; the Run as it ended. `why` is the reason, `worse` the rules that are worse than
-        before.
-        """
+        """End and record the run, and return it. `why` is the reason, `worse` the rules that are worse than before."""
         self.run = self.run.ended(why, worse)
         try:
             self.write()
@@ -92,8 +92,8 @@ class Recorder:
 
 
 def step_by_step(recorder: Recorder, wants: Wants, ask: Ask, prepare: Callable[[PlanStep], str], do: Do) -> str:
-    """Run the chosen steps up to the first reboot; why it stopped early, ``""`` if all are done or left out.
-    `prepare` returns why a step cannot be started, or ``""``.
+    """Run the chosen steps up to the first reboot: `ask`, `prepare` (why it cannot be started, or ``""``), record,
+    `do`; why it stopped early, ``""`` if all are done or left out.
     """
     for step in recorder.run.plan.until_reboot.chosen:
         if wants() != "go on":
@@ -126,8 +126,8 @@ _HEEDED = (signal.SIGINT, *system.ENDING_SIGNALS)
 
 @contextmanager
 def heeding_signals(wants: Callable[[], Stop]) -> Iterator[Callable[[], Stop]]:
-    """Callback like `wants` that gives ``now`` once a signal came; the signal is sent again on leaving.
-    Outside the main thread `wants` is given unchanged.
+    """Context with a callback like `wants` that gives ``now`` once a signal came, which is raised again on leaving.
+    Outside the main thread it is `wants` itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield wants

@@ -36,7 +36,7 @@ _TARGETS = {"uv": ("--python", "-p"), "conda": ("--prefix", "-p")}
 
 
 def changes_packages(step: PlanStep) -> bool:
-    """True if the step changes an environment, as declared or by its command."""
+    """True if the step changes an environment, by what it declares or by its pip, uv or conda command."""
     if not step.argv or step.verify:
         return False
     tool, words = _tool_and_arguments(_without_env(step.argv))
@@ -44,8 +44,8 @@ def changes_packages(step: PlanStep) -> bool:
 
 
 def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) -> str:
-    """Reason why the command must not run; ``""`` if it acts on the target environment alone.
-    `made` are folders of environments created earlier by the same plan, which it may change as well.
+    """Why the command must not be run; ``""`` if it changes the target environment alone, or makes a new one. `made`
+    are folders of environments made by the same plan, which it may change as well.
     """
     if diverted := [name for name in _assigned_variables(argv) if name in DIVERTS]:
         return f"it sets {diverted[0]}, which leads it to another environment"
@@ -86,7 +86,7 @@ def makes(argv: Sequence[str]) -> str:
 
 def clean(environ: Mapping[str, str], target: Environment | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """(variables without those that divert pip, uv or conda, names of those removed that are worth mention).
-    VIRTUAL_ENV or CONDA_PREFIX are set to the target's.
+    VIRTUAL_ENV or CONDA_PREFIX are set to the target's, and pip is kept from the user's and the system's packages.
     """
     taken = tuple(name for name in DIVERTS if name in environ)
     kept = {name: value for name, value in environ.items() if name not in taken}
@@ -112,7 +112,7 @@ def _tool_and_arguments(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
-    """True if the program is the interpreter of the target or of a folder in `made`, by its path, links unfollowed."""
+    """True if the program is the interpreter of the target or of a folder in `made`, by path, links unfollowed."""
     if not system_paths.is_path(program):
         return False
     environments = [*([target.prefix] if target.own else []), *made]
@@ -123,12 +123,12 @@ def _is_python(program: str, target: Environment, made: Sequence[str]) -> bool:
 
 
 def _comparable(path: str) -> str:
-    """The path in the one form in which this system has it."""
+    """The path normalized, with case and separators as this system compares them."""
     return os.path.normcase(os.path.normpath(path))
 
 
 def _forbidden_options(tool: str, arguments: Sequence[str]) -> Iterator[str]:
-    """Options that make the command act on another place."""
+    """Options, long or short, that make the tool's command act on another place."""
     for word in arguments:
         name = word.partition("=")[0]
         if _is_forbidden_option(tool, name) if name.startswith("--") else _SHORT[tool].match(word):
@@ -136,7 +136,7 @@ def _forbidden_options(tool: str, arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _is_forbidden_option(tool: str, name: str) -> bool:
-    """True if the long option is forbidden; abbreviations count for pip and conda."""
+    """True if the long option makes the tool act on another place; abbreviations count for pip and conda."""
     if name in _FORBIDDEN[tool]:
         return True
     if tool == "uv" or name in ("--", "--pre", "--prefix"):
@@ -145,7 +145,7 @@ def _is_forbidden_option(tool: str, name: str) -> bool:
 
 
 def _option_values(arguments: Sequence[str], names: Sequence[str]) -> Iterator[str]:
-    """Values of the options in any spelling; ``""`` if the value is missing."""
+    """Values of these options (``--name value``, ``--name=value``, ``-pvalue``); ``""`` if the value is missing."""
     for place, word in enumerate(arguments):
         name, sign, value = word.partition("=")
         if name in names:
@@ -183,7 +183,7 @@ _CMD = re.compile(r"[%^&|<>\"!()]")
 
 
 def unmet(step: PlanStep, environ: Mapping[str, str], root: bool) -> str:
-    """Reason why the step cannot be run now; ``""`` if it can."""
+    """Why the step cannot be run now (no root, no such program, an unmet requirement); ``""`` if it can."""
     if "root" in step.needs and not root:
         return "needs root, which this is not"
     if step.argv and (why := _unstartable(step.argv, environ)):
@@ -192,7 +192,7 @@ def unmet(step: PlanStep, environ: Mapping[str, str], root: bool) -> str:
 
 
 def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Reason why the command cannot be started; ``""`` if it can."""
+    """Why the command cannot be started (no such program, a batch file that misreads its words); ``""`` if it can."""
     program = system_paths.locate(argv[0], environ)
     if not program:
         return f"{argv[0]}: no such program"
@@ -202,7 +202,7 @@ def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def changed_since_plan(plan: Plan, installed: Lock) -> str:
-    """Message naming a package changed by others since the plan was made; ``""`` if there is none."""
+    """Message naming a package whose version is in no step of the plan, before or after it; ``""`` if there is none."""
     known: dict[str, list[str]] = {}
     for change in (change for step in plan.steps for change in step.changes):
         known.setdefault(change.name, []).extend((change.before, change.after))
