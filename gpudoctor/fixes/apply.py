@@ -154,7 +154,7 @@ class _Application:
         return replace(result, why=self.judging.worsened(step))
 
     def note_after(self) -> None:
-        """Record the state in which the run left the environment, for a later undo."""
+        """Store how the run left an environment that it kept a copy of, for a later undo; errors are ignored."""
         if self.backup:
             with contextlib.suppress(OSError):  # then all is put back as it was, without asking who changed it
                 backup.note_after(self.backup)

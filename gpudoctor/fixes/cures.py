@@ -84,7 +84,9 @@ def title_of(step: Step) -> str:
 
 
 def effect_text(step: Step, cure: str) -> str:
-    """Short text of a step's effect: packages installed or removed, else facts set; else which cure it is part of."""
+    """Short text of a step's effect: packages installed or removed, else facts set, else a reboot, else which cure it
+    is part of, or that it only looks; ``""`` if it has neither effect nor command.
+    """
     if command := command_of(step.argv):
         return _package_effect(command)
     effects = [

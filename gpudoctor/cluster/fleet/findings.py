@@ -330,8 +330,8 @@ def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
 
 
 def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
-    """Outliers and splits (no value in 60 %) of each fact that at least 3 of these hosts reported; texts name `kind`,
-    their GPU, unless ``""``.
+    """Outliers and splits (no value in 60 %) of each fact that at least 3 of these hosts reported; an unset variable
+    counts as a value. Texts name `kind`, the hosts' GPU, unless ``""``.
     """
     outliers: list[Outlier] = []
     splits: list[Split] = []
@@ -362,7 +362,9 @@ def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outl
 
 
 def _merged_near_median(by_value: dict[str, list[str]], how: Compared) -> dict[str, list[str]]:
-    """Hosts by value; numbers within the share `how.near` of the median are merged under the most frequent one."""
+    """Hosts by value; if `how.near` is set, numbers within that share of the median are merged under the most
+    frequent.
+    """
     if not how.near:
         return by_value
     numbers = {value: float(value) for value in by_value if _is_number(value)}

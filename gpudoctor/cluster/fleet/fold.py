@@ -345,8 +345,8 @@ def board_results(hosts: Iterable[Summary], outliers: Iterable[Outlier]) -> dict
 
 
 def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
-    """Results of one host by check id: a layer's most severe finding, else ok or unjudged; ``alike`` by its
-    outliers.
+    """Results of one host by check id: a layer's most severe finding (info is ok), else ok or unjudged; and
+    ``alike``.
     """
     row = {layer: _result("ok", node.unjudged.get(layer, 0)) for layer in node.passed}
     row.update({layer: _result("unjudged", count) for layer, count in node.unjudged.items() if layer not in row})

@@ -45,7 +45,7 @@ def node_set(names: Iterable[str]) -> str:
 
 
 def names_phrase(names: Iterable[str]) -> str:
-    """Names for a sentence: ``n1, n7 and n9``; more than six as a short node set, else the first and ``N more``."""
+    """Names for a sentence: ``n1, n7 and n9``; more than six as a node set if it is short, else six and ``N more``."""
     several = ordered(names)
     if len(several) <= _MOST_NAMES:
         *first, last = several or [""]
@@ -137,14 +137,16 @@ class ReplyReader:
         self.examples: dict[str, Example] = {}
 
     def summaries(self, reply: Reply) -> Iterator[Summary]:
-        """One summary per document in the reply, or one that states why there is none; secrets are masked, and examples
-        of findings kept.
+        """One summary per document in the reply, unanswered with the reason if that cannot be used; one that says so if
+        there is none. Secrets are masked, and examples of findings kept.
         """
         for summary in self._unmasked_summaries(reply):
             yield map_texts(summary, _masked)
 
     def _unmasked_summaries(self, reply: Reply) -> Iterator[Summary]:
-        """One summary per document of the reply, or one that states why there is none; secrets are still in it."""
+        """As `summaries`, with secrets still in it: one summary per document in the reply, or one that states why there
+        is none.
+        """
         found = False
         for raw in documents(reply.text):
             found = True

@@ -86,8 +86,8 @@ class Question:
 
 
 def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
-    """Reason for a missing or failed answer, from exit status and standard error; ``""`` if the run was fine.
-    Exit statuses 0, 1 and 3 are those of a diagnosis; None means out of time.
+    """Why there is no answer, or a failed one; ``""`` for exit status 0, 1 or 3 (those of a diagnosis) with empty
+    standard error. A status of None means out of time.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = lines[-1][:_LONGEST_QUOTE] if lines else ""
@@ -269,8 +269,9 @@ def slurm_switches() -> dict[str, str]:
 
 
 def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
-    """Run the question on all nodes by srun; `reply_to` is called exactly once per node, never in parallel.
-    One srun for the nodes of our own job; one per node of a partition, so that an unavailable node delays no other.
+    """Run the question on all nodes by srun; `reply_to` is called exactly once per node, never in parallel, for
+    unusable ones (`nodes.out`) with the reason. One srun for the nodes of our own job; one per node of a partition, so
+    that an unavailable node delays no other.
     """
     for name, why in nodes.out.items():
         reply_to(Reply("", host=name, because=why))

@@ -145,7 +145,9 @@ def verify(names: Sequence[str]) -> None:
 
 
 def replies(names: Sequence[str]) -> Iterator[Reply]:
-    """Replies read from files, folders (recursively) and ``-`` (standard input), one per document found."""
+    """Replies read from files, folders (recursively) and ``-`` (standard input): one per document, or with why there is
+    none.
+    """
     for name in names:
         if name == "-":
             yield from _replies_in_stream(sys.stdin.buffer, "standard input")

@@ -110,7 +110,9 @@ def comparison_of(fact: str) -> Compared:
 
 
 def compared_values(facts: Answers) -> Iterator[tuple[str, str]]:
-    """(fact name, value as text) of each compared fact of a document; facts that could not be read are left out."""
+    """(fact name, value as text) of each compared fact of a document, ``not there`` if absent; unread ones are left
+    out.
+    """
     for how in SCALARS:
         if (value := _fact_text(facts.get(how.fact))) is not None:
             yield how.fact, "unlimited" if value == "-1" and how.fact.startswith("limits.") else value
@@ -130,7 +132,9 @@ def _nccl_interface_mtu(facts: Answers) -> str | None:
 
 
 def _communication_variables(facts: Answers) -> dict[str, str]:
-    """NCCL and Gloo variables in effect, by fact name: of the environment, else of a file such as /etc/nccl.conf."""
+    """NCCL and Gloo variables in effect, by fact name: of the environment, else of a file such as /etc/nccl.conf;
+    without those that each host has of its own (NCCL_DEBUG_FILE, NCCL_HOSTID).
+    """
     found = {
         f"env.{name}": str(value_in(row.get("value")))
         for row in rows_of(facts, "setting")

@@ -145,8 +145,8 @@ class _Conversation:
         self._update(ms=quickest / 1e6, clock_offset_ms=offset / 1e6)
 
     def _measure_out(self, window: float) -> int:
-        """Send data for `window` seconds and record rate, losses and load as the receiver tells; returns the bytes of
-        the largest TCP segment that fits the MTU. Raises `TalkError`.
+        """Send data for `window` seconds and record the receiver's rate, losses as our kernel counts them, and load;
+        returns the bytes of the largest TCP segment that fits the MTU. Raises `TalkError`.
         """
         with self._open_bulk() as link:
             self._lines.say(f"sink {window}")

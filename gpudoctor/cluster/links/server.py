@@ -147,7 +147,9 @@ class Server:
         lines.say("ok")
 
     def _converse(self, lines: Lines, token: str) -> None:
-        """Hold a conversation until it fails or the peer is gone; its data connections are then closed."""
+        """Hold a conversation until it fails or the peer is gone; its data connections are then closed. Nothing if
+        another has that token.
+        """
         with self._lock:
             if token in self._talks:
                 return

@@ -127,7 +127,7 @@ def _distinct_measurements(bad: Iterable[Figure]) -> int:
 def _suspect(
     kind: Kind, names: tuple[str, ...], direction: Way, bad: Sequence[Figure], weighed: Weighed, limits: Limits
 ) -> Suspect:
-    """A Suspect with its best bad value, the usual value, their ratio and its sentence."""
+    """A Suspect with the best of its bad values (None of reach), the usual value, their ratio and its sentence."""
     measure = weighed.measure
     values = [figure.value for figure in bad]
     value = {"reach": None, "bandwidth": max(values), "mtu": max(values)}.get(measure, min(values))

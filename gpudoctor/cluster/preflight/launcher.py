@@ -84,7 +84,9 @@ def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> 
 
 
 def own_rank(environ: Mapping[str, str]) -> Place | None:
-    """This rank's place in its job, without hosts; None in a job of one rank, or if the environment is inconsistent."""
+    """This rank's place in its job, without hosts; None without launcher, for one rank, or if the environment is
+    inconsistent.
+    """
     try:
         place = _launched(environ, lambda _: [])
     except UsageError:

@@ -134,7 +134,7 @@ def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None
 
 def diagnosis_without_meeting(options: JobOptions, place: Place, error: NotMetError) -> Diagnosis:
     """Diagnosis from what this rank alone knows, when it could not join or lost the meeting; rank 0 is reported as
-    missing if its host is known and refused every port.
+    missing if all ports of its host refused, and it belongs there as far as is known.
     """
     found = MeetingResults(place, checked=False, asked=False, cut=str(error))
     found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
@@ -168,7 +168,9 @@ def _machine_id() -> str:
 
 
 def _without_findings(document: Mapping[str, Any]) -> Message:
-    """The document with its facts but without findings and counts, for a check of the network alone."""
+    """The document with its facts, but without findings, notes and counts and with verdict unknown: for the network
+    alone.
+    """
     nothing: Message = {"findings": [], "unjudged": [], "passed": [], "notes": [], "verdict": "unknown"}
     return {**document, **nothing, "counts": {"found": 0, "unjudged": 0, "passed": 0}}
 
@@ -289,7 +291,7 @@ def connect_to_peers(message: Mapping[str, Any]) -> Message:
 
 def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
     """Connect to one peer and close again: ``outcome``, explaining ``words``, ``ms`` taken, and ``answers``: whether
-    the host answers on other ports. Unroutable if the address is one of this machine.
+    the host answers on other ports. Unroutable if that failed and the address is one of this machine.
     """
     address = str(peer["address"])
     found = connect(address, int(peer["port"]), CONNECT_SECONDS, str(peer.get("source", "")))

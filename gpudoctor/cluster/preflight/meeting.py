@@ -229,9 +229,9 @@ class Meeting:
         return not joined.ended
 
     def close(self, last: Callable[[JoinedRank], Message]) -> None:
-        """Send each rank `last` of it, wait up to 1 s until they hang up, and close all connections and listening
-        ports. Connections still open by then are reset: a side that closes first would keep the job's port for a
-        minute.
+        """Send each rank what `last` returns for it, wait up to 1 s until they hang up, and close all connections and
+        listening ports. Connections still open by then are reset: a side that closes first would keep the job's port
+        for a minute.
         """
         for joined in self.here:
             self._give_task(joined, 0, last(joined))

@@ -61,7 +61,8 @@ class Member:
 
     def attend(self, tasks: Mapping[str, Task], seconds: float) -> Message:
         """Run the coordinator's tasks, each in a thread, until its message with the verdict comes, and return that; the
-        connection is then closed. Raises `NotMetError` if the meeting ends, or `seconds` pass, without one.
+        connection is then closed. Raises `NotMetError` if the meeting ends, or `seconds` pass, without one. An
+        interruption is reported to it and raised again.
         """
         end = time.monotonic() + seconds
         threading.Thread(target=self._beat, name="beat", daemon=True).start()

@@ -227,7 +227,9 @@ class Limits:
         return float(connected), connected
 
     def mtu(self, direction: Direction) -> tuple[float, bool] | None:
-        """(largest packet that passes, in bytes; inf if all do) and whether all do; None if not connected."""
+        """(largest packet that passes in bytes, inf if all do; whether all do) of one direction; None if not
+        connected.
+        """
         if direction.outcome != CONNECTED:
             return None
         return (inf, True) if direction.stalled_above is None else (float(direction.stalled_above), False)
@@ -253,7 +255,9 @@ class Limits:
 
 
 def limits_of(pairs: Iterable[Pair]) -> Limits:
-    """Usual values among these hosts, or ports of hosts, and the limits beyond which a figure is bad."""
+    """Usual values among these hosts, or ports of hosts, and the limits beyond which a figure is bad; None where not
+    measured.
+    """
     sends: dict[tuple[str, str], list[float]] = {}
     receives: dict[tuple[str, str], list[float]] = {}
     quickest: dict[tuple[str, str], float] = {}

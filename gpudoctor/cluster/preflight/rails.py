@@ -289,7 +289,9 @@ class _Stage:
         return kind(self._meeting, self._leaders, own, self._limits.flow, rail, self._ports[rail])
 
     def measure(self, rail: str, number: int, pairs: rounds.Pairs) -> None:
-        """Measure these pairs of hosts by that rail's ports and record them; where ib_write_bw fails, again by TCP."""
+        """Measure these pairs of hosts by that rail's ports and record them; if ib_write_bw fails, by TCP where
+        addresses allow.
+        """
         measuring = self._measuring[rail]
         measuring.run_round(number, pairs)
         if isinstance(measuring, RdmaMeasuring) and measuring.failed:

@@ -128,7 +128,9 @@ def _attend_meeting(
 
 @contextmanager
 def _outer_timer(seconds: float) -> Iterator[None]:
-    """Exit this process with code 3 if the block takes longer than `seconds`, even if the main thread hangs in C."""
+    """Context that exits this process with code 3 if it takes longer than `seconds`, even if the main thread hangs in
+    C.
+    """
 
     def end() -> None:
         """Report the timeout on stderr, end all child processes and exit with code 3."""

@@ -212,7 +212,9 @@ _SHOWN = (
 
 
 def _unseen(rows: Sequence[Row]) -> Iterable[str]:
-    """Texts that list ranks with unknown stacks by reason: ``rank 3: it ended while it was looked at``."""
+    """Texts that list ranks with unknown stacks by reason, but for those halted or gone:
+    ``rank 3: no look at it came back``.
+    """
     reasons: dict[str, list[Row]] = {}
     for row in rows:
         if (why := text_of(row.get("unseen"))) and text_of(row.get("state")) not in (*_HALTED, "gone"):

@@ -212,8 +212,9 @@ class Looked:
 def look(
     job: Job, seconds: float, samples: Sequence[Sample] = (), stop: threading.Event | None = None, records: bool = True
 ) -> Looked:
-    """Observe the job's ranks on this machine for `seconds`, or until all are known to make progress, or `stop` is set.
-    `samples` are NVML's, and may be appended to meanwhile; without `records` no NCCL, torch or kernel records are read.
+    """Observe the job's ranks on this machine for `seconds`, or until all are known to make progress, or `stop` is set:
+    their rows, and what was recorded of the job. `samples` are NVML's, and may be appended to meanwhile; without
+    `records` no NCCL, torch or kernel records are read.
     """
     target, began, before = Local("quick"), time.monotonic(), Traffic.now()
     recorded, machine = Records(job, target), MachineRecords(job, target)
@@ -330,7 +331,9 @@ _NOTHING = (Progress(), Progress(), 0.0)
 
 
 def in_time(ask: Callable[[T], R], items: Sequence[T], seconds: float) -> Mapping[int, R]:
-    """Results of `ask` by the `id()` of the item, missing if not done within `seconds`; run in parallel threads."""
+    """Results of `ask` by the `id()` of the item, from up to 8 threads; missing if not done within `seconds` or if it
+    raised.
+    """
     queue: SimpleQueue[T] = SimpleQueue()
     answers: SimpleQueue[tuple[int, R]] = SimpleQueue()
     for item in items:

@@ -213,8 +213,8 @@ class Store:
         return bool(kept and (kept.size, kept.mtime) == (then.size, then.mtime))
 
     def extract(self, path: str, goal: Path) -> None:
-        """Write the kept content, mode, owner and time of `path` to the new file `goal`; the store is unchanged.
-        Raises `DocumentError` if the content was changed since.
+        """Write the kept content of `path` to the new file `goal` (a hard link if the store has one), with mode, owner
+        and time; the store is unchanged. Raises `DocumentError` if a small content was changed since.
         """
         entry, small = self.manifest.entries[path], self.manifest.small.get(path)
         if small:

@@ -105,7 +105,9 @@ def ownership_doubt(place: str) -> str:
 
 
 def walk(root: str) -> Entries:
-    """All entries of a tree, links not followed; empty if it does not exist. Sockets and devices are left out."""
+    """All entries of a tree by path, links not followed; none if it does not exist. Without sockets and devices, kept
+    copies, and a conda's cache and other environments.
+    """
     found: Entries = {}
     left_out = (STORES, *(_CONDAS if os.path.isdir(f"{root}/conda-meta") else ()))  # noqa: PTH112
     below = [""]

@@ -66,7 +66,9 @@ def snapshot_after(snapshot: Snapshot, steps: Iterable[Step | PlanStep]) -> Snap
 
 
 def _apply_reboot(outlook: Outlook) -> None:
-    """Forget facts of the former boot, and reset services to their installed versions."""
+    """Forget facts of the former boot and of installed services; the fabric manager's version is that installed, if
+    known.
+    """
     outlook.forget(OF_THIS_BOOT)
     outlook.forget(name for name in SERVICES if outlook.text(name) != "not installed")
     if installed := known(outlook.facts.get("fabric.installed_version")):

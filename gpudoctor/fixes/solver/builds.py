@@ -61,8 +61,8 @@ class Build:
         return _split_tags(self.release.get(f"{wheels}_pythons", self.release["pythons"]))
 
     def floor(self, drivers_of: str) -> str:
-        """Oldest driver for the build's CUDA, minor-version compatibility included; `drivers_of`: ``linux`` or
-        ``windows``.
+        """Oldest driver for the build's CUDA, with minor-version compatibility, ``0`` without CUDA; `drivers_of`:
+        ``linux`` or ``windows``.
         """
         return _driver_floor(self.cuda_words, drivers_of)
 
@@ -124,7 +124,9 @@ def _listings(release: TableRow, row: TableRow) -> Iterator[tuple[Wheels, Listin
 
 
 def _listing(row: TableRow, column: str) -> Listing:
-    """Architectures from that column; if it is missing, those of the same build of the newest earlier release."""
+    """Architectures from that column; if it is missing, those of the same build of the newest earlier release, which is
+    then `like`. None, and `like` is ``none``, if there is no such release.
+    """
     if column in row:
         return Listing(tuple(archs.codes_of_list(row[column])))
     before = [

@@ -67,7 +67,7 @@ def with_cures(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _expanded_fixes(fixes: Sequence[Fix], snapshot: Snapshot) -> tuple[Fix, ...]:
-    """The fixes, with those that name a solver mode expanded; of those with the same commands, the first."""
+    """The fixes, with those that name a solver mode expanded; of those with the same title and commands, the first."""
     cures: dict[object, Fix] = {}
     for fix in fixes:
         for cure in torch_cures(snapshot, fix.setup) if fix.setup else (fix,):
@@ -93,7 +93,9 @@ def _wishes(snapshot: Snapshot) -> Wishes:
 
 
 def _oldest_driver_branch(gpus: Sequence[GPU]) -> str:
-    """Oldest driver branch that serves all these GPUs and CUDA 12; ``""`` if none does or it is not known."""
+    """Oldest driver branch that serves all these GPUs and CUDA 12; ``""`` if newer ones no longer serve one, or it is
+    not known.
+    """
     bounds = [generation(capability) for gpu in gpus for capability in device(gpu).capabilities]
     if not bounds or any(last or not first for first, last in bounds):
         return ""
@@ -141,7 +143,9 @@ def _set_up(wishes: Wishes, env: Environment) -> Fix:
 
 
 def _solution_with_companions(wishes: Wishes, env: Environment) -> Solution:
-    """Solution with the companions installed now; packages bound to one torch are left out if they prevent it."""
+    """Solution for torch with the companions installed now (torchvision if torch is not); packages bound to one torch
+    are left out if they prevent it.
+    """
     there = [name for name in COMPANIONS if name in env.installed]
     beside = there or ([] if "torch" in env.installed else ["torchvision"])
     bound = [name for name in _BOUND if name in env.installed]

@@ -35,7 +35,9 @@ USUAL: Mapping[str, str] = {"python": "3.12", "os": "linux", "arch": "x86_64"}
 
 
 def parse_machine(text: str) -> Wishes:
-    """Wishes for the described machine; an unknown key or invalid value raises `UsageError`."""
+    """Wishes for a machine described as ``gpu=H100,driver=550``; an unknown key or invalid value raises
+    `UsageError`.
+    """
     wishes = Wishes()
     keys_given: set[str] = set()
     for part in filter(None, (item.strip() for item in text.split(","))):

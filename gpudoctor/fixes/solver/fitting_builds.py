@@ -56,7 +56,9 @@ def glibc_of(build: Build) -> tuple[int, int]:
 
 
 def with_code(machine: Machine) -> Passing:
-    """Builds that run on every GPU of the machine, by machine code or PTX that its driver compiles; CPU builds too."""
+    """Builds that run on every GPU of the machine, by machine code or PTX that its driver compiles; also CPU builds and
+    those without a wheel for the platform.
+    """
     by_code, by_ptx = _serving_all(machine.wheels, machine.devices)
     return by_code | {build for build in by_ptx if _driver_compiles_ptx(build, machine)} if by_ptx else by_code
 
@@ -74,7 +76,9 @@ def _serving_all(wheels: Wheels | None, devices: tuple[Device, ...]) -> tuple[Pa
 
 @lru_cache(maxsize=256)
 def _serving_capability(wheels: Wheels | None, capability: Capability) -> tuple[Passing, Passing]:
-    """(builds with machine code for the capability, builds with machine code or PTX); CPU builds are in both."""
+    """(builds with machine code for the capability, builds with machine code or PTX); CPU builds and those without a
+    wheel for the platform are in both.
+    """
     ways = {
         build: build.runs(wheels, capability) if _has_cuda_wheel(build, wheels) and wheels else "code"
         for build in all_builds()
@@ -172,7 +176,7 @@ class Fit:
 
     @cached_property
     def like(self) -> str:
-        """Release whose list of architectures was used instead of its own; ``""`` if its own is known."""
+        """Release whose list of architectures was used for the build; ``""`` if its own is known, or no GPU is."""
         wheels = self.machine.wheels
         return self.build.listings[wheels].like if wheels and self.machine.devices else ""
 

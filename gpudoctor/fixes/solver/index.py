@@ -289,9 +289,9 @@ class Indexes:
     """Whether they are asked at all."""
 
     def verdict(self, order: Order, python: str, system: str, arch: str) -> Verdict:
-        """Whether the indexes have every package of the order for that platform, which they lack, and hashes.
-        Not verified, and said so, if `ask` is False, Python, system or architecture is ``""``, or an index does not
-        answer.
+        """Whether the indexes have the order's packages for that platform, but for compiled ones and wheels by URL;
+        which they lack, and hashes. Not verified, and said so, if `ask` is False, Python, system or architecture is
+        ``""``, or an index does not answer.
         """
         if not self.ask:
             return Verdict(say("Not verified: no index was asked. It is what the tables say."))

@@ -81,7 +81,9 @@ class Order:
         return self.pin(self.candidate.packages[0])
 
     def pin(self, package: Package) -> str:
-        """Exact requirement of a package, with the build for torch's own: ``torch==2.9.0+cu126``."""
+        """Exact requirement of a package: ``torch==2.9.0+cu126``, with the build if it is torch's own; ``NAME @ URL``
+        for a wheel.
+        """
         if package.origin == "wheel":
             return f"{package.name} @ {package.url}"
         built = package.origin == "torch" and package.name in _BUILT and "+" not in package.version
@@ -240,7 +242,9 @@ def not_on_conda(order: Order) -> tuple[str, ...]:
 
 
 def conda_remarks(order: Order) -> tuple[str, ...]:
-    """Sentences on what conda cannot provide: this CUDA, or packages that conda-forge lacks."""
+    """Sentences on what conda cannot provide (this CUDA, packages that conda-forge lacks) and that its torch comes
+    later.
+    """
     if not is_served_by_conda(order):
         return (f"conda-forge no longer builds torch for CUDA {order.candidate.cuda}: use pip or uv",)
     missing = not_on_conda(order)

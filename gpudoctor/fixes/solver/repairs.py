@@ -102,7 +102,7 @@ def _wheels_to_restore(snapshot: Snapshot, env: Environment, major: str, clashin
 
 
 def reinstall_torch(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that reinstalls the same torch with its requirements; none, but with conda, if its build is not known."""
+    """Fix that reinstalls the same torch with its requirements; none for pip and uv if its build is not known."""
     torch, build = _installed_torch(snapshot, env)
     if env.tool == "conda":
         argv = _conda_command(env, "--force-reinstall", f"pytorch={_minor_release(torch)}" if torch else "pytorch")
@@ -140,7 +140,9 @@ def triton(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def undo_text(env: Environment, pins: Iterable[str] = ()) -> str:
-    """How to undo a change of these packages (none: of torch); ``""`` if the former versions are not known."""
+    """How to undo a change of these packages (by default torch and companions); ``""`` if their versions are not
+    known.
+    """
     if env.new:
         return say("Remove the folder {name}", name=".venv")
     if env.tool == "conda":

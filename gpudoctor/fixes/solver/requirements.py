@@ -93,7 +93,9 @@ class Wants:
 
 @lru_cache(maxsize=1024)
 def builds_taken(specifier: str, minor: tuple[int, ...], without_cuda: bool) -> tuple[Build, ...]:
-    """Builds that the specifier takes, or, if given, those of the `minor` (x, y); newest first."""
+    """Builds that the specifier takes, or, if given, those of the `minor` (x, y), newest first; CPU builds if
+    `without_cuda`.
+    """
     every = cpu_builds() if without_cuda else builds()
     if minor:
         return tuple(build for build in every if build.version.release[:2] == minor)

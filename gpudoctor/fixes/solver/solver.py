@@ -81,7 +81,9 @@ def _candidate(fit: Fit, machine: Machine) -> Candidate:
 
 
 def _heading(wants: Wants) -> str:
-    """Sentence on which builds were considered: ``torch==2.9.* comes for CUDA 12.6, 12.8, 12.9 and 13.0``."""
+    """Sentence on the builds considered: ``torch==2.9.* comes for CUDA 12.6, 12.8 and 13.0``, or that there are
+    none.
+    """
     taken = wants.builds
     asked = wants.torch.text or "torch"
     if not taken:

@@ -120,7 +120,7 @@ def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
 
 
 def minor(python: str) -> str:
-    """Minor version of a Python version, ``3.12`` for ``3.12.3``; ``""`` if it is no version."""
+    """Minor version of a Python version: ``3.12`` for ``3.12.3``, ``3.13t`` for itself; ``""`` if it is no version."""
     match = re.match(r"\d+\.\d+t?", python)
     return match[0] if match else ""
 

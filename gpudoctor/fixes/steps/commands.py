@@ -233,7 +233,9 @@ def _step_result(step: PlanStep, outcome: Outcome, changed: tuple[str, ...], rec
 def _note_system(
     step: PlanStep, recorder: Recorder, environ: Mapping[str, str], when: str
 ) -> system_packages.Packages | None:
-    """The system's packages now, also stored in the journal; None if there is no known package manager."""
+    """The system's packages now, also stored in the journal as `when` the step; None if there is no known package
+    manager.
+    """
     found = system_packages.installed(environ)
     if found:
         document = {"manager": found.manager, "versions": dict(found.versions)}

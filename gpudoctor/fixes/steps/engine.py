@@ -48,8 +48,8 @@ class Recorder:
     written: float = field(default=0.0)
 
     def now(self, event: Event) -> None:
-        """Apply an event to the run and pass the run on to `tell`; a step's output is on disk at most 2 s later, other
-        events are not written.
+        """Apply an event to the run and call `tell` with that; of events only output is written to the journal, once in
+        2 s.
         """
         self.run = self.run.after(event)
         if isinstance(event, Printed) and time.monotonic() - self.written > RECORD_SECONDS:
@@ -92,8 +92,8 @@ class Recorder:
 
 
 def step_by_step(recorder: Recorder, wants: Wants, ask: Ask, prepare: Callable[[PlanStep], str], do: Do) -> str:
-    """Run the chosen steps up to the first reboot: `ask`, `prepare` (why it cannot be started, or ``""``), record,
-    `do`; why it stopped early, ``""`` if all are done or left out.
+    """Run the chosen steps up to the first reboot, each asked for, prepared, recorded and done; returns why it stopped
+    early, ``""`` if all are done or left out. `prepare` returns why a step cannot be started, or ``""``.
     """
     for step in recorder.run.plan.until_reboot.chosen:
         if wants() != "go on":

@@ -44,8 +44,8 @@ def changes_packages(step: PlanStep) -> bool:
 
 
 def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) -> str:
-    """Why the command must not be run; ``""`` if it changes the target environment alone, or makes a new one. `made`
-    are folders of environments made by the same plan, which it may change as well.
+    """Why the command must not be run; ``""`` if it acts on the target environment alone, or makes a new one. `made`
+    are folders of environments made by the same plan, on which it may act as well.
     """
     if diverted := [name for name in _assigned_variables(argv) if name in DIVERTS]:
         return f"it sets {diverted[0]}, which leads it to another environment"
