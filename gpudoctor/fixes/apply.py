@@ -78,7 +78,7 @@ def _refuse_unrunnable(plan: Plan, target: Environment | None, context: RunConte
         why = step.hindrance or ("" if step.argv or step.verify or by_hand else "by hand: done by a person")
         if not why and target and guard.changes_packages(step):
             why = guard.refusal(step.argv, target, made)
-            new = guard.makes(step.argv)
+            new = guard.created_environment(step.argv)
             made += [new] if new else []
             elsewhere = new or guard.refusal(step.argv, target)  # what the plan makes may always be changed by it
             why = why or ("" if elsewhere else target.hindrance(context.root))
@@ -116,7 +116,7 @@ class _Application:
 
     def _prepare_environment(self, step: PlanStep, target: Environment) -> str:
         """Why the environment cannot be changed, ``""`` if it can; before the first change keeps a copy of it."""
-        if new := guard.makes(step.argv):
+        if new := guard.created_environment(step.argv):
             self.made.append(new)
             self.judging.environment = new
             self.recorder.journal.put("made.json", {"folders": self.made})

@@ -66,7 +66,7 @@ class _Recorded:
         """
         journal = journals.journal(run.id)
         found = object_from_json(Backup, journal.document("kept.json")) if journal.has("kept.json") else None
-        if found and not found.there:
+        if found and not found.complete:
             raise DoctorError(
                 f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"
             )
@@ -74,7 +74,7 @@ class _Recorded:
             _check_kept(run, found)
         raw = journal.document("made.json")["folders"] if journal.has("made.json") else []
         made = tuple(map(str, raw))
-        planned = {guard.makes(step.argv) for step in run.plan.steps if step.argv}
+        planned = {guard.created_environment(step.argv) for step in run.plan.steps if step.argv}
         if other := next((folder for folder in made if folder not in planned), ""):
             raise DocumentError(f"the record of run {run.id} names {other[:200]!r}, which no step of it made")
         return cls(found, made, tuple(_system_commands(run, journal, environ)))

@@ -123,7 +123,7 @@ def test_without_clustershell_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
 def test_hosts_are_asked_in_the_language_of_the_one_who_asks(tmp_path: Path) -> None:
     ours = f"{sys.executable} -m gpudoctor"
     assert "--lang" not in Question(program=ours).argv
-    asked = ["sh", "-c", Question(program=ours, language="zh").limited(60)]
+    asked = ["sh", "-c", Question(program=ours, language="zh").time_limited_command(60)]
     document = json.loads(subprocess.run(asked, check=False, capture_output=True, timeout=600).stdout)
     with speaking("zh"):
         titles = {rule.title for rule in rulebook.load().rules if not rule.title.isascii()}

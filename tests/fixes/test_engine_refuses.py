@@ -95,7 +95,8 @@ def test_a_new_environment_may_be_filled_by_the_plan_that_makes_it(tmp_path: Pat
     assert guard.refusal((f"{new}/bin/python", "-m", "pip", "install", "x"), VENV, [new]) == ""
     assert "not the Python" in guard.refusal((f"{new}/bin/python", "-m", "pip", "install", "x"), VENV)
     assert guard.refusal(("uv", "venv", "--python", "3.12", new), VENV) == ""
-    assert guard.refusal((*UV, f"{new}/bin/python", "x"), VENV, [guard.makes(("uv", "venv", "-p", "3.12", new))]) == ""
+    made = guard.created_environment(("uv", "venv", "-p", "3.12", new))
+    assert guard.refusal((*UV, f"{new}/bin/python", "x"), VENV, [made]) == ""
     (tmp_path / "new").mkdir()
     assert guard.refusal(("uv", "venv", "--seed", new), VENV) == f"{new} is there already"
 

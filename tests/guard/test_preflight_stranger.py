@@ -13,7 +13,7 @@ import pytest
 from gpudoctor.cluster.links.protocol import nonce, tag
 from gpudoctor.cluster.preflight import LIMITS, JobOptions, Limits, meeting, member, stages
 from gpudoctor.cluster.preflight.launcher import Place, place_from_environment
-from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_coordinator, connections, greeting
+from gpudoctor.cluster.preflight.meeting import Meeting, authenticate_to_coordinator, greeting, max_connections
 from gpudoctor.cluster.preflight.member import NotMetError
 from gpudoctor.cluster.preflight.run import Coordinator, room_for
 from gpudoctor.cluster.preflight.wire import GoneError, Line, ListeningSockets, addresses
@@ -111,7 +111,7 @@ def test_four_ranks_come_to_their_verdict_beside_a_stranger(
     for module in (meeting, stages):
         monkeypatch.setattr(module, "SILENT_SECONDS", 600.0)  # on a busy machine the ranks' thread is late
     port = free_port()
-    with room_for(connections(4) + 600), ExitStack() as kept:
+    with room_for(max_connections(4) + 600), ExitStack() as kept:
         coordinator = Coordinator(place(port), JobOptions(network=True), lambda _: None)
         for link in attack(port):
             kept.enter_context(closing(link))

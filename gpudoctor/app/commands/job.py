@@ -120,7 +120,7 @@ def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
         program=options.program,
         seconds=seconds,
         budget=seconds + _SLACK_SECONDS,
-        words=hosts.words(match, options.look),
+        words=hosts.job_arguments(match, options.look),
     )
     if options.slurm:
         asked = hosts.ask_by_slurm(remote.slurm_job_nodes(options.slurm), question)

@@ -73,16 +73,16 @@ class Question:
         words = self.words or ("check", "--json", "--level", self.level)
         return (*shlex.split(self.program), *words, *lang_option)
 
-    def limited(self, seconds: float) -> str:
+    def time_limited_command(self, seconds: float) -> str:
         """Shell command that ends itself after `seconds` by timeout(1), whether or not the connection still exists."""
         return shlex.join(["timeout", "-k", "2", f"{max(1.0, seconds):.0f}", *self.argv])
 
     @property
-    def bound(self) -> str:
+    def ssh_command(self) -> str:
         """Shell command for any login shell that runs the question, and ends it at timeout or when the connection
         closes.
         """
-        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=self.limited(self.seconds)))}"
+        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=self.time_limited_command(self.seconds)))}"
 
 
 def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
@@ -147,14 +147,14 @@ def ask_by_ssh(names: Sequence[str], question: Question, on_reply: OnReply, opti
         task.set_default(kept, False)
     replies = _SSHReplies(names, question, on_reply)
     seconds = min(question.seconds, question.budget)
-    task.shell(question.bound, nodes=",".join(names), handler=replies, timeout=seconds, stderr=True)
+    task.shell(question.ssh_command, nodes=",".join(names), handler=replies, timeout=seconds, stderr=True)
     started = time.monotonic()
     try:
         with suppress(tasks.TimeoutError):
             task.resume(question.budget)
     finally:
         task.abort(kill=True)
-        replies.rest(time.monotonic() - started)
+        replies.report_missing(time.monotonic() - started)
 
 
 class _SSHReplies:
@@ -191,7 +191,7 @@ class _SSHReplies:
         for node in worker.iter_keys_timeout() if timedout else ():
             self._finish(str(node), None)
 
-    def rest(self, seconds: float) -> None:
+    def report_missing(self, seconds: float) -> None:
         """Report every host without a reply yet, with the reason that time ran out after `seconds`, asked or not."""
         for node in list(self._open):
             asked = node in self._started
@@ -319,7 +319,7 @@ def _run_step(
         "--job-name=gpudoctor",
         "sh",
         "-c",
-        _PACKED.format(command=question.limited(seconds)),
+        _PACKED.format(command=question.time_limited_command(seconds)),
     ]
     answer = run_child(
         argv, seconds + _SRUN_GRACE_SECONDS, os.environ, limit=_MOST_SLURM_BYTES, watch=lambda _: not cancelled.is_set()

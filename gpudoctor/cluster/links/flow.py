@@ -154,7 +154,7 @@ class _Conversation:
             busy = tcp.send_data(link, lambda: bool(tcp.readable([self._lines.link])), until)
             came = self._receive_json()
             sent = tcp.sent_counts(link)
-            full = (sent.mtu or _ASSUMED_MTU) - tcp.headers(link)
+            full = (sent.mtu or _ASSUMED_MTU) - tcp.header_bytes(link)
             tcp.hang_up(link)
         gbps = _rate_field(came, "gbps")
         again = sent.retransmitted if gbps else None
@@ -186,7 +186,7 @@ class _Conversation:
         passes = largest_packet(asked, largest_segment, self._until)
         if passes is None:
             self._update(words=f"{self._where[0]}: small messages pass, data does not, whatever its size")
-        elif passes < largest_segment + asked.headers:
+        elif passes < largest_segment + asked.header_bytes:
             words = f"packets of more than {passes} bytes vanish on the way, and nothing says so"
             self._update(stalled_above=passes, words=f"{self._where[0]}: {words}")
         else:
@@ -263,7 +263,7 @@ class Route:
     round_trip: float
 
     @property
-    def headers(self) -> int:
+    def header_bytes(self) -> int:
         """Bytes of IP and TCP headers per packet, without TCP options: 40, or 60 for IPv6."""
         return 60 if ip_address(self.address).version == 6 else 40
 
@@ -278,8 +278,8 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
     if low not in passed:
         return None
     if high in passed:
-        return high + path.headers
-    tried = [size - path.headers + more for size in USUAL_MTUS for more in (0, 1)]
+        return high + path.header_bytes
+    tried = [size - path.header_bytes + more for size in USUAL_MTUS for more in (0, 1)]
     while high - low > 1 and time.monotonic() < until:
         inside = [size for size in tried if low < size < high]
         if not inside:
@@ -288,7 +288,7 @@ def largest_packet(path: Route, largest_segment: int, until: float) -> int | Non
         passed = _passing_sizes(path, inside, until)
         low, high = _narrowed(low, high, inside, passed)
         tried = []
-    return low + path.headers
+    return low + path.header_bytes
 
 
 def _narrowed(low: int, high: int, sizes: Iterable[int], passed: set[int]) -> tuple[int, int]:

@@ -71,7 +71,7 @@ def disable_nagle(link: socket.socket) -> None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def headers(link: socket.socket) -> int:
+def header_bytes(link: socket.socket) -> int:
     """Bytes of IP and TCP headers per packet of this connection, without TCP options: 40, or 60 for IPv6."""
     return 60 if link.family == socket.AF_INET6 else 40
 

@@ -68,7 +68,7 @@ class JoinedRank:
         return announced if isinstance(announced, list) else ()
 
     @property
-    def silent(self) -> float:
+    def silent_seconds(self) -> float:
         """Seconds since the rank's last message."""
         return time.monotonic() - self.last_received
 
@@ -108,7 +108,7 @@ def greeting(job: str) -> Message:
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
-def connections(world: int) -> int:
+def max_connections(world: int) -> int:
     """Maximum number of connections that the coordinator holds open for a job of `world` ranks."""
     return 2 * world + _MOST_UNPROVEN
 
@@ -213,7 +213,8 @@ class Meeting:
         number, joined_ranks = given
         self.wait_until(
             lambda: all(
-                number in joined.answers or joined.ended or joined.silent > SILENT_SECONDS for joined in joined_ranks
+                number in joined.answers or joined.ended or joined.silent_seconds > SILENT_SECONDS
+                for joined in joined_ranks
             ),
             seconds,
         )

@@ -61,7 +61,7 @@ class RailPlan:
         }
         return {rail: pairs for rail, pairs in due.items() if pairs}
 
-    def those_left(self, rail: str, pairs: rounds.Pairs) -> rounds.Pairs:
+    def still_measured(self, rail: str, pairs: rounds.Pairs) -> rounds.Pairs:
         """Those of the pairs of which both hosts are still to be measured by that rail."""
         left = set(self.hosts.get(rail, ()))
         return tuple(pair for pair in pairs if left.issuperset(pair))
@@ -203,7 +203,7 @@ def measure_rails(
         stage.connect()
     for number in range(1, MOST_ROUNDS + 1):
         for rail, due in stage.plan.round(number).items():
-            pairs = stage.plan.those_left(rail, due)
+            pairs = stage.plan.still_measured(rail, due)
             if not pairs:
                 continue
             if meeting.stop.is_set() or time.monotonic() + limits.flow + 1 > until:
@@ -298,7 +298,7 @@ class _Stage:
             self._leave_rdma(rail, measuring.failed)
             if rail not in self.plan.hosts:
                 return
-            self._measuring[rail].run_round(number, self.plan.those_left(rail, pairs))
+            self._measuring[rail].run_round(number, self.plan.still_measured(rail, pairs))
         self.plan.pairs[rail] = self._measuring[rail].pairs
 
     @property
@@ -319,7 +319,7 @@ class _Stage:
         measuring, result = self._measuring[rail], self._found.rails
         for ways in (pairs, [pair[::-1] for pair in pairs]):
             if isinstance(measuring, RdmaMeasuring) and not measuring.failed:
-                rates = measuring.written(ways, gpu=True)
+                rates = measuring.write_rates(ways, gpu=True)
                 result.gpu_memory.update({(rail, *way): rate for way, rate in rates.items()})
                 for host, why in measuring.failed.items():
                     result.unmeasured[rail, host] = f"{{rail}} on {{host}} from GPU memory: {PERFTEST} says: {why}"
@@ -430,8 +430,8 @@ class RdmaMeasuring(Measuring):
         """Results of the pairs, measured one direction after the other by ib_write_bw: ``outcome``, ``words``,
         ``gbps_out``, ``gbps_in``. A pair is missing where either direction failed.
         """
-        out = self.written(ways)
-        back = self.written([(there, here) for here, there in ways])
+        out = self.write_rates(ways)
+        back = self.write_rates([(there, here) for here, there in ways])
         rates = {way: (out.get(way), back.get(way[::-1])) for way in ways}
         return {
             way: {"outcome": CONNECTED, "words": "", "gbps_out": one, "gbps_in": other}
@@ -439,7 +439,7 @@ class RdmaMeasuring(Measuring):
             if one is not None and other is not None
         }
 
-    def written(self, ways: Sequence[SourceTarget], gpu: bool = False) -> dict[SourceTarget, float]:
+    def write_rates(self, ways: Sequence[SourceTarget], gpu: bool = False) -> dict[SourceTarget, float]:
         """Gbit/s at which each first host wrote to the second by ib_write_bw, with `gpu` from and to GPU memory;
         missing where that failed. The first reason of each host is kept in `failed`.
         """

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from gpudoctor.cluster.preflight import JobOptions, launcher, local, member
 from gpudoctor.cluster.preflight.diagnosis import diagnose_job
 from gpudoctor.cluster.preflight.launcher import Place
-from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting, connections
+from gpudoctor.cluster.preflight.meeting import JoinedRank, Meeting, max_connections
 from gpudoctor.cluster.preflight.results import EXIT_UNKNOWN, MeetingResults, exit_code, verdict_word
 from gpudoctor.cluster.preflight.stages import Stages
 from gpudoctor.cluster.preflight.wire import ListeningSockets, Message, addresses, port_holder
@@ -62,7 +62,7 @@ def run(
     with _outer_timer(options.seconds + _OVERTIME_SECONDS):
         if place.alone:
             return _alone(options, place, check)
-        with room_for(connections(place.world) if place.coordinator else 0):
+        with room_for(max_connections(place.world) if place.coordinator else 0):
             return _check_with_others(options, place, environ, on_progress or (lambda _: None))
 
 

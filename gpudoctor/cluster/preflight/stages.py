@@ -100,7 +100,7 @@ class Stages:
         self._tell("waiting for the machines' own checks")
         self.meeting.wait_until(
             lambda: all(
-                {"document", "failed"} & set(leader.reports) or leader.ended or leader.silent > SILENT_SECONDS
+                {"document", "failed"} & set(leader.reports) or leader.ended or leader.silent_seconds > SILENT_SECONDS
                 for leader in leaders
             ),
             min(self._limits.check + self._limits.waking, max(self._limits.check, self._until - time.monotonic())),
@@ -189,7 +189,7 @@ def _rank_seen(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
         because=because,
         world=_integer_or_none(hello.get("world")),
         nccl=str(joined.reports.get("nccl", "")),
-        seconds=joined.silent,
+        seconds=joined.silent_seconds,
         blames=state != "twice" and TERMINATED not in joined.reports,
     )
 
@@ -216,8 +216,8 @@ def _state_of(joined: JoinedRank, cut: bool) -> tuple[str, str]:
         return "ended", f"on {joined.host} was told to end while it did: {joined.step}"
     if joined.ended:
         return "ended", f"on {joined.host} ended while it did: {joined.step} ({joined.ended})"
-    if joined.silent > SILENT_SECONDS:
-        return "silent", f"on {joined.host} hangs: nothing heard for {joined.silent:.0f} s, last: {joined.step}"
+    if joined.silent_seconds > SILENT_SECONDS:
+        return "silent", f"on {joined.host} hangs: nothing heard for {joined.silent_seconds:.0f} s, last: {joined.step}"
     if joined.refused:
         version = joined.hello.get("version")
         other = f" (gpudoctor {version}, and {__version__} here)" if version != __version__ else ""

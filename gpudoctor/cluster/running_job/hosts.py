@@ -79,7 +79,7 @@ class Asked:
         return tuple(sorted([*self.rows, *gone], key=lambda row: number_of(row.get("rank")) or 0))
 
 
-def words(match: Mapping[str, str], look: float) -> tuple[str, ...]:
+def job_arguments(match: Mapping[str, str], look: float) -> tuple[str, ...]:
     """Arguments for gpudoctor on each machine: ``job``, how to match its processes, `look` (seconds to observe)."""
     pairs = (word for name, value in match.items() for word in ("--match", f"{name}={value}"))
     return ("job", *pairs, "--look", f"{look:g}", "--json")

@@ -65,7 +65,7 @@ class Backup:
     size: int = 0
 
     @property
-    def there(self) -> bool:
+    def complete(self) -> bool:
         """True if all parts of the copy still have their manifest on disk."""
         return all(Path(part.store, "manifest").is_file() for part in self.parts)
 
@@ -208,7 +208,7 @@ def drop(copy: Backup) -> None:
 def is_undoable(journal: Journal) -> bool:
     """True if the run's copy of the environment still exists on disk, so that it can be undone."""
     try:
-        return journal.has("kept.json") and object_from_json(Backup, journal.document("kept.json")).there
+        return journal.has("kept.json") and object_from_json(Backup, journal.document("kept.json")).complete
     except DocumentError:
         return False
 

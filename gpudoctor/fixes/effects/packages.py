@@ -148,8 +148,8 @@ def _satisfy_pins(outlook: Outlook, package: Wanted) -> None:
 def _install_torch(outlook: Outlook, torch: Wanted, command: Command) -> None:
     """Apply the installation of torch, with the wheels and triton that its release pins; Unread without a version."""
     version, build = torch.version.partition("+")[0], command.build or torch.version.partition("+")[2]
-    build = build_of(outlook, version, build, command)
-    version = version or newest(outlook, build)
+    build = torch_build_of(outlook, version, build, command)
+    version = version or newest_torch(outlook, build)
     outlook.forget(_OF_TORCH, anew=True)
     _forget_wheels(outlook)
     if not version:
@@ -233,7 +233,7 @@ def _forget_loaded(outlook: Outlook) -> None:
 # As the index, uv and conda choose.
 
 
-def build_of(outlook: Outlook, version: str, build: str, command: Command) -> str:
+def torch_build_of(outlook: Outlook, version: str, build: str, command: Command) -> str:
     """Build of torch that is installed: the one named, else by the platform's default index, or for conda by the
     driver; ``""`` if the tables do not tell.
     """
@@ -246,7 +246,7 @@ def build_of(outlook: Outlook, version: str, build: str, command: Command) -> st
         return _newest_build(outlook, version)
     if outlook.text("host.platform") == "windows":
         return "cpu"
-    release = version or newest(outlook, "")
+    release = version or newest_torch(outlook, "")
     with suppress(CannotJudge):
         return builds.torch_default(release, outlook.text("host.arch") or "x86_64")
     return ""
@@ -265,7 +265,7 @@ def _newest_build(outlook: Outlook, version: str) -> str:
     return max(found, key=lambda row: _version_numbers(row["cuda"]))["build"] if found else ""
 
 
-def newest(outlook: Outlook, build: str) -> str:
+def newest_torch(outlook: Outlook, build: str) -> str:
     """Newest torch release with that build (``""``: any) and wheels for this Python; ``""`` if the tables have none."""
     having = {
         row["torch"] for row in builds.all_builds() if not build or row["build"] == build or not build.startswith("cu")

@@ -206,7 +206,7 @@ def run_step(
         recorder.say(step, f"{why}\n")
         return Result("failed", why=why)
     changed = environment.changes(before, environment.installed(target)) if target and inside else ()
-    if inside and (new := guard.makes(step.argv)) and os.path.isdir(new):  # noqa: PTH112
+    if inside and (new := guard.created_environment(step.argv)) and os.path.isdir(new):  # noqa: PTH112
         changed += (f"{new} not there → a new environment",)
     now = _note_system(step, recorder, environ, "after") if then else None
     if then and now:

@@ -50,7 +50,7 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
     if diverted := [name for name in _assigned_variables(argv) if name in DIVERTS]:
         return f"it sets {diverted[0]}, which leads it to another environment"
     argv = _without_env(argv)
-    if new := makes(argv):
+    if new := created_environment(argv):
         return f"{new} is there already" if os.path.lexists(new) else ""
     tool, words = _tool_and_arguments(argv)
     if not tool:
@@ -72,7 +72,7 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
     return f"it does not name {target.python} by {_TARGETS[tool][0]}"
 
 
-def makes(argv: Sequence[str]) -> str:
+def created_environment(argv: Sequence[str]) -> str:
     """Folder of the new environment that the command creates; ``""`` if it creates none."""
     argv = _without_env(argv)
     head = [program_name(argv[0]), *argv[1:]] if argv else []
