@@ -187,7 +187,7 @@ class _SSHReplies:
         self._finish(node, status)
 
     def ev_close(self, worker: Any, timedout: bool) -> None:
-        """Report the hosts that timed out."""
+        """Report the hosts whose time ran out, if ClusterShell ended them for that."""
         for node in worker.iter_keys_timeout() if timedout else ():
             self._finish(str(node), None)
 

@@ -235,8 +235,8 @@ class Limits:
         return (inf, True) if direction.stalled_above is None else (float(direction.stalled_above), False)
 
     def loss(self, direction: Direction) -> tuple[float, bool] | None:
-        """(share of TCP segments sent again, whether below 1 %); None if not measured, stalled, or too few segments to
-        tell.
+        """(share of TCP segments sent again, whether below 1 %) of one direction; None if not measured, if large
+        packets vanish, or if it is not below and fewer than 20 segments were sent again.
         """
         if not direction.sent or direction.stalled_above is not None:
             return None
@@ -334,7 +334,7 @@ class Figure(NamedTuple):
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """(sender, receiver)."""
+        """(sender, receiver) of the figure."""
         return self.ends[0][0], self.ends[1][0]
 
 
@@ -382,7 +382,7 @@ class Ends:
         return iter(self._of)
 
     def ever_good(self, end: End) -> bool:
-        """True if any figure of the end is good."""
+        """True if any figure of the end (a host in one direction) is good."""
         return end in self._good
 
     def bad(self, end: End) -> list[Figure]:

@@ -42,7 +42,7 @@ class Stages:
         """Whether all ranks that are not here have had their time."""
 
     def run_all(self) -> None:
-        """Run all stages; those after an interruption are skipped."""
+        """Run the meeting's stages in order, filling `found`; those after an interruption are skipped."""
         self._wait_for_ranks()
         leaders = self.meeting.leaders
         self.found.switches = {

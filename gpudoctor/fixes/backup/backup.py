@@ -200,7 +200,7 @@ def _prepare_restoring(
 
 
 def drop(copy: Backup) -> None:
-    """Delete the copy; the run can then no longer be undone."""
+    """Delete a run's copy of the environment; the run can then no longer be undone. Errors are ignored."""
     for part in copy.parts:
         shutil.rmtree(part.store, ignore_errors=True)
 

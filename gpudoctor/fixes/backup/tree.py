@@ -73,8 +73,8 @@ def is_below(place: str, folders: Iterable[str]) -> bool:
 
 
 def share_like_parent(place: Path, above: os.stat_result, execute: bool = False) -> None:
-    """Set owner (as root), group and mode of a new file: access for its owner, and for group or world where the folder
-    `above` gives them write access. Failures are ignored.
+    """Give a new file the group of the folder `above` (as root its owner as well), with access for its owner, and for
+    group or world where that folder lets them write. Failures are ignored.
     """
     with suppress(OSError):
         owner = above.st_uid if system.is_root() else -1

@@ -72,7 +72,7 @@ class Order:
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """Requirements that are compiled against the installed torch."""
+        """Requirements of the packages that are compiled against the installed torch; empty if none is."""
         return tuple(self.pin(package) for package in self.candidate.packages if package.compiled)
 
     @property
