@@ -32,7 +32,7 @@ from gpudoctor.core.fleet import Verdict as FleetVerdict
 from gpudoctor.core.rule import LAYERS, SEVERITIES
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.diagnose import diagnosis_of
-from gpudoctor.diagnosis.judge import sort_key
+from gpudoctor.diagnosis.judge.folding import sort_key
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.expect import Profile

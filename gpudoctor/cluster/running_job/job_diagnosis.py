@@ -17,7 +17,7 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.diagnose import diagnosis_of
-from gpudoctor.diagnosis.judge import sort_key
+from gpudoctor.diagnosis.judge.folding import sort_key
 from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.readers.tools import flight_recorder

@@ -19,7 +19,7 @@ from gpudoctor.diagnosis.expect.line_judgements import ConditionJudgement, FactJ
 from gpudoctor.diagnosis.expect.profile import FactLine, Line, Profile, finding_id
 from gpudoctor.diagnosis.expect.reading import load
 from gpudoctor.diagnosis.expression import Facts
-from gpudoctor.diagnosis.judge import sort_key
+from gpudoctor.diagnosis.judge.folding import sort_key
 from gpudoctor.diagnosis.rulebook import Rulebook
 
 __all__ = ["Profile", "held_to", "load"]
