@@ -39,7 +39,7 @@ _CRASHES = {
 
 
 def crash(status: int) -> str:
-    """What a negative exit status says: ``killed by SIGSEGV``, on Windows ``crashed (access violation 0xC0000005)``."""
+    """A negative exit status in words: ``killed by SIGSEGV``, on Windows ``crashed (access violation 0xC0000005)``."""
     if status < -0xFF:  # an NTSTATUS of Windows
         return f"crashed ({_CRASHES.get(status & 0xFFFFFFFF, 'status')} 0x{status & 0xFFFFFFFF:08X})"
     return f"killed by {signal_name(-status)}"
@@ -70,7 +70,9 @@ class Answer:
 
     @property
     def how(self) -> str:
-        """How it ended, in words: ``exit 3``, ``killed by SIGSEGV``, ``stopped after 5 s``."""
+        """How it ended, in words: ``exit 3``, ``killed by SIGSEGV``, ``stopped after 5 s``, ``stopped for printing
+        without end``, ``could not be stopped (pid 812 is left behind)``.
+        """
         if self.stuck is not None:
             return f"could not be stopped (pid {self.stuck} is left behind)"
         if self.status is None:

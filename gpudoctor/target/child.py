@@ -197,7 +197,10 @@ class _Pipes:
         return any(key.data != "in" for key, _ in self._selector.select(0))
 
     def _read(self, key: selectors.SelectorKey) -> None:
-        """Read up to 64 KiB from one output stream; end of file unregisters it."""
+        """Read up to 64 KiB from one output stream into `received`; end of file unregisters it.
+
+        Also restarts the silence limit, and sets `over_limit` where the stream has more bytes than allowed.
+        """
         data = os.read(key.fd, 65536)
         if not data:
             self._selector.unregister(key.fileobj)
@@ -241,18 +244,18 @@ def wait_until_reaped(child: Process) -> bool:
 
 
 def kill_group(child: Process) -> None:
-    """Kill the child and what it has started; no error where it is gone already."""
+    """Kill the child and its process group (on Windows its job); no error where it is gone already."""
     child.kill_tree()
 
 
 def kill_marked(marks: Iterable[str]) -> None:
-    """Kill every process whose environment has ``GPUDOCTOR_CHILD`` set to one of `marks`."""
+    """Kill every process whose environment has ``GPUDOCTOR_CHILD`` set to one of `marks`; does nothing on Windows."""
     processes.kill_marked(f"{MARK}={mark}".encode() for mark in marks)
 
 
 @atexit.register
 def end_all() -> None:
-    """Kill all children that still run and allow no new ones; runs when the interpreter exits."""
+    """Kill all children that still run, and marked processes; allow no new ones. Runs when the interpreter exits."""
     _exiting.set()
     deadline = time.monotonic() + KILL_SECONDS
     while _starting and time.monotonic() < deadline:
@@ -291,7 +294,10 @@ class Stream:
         return self._child.pid
 
     def line(self, seconds: float) -> str | None:
-        """The next line of output; None where none comes within `seconds`; raises `EOFError` at the end of output."""
+        """The next line of output; None where none comes within `seconds`.
+
+        Raises `EOFError` at the end of output, or for a line longer than 8 MiB; an unfinished last line is dropped.
+        """
         deadline = time.monotonic() + seconds
         out = self._received["out"]
         while b"\n" not in out:
@@ -320,7 +326,8 @@ class Stream:
         return self._is_open("out")
 
     def end(self) -> tuple[int | None, str]:
-        """Kill it if it still runs; its exit status and the last line of its standard error (empty where none).
+        """Kill it if it still runs, and close its pipes; its exit status and the last line of its standard error (may
+        be empty).
 
         The status is negative for a signal, None where it cannot be killed. One that exited by itself keeps its own
         status.

@@ -59,7 +59,7 @@ class Local:
 
     @cached_property
     def python(self) -> str | None:
-        """The interpreter requested, else of an active environment, else python3 on PATH, else our own."""
+        """The interpreter requested, else of VIRTUAL_ENV, else of CONDA_PREFIX, else python3 on PATH, else our own."""
         if self._requested_python:
             return self._requested_python
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -93,9 +93,10 @@ class Local:
         raise UsageError(f"--python {requested}: {what}; give the path of an interpreter, such as .venv/bin/python")
 
     def _behind_launcher(self, python: str) -> str:
-        """The interpreter that a launcher of Windows (``py.exe``, a batch file) starts; any other path unchanged.
+        """The interpreter that a launcher of Windows (``py.exe``, a batch file) starts, which is run for that.
 
-        A launcher lies in no environment, so that its place tells nothing. Raises `UsageError` where it starts none.
+        Any other path unchanged. A launcher lies in no environment, so that its place tells nothing. Raises
+        `UsageError` where it starts none.
         """
         if not system_paths.is_launcher(python):
             return python
@@ -119,11 +120,11 @@ class Local:
         return path if self._paths_are_native and "\0" not in path else self.path(path)
 
     def read(self, path: str, limit: int = 1 << 20) -> str:
-        """The file's first `limit` bytes as text; bytes that are not UTF-8 are replaced."""
+        """The file's first `limit` bytes as text; bytes that are not UTF-8 are replaced. Raises `OSError`."""
         return self.read_bytes(path, limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
-        """The file's first `limit` bytes."""
+        """The file's first `limit` bytes. Raises `OSError`."""
         if not self._paths_are_native:
             with self.path(path).open("rb") as file:
                 return _read_up_to(file.read, limit)
@@ -134,7 +135,10 @@ class Local:
             os.close(handle)
 
     def listing(self, path: str) -> list[str]:
-        """The names in a folder, sorted; empty for a missing folder, a file, or a name too long to exist."""
+        """The names in a folder, sorted; empty for a missing folder, a file, or a name too long to exist.
+
+        Raises `OSError` where it may not be listed.
+        """
         try:
             return sorted(os.listdir(self._openable(path)))  # noqa: PTH208 - names, not paths
         except OSError as error:
@@ -153,7 +157,7 @@ class Local:
         return True
 
     def link(self, path: str) -> str:
-        """The path with all symbolic links resolved, inside the root."""
+        """The path with all symbolic links resolved inside the root; it need not exist. Raises `OSError` for a loop."""
         if self._is_system_root:
             return system_paths.spelled(os.path.realpath(path))
         return "/" + os.path.relpath(self._inside(path), self._root)
@@ -167,7 +171,7 @@ class Local:
         return system.inodes(self.path(path))
 
     def modified(self, path: str) -> float:
-        """Modification time in seconds since 1970."""
+        """Modification time in seconds since 1970; raises `OSError` where there is no such path."""
         return os.stat(self.path(path)).st_mtime  # noqa: PTH116 - also where a probe is watched
 
     def which(self, program: str) -> str | None:
@@ -189,15 +193,15 @@ class Local:
         return run_child(argv, timeout, variables, stdin, limit, silence, watch, **popen_options)
 
     def stream(self, argv: Sequence[str]) -> Stream:
-        """Start a long-running program; raises `OSError` where it cannot be started."""
+        """Start a long-running program with the trusted environment; raises `OSError` where it cannot be started."""
         variables, popen_options = self._start_options(argv, {})
         return Stream(argv, variables, **popen_options)
 
     def _start_options(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-        """Environment and `Popen` options of a child: full path of the program, ``/`` as folder, the user it runs as.
+        """(environment, `Popen` options) of a child: the program's full path, ``/`` as folder, the user to run it as.
 
-        Raises `FileNotFoundError` for a program that is not on PATH and `PermissionError` for one that root must not
-        run.
+        The environment is the trusted one, or that of the program's owner, with `env` and PYENV_DIR added. Raises
+        `FileNotFoundError` for a program that is not on PATH and `PermissionError` for one that root must not run.
         """
         program = argv[0] if system_paths.is_path(argv[0]) else Local.which(self, argv[0])
         if program is None:
@@ -223,7 +227,7 @@ class Local:
 
     @cached_property
     def _trusted_environ(self) -> dict[str, str]:
-        """The session's variables without what another user could change, computed once."""
+        """The session's variables without those by which another user could change what root runs; cached."""
         return rights.trusted_environ(self._environ)
 
     def _inside(self, path: str) -> Path:
@@ -248,7 +252,7 @@ class Local:
         return self._root.joinpath(*resolved)
 
     def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
-        """The name that an entry of a folder has under the root, and where it leads if it is a link, else empty."""
+        """The name under the root of an entry of that folder, and its target if it is a symbolic link, else empty."""
         place = self._root.joinpath(*folder, name)
         is_link = os.path.islink(place)  # noqa: PTH114 - Path.is_symlink raises for a name too long to be one
         return name, os.readlink(place) if is_link else ""  # noqa: PTH115 - text, not a path of ours
@@ -286,7 +290,10 @@ def _read_up_to(read: Callable[[int], bytes], limit: int) -> bytes:
 
 
 def _absolute(path: str) -> str:
-    """The path made absolute, links kept; raises `UsageError` where it is relative and the working folder is gone."""
+    """The path made absolute and normalised, links kept, ``..`` left as it is.
+
+    Raises `UsageError` where it is relative and the working folder is gone.
+    """
     folder = _working_folder()
     if not folder and not system_paths.is_absolute(path):
         raise UsageError(f"{path}: the working folder is gone; give a path that begins with /")
@@ -305,6 +312,6 @@ def _working_folder() -> str:
 
 
 def _is_in_virtual_environment(python: str) -> bool:
-    """Whether the path is the interpreter of a virtual environment: a ``pyvenv.cfg`` is above its folder."""
+    """Whether a path, by name an interpreter's, has a ``pyvenv.cfg`` in the folder above its own."""
     folder, name = os.path.split(python)
     return name.startswith(("python", "pypy")) and os.path.isfile(f"{folder}/../pyvenv.cfg")  # noqa: PTH113

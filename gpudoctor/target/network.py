@@ -72,14 +72,14 @@ def list_interfaces() -> tuple[Interface, ...] | None:
 
 
 def interface_with_address(address: str, among: Sequence[Interface]) -> Interface | None:
-    """The interface that has that address; None where none has."""
+    """The first of these interfaces that has exactly that address; None where none has."""
     return next(
         (interface for interface in among if address in [assigned.text for assigned in interface.addresses]), None
     )
 
 
 def _with_scope(text: str, interface: str) -> str:
-    """The address, for IPv6 link-local with the interface's name behind it, as the socket calls need it."""
+    """The address, followed by ``%`` and the interface's name if it is IPv6 link-local, as the socket calls need it."""
     address = ipaddress.ip_address(text)
     return f"{text}%{interface}" if address.version == 6 and address.is_link_local else text
 
@@ -172,7 +172,7 @@ class Choice:
 
 
 def resolve_own_name() -> Resolved:
-    """What this machine's own host name resolves to."""
+    """The addresses of this machine's own host name, by its resolver; an error is in the result's `why`."""
     return resolve(socket.gethostname())
 
 
@@ -224,7 +224,7 @@ def gloo_choice(
         return Choice(first, addresses[0], why, tuple(others)) if addresses else Choice("", "", why)
     own_host = resolve_own()
     for address in own_host.addresses:
-        interface = interface_with_address(address, among) or _loopback(among, address)
+        interface = interface_with_address(address, among) or _loopback_interface(among, address)
         if interface:
             return Choice(interface.name, address, f"the host name {own_host.name} resolves to it")
     reason = own_host.why or ", ".join(own_host.addresses)
@@ -246,7 +246,10 @@ def selected_names(setting: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_addresses(among: Sequence[Interface], family: str) -> dict[str, str]:
-    """Name and first address of the interfaces that NCCL considers, in its order; `family` is NCCL_SOCKET_FAMILY."""
+    """The first address of each interface that NCCL considers, by name, in NCCL's order: IPv4 before IPv6.
+
+    `family` is NCCL_SOCKET_FAMILY: AF_INET and AF_INET6 leave out the other; IPv6 loopback addresses do not count.
+    """
     usable: dict[str, str] = {}
     for version in (4, 6) if family not in _FAMILIES else (_FAMILIES[family],):
         for interface in among:
@@ -257,7 +260,7 @@ def _first_addresses(among: Sequence[Interface], family: str) -> dict[str, str]:
 
 
 def _first_match(usable: Mapping[str, str], pattern: str, because: str) -> Choice | None:
-    """The first interface that the pattern selects, the others in `also`; None where it selects none."""
+    """The first interface whose name the NCCL list `pattern` selects, the others in `also`; None if it selects none."""
     names = selected_names(pattern, list(usable))
     return Choice(names[0], usable[names[0]], because, tuple(names[1:])) if names else None
 
@@ -265,7 +268,10 @@ def _first_match(usable: Mapping[str, str], pattern: str, because: str) -> Choic
 def _interface_towards(
     among: Sequence[Interface], comm_id: str, resolve_host: Callable[[str], Resolved]
 ) -> Choice | None:
-    """The interface whose network holds NCCL_COMM_ID (``10.0.0.1:29500``, ``[fd00::1]:29500``); None if none does."""
+    """The interface whose network holds the host of NCCL_COMM_ID (``10.0.0.1:29500``, ``[fd00::1]:29500``, a name).
+
+    None if none does or the name is not resolved.
+    """
     host = comm_id.rpartition(":")[0].strip("[]")
     target = resolve_host(host).addresses if host else ()
     for interface in among:
@@ -275,7 +281,7 @@ def _interface_towards(
     return None
 
 
-def _loopback(among: Sequence[Interface], address: str) -> Interface | None:
+def _loopback_interface(among: Sequence[Interface], address: str) -> Interface | None:
     """The loopback interface whose network holds that address, as all of 127.0.0.0/8 can be bound; None for others."""
     return next(
         (
@@ -341,7 +347,7 @@ def _dump(kind: int, header_size: int) -> Iterator[tuple[bytes, dict[int, bytes]
 
 
 def _messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each netlink message in a datagram."""
+    """Type and body of each netlink message in a datagram, in order."""
     while len(datagram) >= 16:
         size, kind = struct.unpack_from("=IH", datagram)
         yield kind, datagram[16:size]
@@ -349,7 +355,7 @@ def _messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _attributes(raw: bytes) -> dict[int, bytes]:
-    """Netlink attributes by number, from the bytes behind the header."""
+    """The netlink attributes in the bytes behind a message's header: contents by number."""
     attributes: dict[int, bytes] = {}
     while len(raw) >= 4:
         size, kind = struct.unpack_from("=HH", raw)

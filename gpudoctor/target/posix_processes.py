@@ -46,7 +46,7 @@ class Process(subprocess.Popen[bytes]):
 
     @property
     def status(self) -> int | None:
-        """Exit status, negative for a signal; None until `poll` or `wait` has seen the end: it asks nobody itself."""
+        """Exit status, negative for a signal; None until `poll` or `wait` (not called here) has seen the end."""
         return self.returncode
 
     def ask_to_end(self, attempt: int) -> None:
@@ -65,21 +65,24 @@ class Process(subprocess.Popen[bytes]):
             return
 
     def is_unkillable(self) -> bool:
-        """Whether it is in uninterruptible sleep (state D), by /proc."""
+        """Whether it is in uninterruptible sleep (state D), by /proc; False where it is gone."""
         return proc.stat_fields(f"/proc/{self.pid}/stat")[1:2] == [b"D"]
 
     def selector(self) -> selectors.BaseSelector:
-        """What waits for its pipes."""
+        """A new selector, in which the caller registers this child's pipes."""
         return selectors.DefaultSelector()
 
     def feed(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:  # noqa: ARG002
-        """Have `selector` tell when its standard input takes more, as ``in``; writing never waits."""
+        """Make `pipe`, its standard input, non-blocking and register it in `selector` for writing, as ``in``.
+
+        Writes nothing itself; `data` is not used.
+        """
         os.set_blocking(pipe.fileno(), False)
         selector.register(pipe, selectors.EVENT_WRITE, "in")
 
 
 def kill_marked(assignments: Iterable[bytes]) -> None:
-    """Send SIGKILL to every process whose environment holds one of these ``NAME=value``."""
+    """Send SIGKILL to every process with one of these ``NAME=value`` in its environment, where that is readable."""
     wanted = set(assignments)
     for folder in Path("/proc").glob("[0-9]*") if wanted else ():
         try:

@@ -12,7 +12,7 @@ _MOST_ANCESTORS = 64
 
 
 def first_bytes(path: str) -> bytes:
-    """The first 4096 bytes of a file, by one read."""
+    """The first 4096 bytes of a file, by one read; empty where it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -26,7 +26,7 @@ def first_bytes(path: str) -> bytes:
 
 
 def text(path: str, limit: int = 1 << 20) -> str:
-    """The first `limit` bytes of a file as text, stripped; bytes that are not UTF-8 are replaced."""
+    """The first `limit` bytes of a file as stripped text, not UTF-8 replaced; empty where it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - many
             return file.read(limit).decode("utf-8", "replace").strip()
@@ -35,7 +35,7 @@ def text(path: str, limit: int = 1 << 20) -> str:
 
 
 def names(folder: str) -> list[str]:
-    """The names in a folder, unsorted."""
+    """The names in a folder, unsorted; empty where it cannot be listed."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names, not paths
     except OSError:
@@ -43,7 +43,7 @@ def names(folder: str) -> list[str]:
 
 
 def link(path: str) -> str:
-    """Where a link leads, as text: what it leads to is not looked at, for it may hang."""
+    """The target of a symbolic link as text, unresolved; empty where it is no link or cannot be read."""
     try:
         return os.readlink(path)  # noqa: PTH115 - text, not a path of ours
     except OSError:
@@ -51,7 +51,7 @@ def link(path: str) -> str:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """The fields of a stat file from the name on: name, state, parent, ... as proc(5) numbers them from 2 on."""
+    """Name, state, parent, ... of a /proc stat file: its fields from the second on, by proc(5); empty if unreadable."""
     head, _, rest = first_bytes(path).rpartition(b")")
     return [head.partition(b"(")[2], *rest.split()] if rest else []
 

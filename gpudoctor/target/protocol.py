@@ -50,7 +50,11 @@ def printable(text: object, limit: int = 300) -> str:
 
 
 def text_rows(text: str, source: str) -> tuple[Row, ...]:
-    """Non-blank lines of machine-printed text as rows of the group ``text``; of more than 200 the first and last."""
+    """Non-blank lines of machine-printed text as rows of the group ``text``, by the column ``line``.
+
+    Secrets are removed, unprintable characters escaped, lines cut to 1000 characters; of more than 200 the first and
+    last 100.
+    """
     lines = [printable(line.replace("\t", "    "), _LONGEST_LINE) for line in text.splitlines() if line.strip()]
     if len(lines) > TEXT_LINES:
         lines = lines[: TEXT_LINES // 2] + lines[-TEXT_LINES // 2 :]
@@ -96,7 +100,10 @@ class Work:
     runnable: bool = False
 
     def progressed_since(self, earlier: Work) -> bool:
-        """Whether it has worked since that measurement. Numbers may fall, where a descendant is gone."""
+        """Whether 0.1 s of CPU time or 4 KiB read were added or lost since, or major page faults changed.
+
+        Numbers fall where a descendant is gone.
+        """
         return (
             self.runnable
             or abs(self.seconds - earlier.seconds) >= _WORK_SECONDS
@@ -133,7 +140,7 @@ class Waiting:
         return self._clock() - self._began
 
     def begin(self, most: float, still: float) -> None:
-        """Begin a new step that may take `most` seconds, `still` of them without a sign of work."""
+        """Begin a new step: it may take `most` seconds in all, and `still` seconds without a sign of work."""
         self._most, self._still = most, still
         self._began = self._last = self._clock()
 
@@ -155,7 +162,10 @@ class Waiting:
         return True
 
     def _measure_work(self, now: float) -> None:
-        """Measure the process's work; progress, or no measurement at all, resets the time without a sign of work."""
+        """Measure the process's work; progress resets the time without a sign of work.
+
+        Where it cannot be measured, it is not measured again and only the limit `most` holds.
+        """
         self._looked = now
         if not self.pid or not self._before:
             return
@@ -164,7 +174,10 @@ class Waiting:
             self._last, self._before = now, work
 
     def _give_up(self, why: str) -> None:
-        """Keep the reason, and send SIGUSR1 so that the child's faulthandler prints where it is."""
+        """Keep the reason in `why`, and send SIGUSR1, for the child's faulthandler to print within 1 s where it is.
+
+        Sends nothing on Windows, or where the process is no descendant of ours.
+        """
         self.why = why
         self._end = self._clock() + _TRACE_SECONDS
         if sys.platform == "win32":
@@ -191,7 +204,7 @@ def seconds_to_wake(target: Target, each: float = WAKE_SECONDS) -> float:
 
 
 def _is_gpu(target: Target, folder: str) -> bool:
-    """Whether the PCI device in that sysfs folder is an NVIDIA display or 3D controller."""
+    """Whether the PCI device in that sysfs folder is an NVIDIA display or 3D controller; False if unreadable."""
     try:
         return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith(
             "0x03"

@@ -161,7 +161,10 @@ def from_json(raw: object) -> Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The record as JSON that `from_json` takes back; files that are not UTF-8 go under ``bytes`` in base64."""
+    """The record as JSON that `from_json` takes back; files that are not UTF-8 go under ``bytes`` in base64.
+
+    Empty parts of the host and sections that were not recorded are left out.
+    """
     texts: dict[str, str] = {}
     raw: dict[str, str] = {}
     for path, content in sorted(record.files.items()):
@@ -274,7 +277,7 @@ class _JsonObject:
         return entry
 
     def paths(self, key: str) -> tuple[str, ...]:
-        """The list of absolute paths under `key`."""
+        """The list of absolute paths under `key`, empty where it is missing; raises `DocumentError`."""
         return tuple(_checked_path(entry, f"{self.where}.{key}") for entry in self.items(key))
 
     def sizes(self, key: str, unit: str) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -320,7 +323,9 @@ class _JsonObject:
             yield Command(tuple(argv), status, part.text("out"), part.text("err"), part.raw.get("do") == "hang")
 
     def library(self, key: str) -> Mapping[str, Any] | None:
-        """The section of a native library (``nvml``, ``cuda``), its calls and faults checked; None if absent."""
+        """The section of a native library (``nvml``, ``cuda``), the form of its calls and faults checked; None if it is
+        absent.
+        """
         section = self.optional_object(key)
         if section is None:
             return None
@@ -339,7 +344,7 @@ class _JsonObject:
         return section
 
     def kernels(self, key: str) -> Mapping[str, Any] | None:
-        """The section of kernel children and what NVML reported meanwhile, checked; None if absent."""
+        """The section of kernel children and of what NVML reported meanwhile, its form checked; None if absent."""
         section = self.optional_object(key)
         part = _JsonObject(section or {}, key)
         for entry in part.items("children"):

@@ -58,7 +58,11 @@ class Recorded(Local):
         return next((entry for entry in entries if (entry.get("kernel"), entry.get("gpu")) == (kernel, gpu)), None)
 
     def path(self, path: str) -> Path:
-        """The path in the temporary tree; raises `OSError` where the machine refused or it was left out."""
+        """The path in the temporary tree, which need not exist.
+
+        Raises `PermissionError` where the machine refused it or a folder above it, `OSError` (ENODATA) where its
+        content was left out of the record.
+        """
         tree_path = super().path(path)
         aliases = {path, self._original_path(tree_path)}
         if any(
@@ -77,13 +81,13 @@ class Recorded(Local):
         """The path on the recorded machine of a path in the temporary tree."""
         return f"/{system.original_name(tree_path.relative_to(self._root).as_posix())}".removesuffix("/.")
 
-    def _original_word(self, word: str) -> str:
-        """The word of a command line as it was on the recorded machine: a path in the tree is one there."""
+    def _as_recorded(self, word: str) -> str:
+        """The word of a command line, a path in the temporary tree replaced by that path on the recorded machine."""
         root = str(self._root)
         return system.original_name(word[len(root) :].replace(os.sep, "/")) if word.startswith(root) else word
 
     def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
-        """The name of an entry in the tree, and where the record has it lead if it is a link, else empty."""
+        """The name of a folder's entry in the temporary tree, and its target if recorded as a link, else empty."""
         if system.HAS_LINKS:
             return super()._entry(folder, name)
         original = "/".join(["", *map(system.original_name, folder), name])
@@ -121,7 +125,7 @@ class Recorded(Local):
         raise OSError(errno.ENODATA, "when it was written was not recorded", path)
 
     def which(self, program: str) -> str | None:
-        """Full path of the program on the recorded PATH; None where there is none."""
+        """Full path of the program in the first folder of the recorded PATH that has it; None where none has."""
         folders = self.environ.get("PATH", os.defpath).split(":")
         return next((f"{folder}/{program}" for folder in folders if self.exists(f"{folder}/{program}")), None)
 
@@ -137,9 +141,10 @@ class Recorded(Local):
     ) -> Answer:
         """The recorded answer to `argv`, without running anything; raises `OSError` where none was recorded.
 
-        A command that hung answers with the time it would have been waited for and no status.
+        A command that hung answers with the seconds it would have been waited for and no status. `watch` gets every
+        line of output at once; what it returns is ignored, as are `env` and `stdin`.
         """
-        argv = [self._original_word(word) for word in argv]
+        argv = [self._as_recorded(word) for word in argv]
         recorded = transcript(self._record, argv)
         if recorded is None:
             recorded = next(
@@ -239,7 +244,7 @@ def transcript(record: Record, argv: Sequence[str]) -> Command | None:
 
 
 def _torch_child_answer(record: Record, argv: Sequence[str]) -> Command:
-    """What the child ``ask_torch.py`` printed; that torch is not installed where nothing was recorded."""
+    """What the child ``ask_torch.py`` printed; where nothing was recorded, its answer that torch is not installed."""
     recorded = record.torch_child
     if recorded is None:
         return Command(tuple(argv), out=_protocol_line({"step": "start"}) + _protocol_line({"missing": True}))
@@ -324,7 +329,10 @@ def _library_calls(section: Mapping[str, Any], init: str) -> Iterator[tuple[int 
 
 
 def _skipped_calls(word: str) -> set[tuple[int | None, str]]:
-    """(GPU index, call) pairs that the child's JSON option ``left_out`` tells it not to make."""
+    """(GPU index, call) pairs that the child's JSON option ``left_out`` forbids; empty where the word is no object.
+
+    The index None stands for the system's calls and for the call on every GPU.
+    """
     try:
         options = json.loads(word)
     except ValueError:
@@ -333,7 +341,10 @@ def _skipped_calls(word: str) -> set[tuple[int | None, str]]:
 
 
 def _fault_of_call(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> str | int | None:
-    """What the first matching fault does to a call: an error code, or a word such as crash; None without one."""
+    """What the first matching fault does to a call: an error code, or a word (``crash``, ``hang``); None without one.
+
+    Faults that begin only with a later call of that name do not match.
+    """
     bare = call.partition("(")[0]
     for fault in faults:
         if fault.get("gpu") in (None, gpu) and fault["call"] in ("*", bare) and fault.get("from", 1) == 1:

@@ -59,7 +59,11 @@ class Recording(Local):
         return _Environ(self._environ, self.seen.variables)
 
     def path(self, path: str) -> Path:
-        """The path to open, as a `Watched` one that notes which parts of the file are read."""
+        """The path to open, as a `Watched` one that notes in `seen` which parts of the file are read.
+
+        A refusal is noted as well. The kernel log device and PCI config files are read and noted at once. Raises
+        `OSError`.
+        """
         local_path = super().path(path)
         with self._noting_refusal(path) as real_path:
             parts = self._note_path(real_path)
@@ -123,7 +127,7 @@ class Recording(Local):
         return executable
 
     def run(self, *arguments: Any, **options: Any) -> Answer:
-        """As `Local.run`; the answer is noted."""
+        """As `Local.run`; the `Answer` is noted in `seen.answers`."""
         answer = super().run(*arguments, **options)
         self.seen.answers.append(answer)
         return answer
@@ -154,7 +158,9 @@ class Recording(Local):
         return name, link_target
 
     def _note_path(self, real_path: str) -> Parts | None:
-        """Note the file, link, folder or device at a path; the `Parts` of a plain file, else None."""
+        """Note the file, link, folder or device at that path, if any; a plain file's `Parts` to note reads in, else
+        None.
+        """
         try:
             status = self._under_root(real_path).lstat()
         except (OSError, ValueError):
@@ -174,7 +180,7 @@ class Recording(Local):
         return None
 
     def _under_root(self, real_path: str) -> Path:
-        """The path under the target's root."""
+        """The path on this machine of that path of the target, below the root; links are not resolved."""
         return self._root / real_path[1:]
 
 

@@ -42,18 +42,23 @@ class Owner(NamedTuple):
         return {"user": self.uid, "group": self.gid, "extra_groups": groups}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Those variables with HOME, USER and LOGNAME of this user and without those of the session (XDG_*, SUDO_*)."""
+        """Those variables with HOME, USER and LOGNAME of this user, without those of a session (XDG_*, SUDO_*, PWD,
+        ...).
+        """
         variables = {name: value for name, value in environ.items() if not _OF_A_SESSION.fullmatch(name)}
         return {**variables, "HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
 def consent_options() -> list[str]:
-    """The command-line options that give a started gpudoctor the same consent: ``--as-owner``, ``--trust-python``."""
+    """The option that gives a started gpudoctor the same consent: [--as-owner], [--trust-python] or empty."""
     return {"as owner": ["--as-owner"], "trust": ["--trust-python"], "": []}[consent]
 
 
 def refusal(program: str) -> str:
-    """Why root must not run that program, and which option allows it; empty where it may be run."""
+    """Why root must not run that program, in words that name the option which allows it; empty where it may be run.
+
+    Always empty where we are not root; `consent` counts.
+    """
     doubt = _doubt_of_program(program, 0) if system.is_root() and not _is_own_interpreter(program) else None
     if doubt is None or consent == "trust":
         return ""
@@ -67,12 +72,12 @@ def refusal(program: str) -> str:
 
 
 def is_foreign(program: str) -> bool:
-    """Whether root must not run that program, or must run it as another user."""
+    """Whether root must not run that program, or must run it as another user; False where we are not root."""
     return bool(refusal(program)) or owner(program) is not None
 
 
 def owner(program: str) -> Owner | None:
-    """The user as whom root runs that program; None for the current user; raises `PermissionError` if not allowed."""
+    """The user as whom root runs that program; None for the current user. Raises `PermissionError` if refused."""
     if why := refusal(program):
         raise PermissionError(errno.EPERM, why)
     if consent != "as owner" or not system.is_root() or _is_own_interpreter(program):
@@ -90,7 +95,8 @@ def trusted_search_path(search_path: str) -> str:
 def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a child: PATH by `trusted_search_path`; for root nothing that another user can change.
 
-    A variable that names such a file or folder is left out; of a list of folders, only those folders are.
+    A variable that names such a file or folder is left out; of a list of folders, only those folders are. HOME becomes
+    root's own then. With the consent ``trust`` only PATH is changed.
     """
     trusted = dict(environ)
     if "PATH" in trusted:
@@ -116,7 +122,10 @@ def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _doubt_of_folder(path: str, variable: str) -> files.Doubt | None:
-    """Who else could change the path that a variable names, None for nobody; warns where it decides what is loaded."""
+    """Who else could change the path that a variable names (in TMPDIR: a new file there); None for nobody.
+
+    Warns, once, where the variable decides what a child loads.
+    """
     doubt = files.doubt(f"{path}/new" if variable == "TMPDIR" else path)
     if doubt and variable in _LOADED and (variable == "HOME" or os.path.exists(path)):  # noqa: PTH110
         files.warn_once(f"{variable}: {doubt}: not used for what root runs")
@@ -131,7 +140,10 @@ def _doubt_of_program(program: str, uid: int) -> files.Doubt | None:
 
 
 def _files_loaded(program: str) -> Iterator[str]:
-    """Paths that a Python interpreter loads at start: pyvenv.cfg, libraries, site-packages, .pth files; else none."""
+    """Paths that a Python interpreter loads at start: pyvenv.cfg, libraries, site-packages, .pth files.
+
+    By the program's path and by what it links to; nothing where its name is not a Python's.
+    """
     if not _is_python(program):
         return
     for prefix in dict.fromkeys(str(Path(path).parent.parent) for path in (program, os.path.realpath(program))):
@@ -166,7 +178,7 @@ def _user_of(uid: int) -> Owner:
 
 
 def _unreadable(uid: int) -> str:
-    """Why that user cannot run our children, whose files lie beside this one; empty where it can."""
+    """Why that user cannot run our child programs: the folder of ours that it may not enter; empty where it can."""
     folder = str(shipped.folder("probes")) if not shipped.ARCHIVE else "/"
     while folder != "/":
         state = os.stat(folder)  # noqa: PTH116

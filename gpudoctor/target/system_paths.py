@@ -33,17 +33,17 @@ _STORE_ALIAS = re.compile(r"/Microsoft/WindowsApps/[^/]+\Z", re.I)
 
 
 def spelled(path: str) -> str:
-    """The path with ``/`` between its parts."""
+    """The path with ``/`` for each backslash on Windows; unchanged elsewhere."""
     return path.replace("\\", "/") if SYSTEM == "windows" else path
 
 
 def with_native_paths(value: T) -> T:
-    """A copy of a fact, rows or text in which each path of a drive has backslashes, as people write it there."""
+    """A copy of a fact, rows or text in which paths that begin with a Windows drive (``C:/``) have backslashes."""
     return map_texts(value, lambda text, _: _DRIVE.sub(lambda path: path[0].replace("/", "\\"), text))
 
 
 def working_folder() -> str:
-    """The folder in which children run: nothing is imported or found by chance there."""
+    """The working folder of children: ``/``, on Windows %SYSTEMROOT%; nothing is imported or found by chance there."""
     return os.environ.get("SYSTEMROOT", "C:\\Windows") if SYSTEM == "windows" else "/"
 
 
@@ -53,17 +53,20 @@ def is_absolute(path: str) -> bool:
 
 
 def is_path(program: str) -> bool:
-    """Whether it is a path, rather than a name to be looked for on PATH."""
+    """Whether it has a separator (``/``, on Windows also a backslash or colon), so that it is not looked up on PATH."""
     return "/" in program or (SYSTEM == "windows" and ("\\" in program or ":" in program))
 
 
 def interpreters(folder: str) -> Iterator[str]:
-    """Where an environment that lies in `folder` has its interpreter."""
+    """The paths at which an environment in `folder` may have its Python interpreter; not checked to exist."""
     return (f"{folder}/{place}" for place in IN_ENVIRONMENT)
 
 
 def prefix_of(python: str) -> str:
-    """The folder of the environment or installation that an interpreter belongs to."""
+    """The folder of the environment or installation of an interpreter, by its path alone: its parent's parent.
+
+    On Windows its parent, unless that is called Scripts or bin.
+    """
     folder, _, _ = python.rpartition("/")
     if SYSTEM == "windows" and folder.rpartition("/")[2].lower() not in ("scripts", "bin"):
         return folder
@@ -71,13 +74,16 @@ def prefix_of(python: str) -> str:
 
 
 def search_list(text: str, system: System = SYSTEM) -> list[str]:
-    """The absolute folders of a variable such as PATH."""
+    """The absolute folders of a variable such as PATH, with ``/`` as separator; other entries are left out."""
     parts = text.split(";" if system == "windows" else ":")
     return [spelled(part) for part in parts if part.startswith("/") or is_absolute(part)]
 
 
 def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
-    """The files by which a folder of PATH can hold that program; on Windows only those that it has."""
+    """The paths by which a folder of PATH can hold that program.
+
+    On Windows, with each ending (.exe, .bat, ...), those that exist; elsewhere the one path, not checked.
+    """
     if system != SYSTEM or SYSTEM != "windows":  # a record of another system, or a name without endings
         return iter([f"{folder}/{name}"])
     files = [f"{name}{ending}" for ending in _ENDINGS]
@@ -92,12 +98,12 @@ def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _names_in(folder: str, changed: int) -> frozenset[str]:  # noqa: ARG001 - a new one when something was added
-    """The names in a folder in lower case, kept until it changes: each program has five endings to look for."""
+    """The names in a folder in lower case, cached by its modification time `changed`; raises `OSError`."""
     return frozenset(map(str.lower, os.listdir(folder)))  # noqa: PTH208 - names, not paths
 
 
 def find_program(name: str, folders: Iterable[str]) -> str | None:
-    """Full path of the program in the first of these folders that has it, and nowhere else; None for none.
+    """Full path of the first executable of that name in these folders, in their order; None where none has it.
 
     Not `shutil.which`, which on Windows looks into the working folder first; and importing it costs as much as all
     reading of /proc.
@@ -107,7 +113,7 @@ def find_program(name: str, folders: Iterable[str]) -> str | None:
 
 
 def locate(program: str, environ: Mapping[str, str]) -> str | None:
-    """Path of the program that a command names, by PATH where it is no path; None where there is none."""
+    """Path of the program that a command names: itself if a path, else looked up on PATH; None if not executable."""
     if is_path(program):
         return program if is_program(program) else None
     return find_program(program, search_list(environ.get("PATH", os.defpath)))
@@ -119,12 +125,12 @@ def is_program(path: str) -> bool:
 
 
 def is_launcher(python: str) -> bool:
-    """Whether it is no interpreter but starts one: Windows' ``py.exe``, a batch file as pyenv-win has them."""
+    """Whether the path is, by its name, a Windows launcher of interpreters: ``py.exe`` or a batch file (pyenv-win)."""
     return SYSTEM == "windows" and bool(_LAUNCHER.search(python))
 
 
 def is_store_alias(path: str) -> bool:
-    """Whether the Microsoft Store answers there: an alias of no bytes, which may lead to no program at all.
+    """Whether the path is the Microsoft Store's alias of no bytes, which may lead to no program; True where unreadable.
 
     ``python.exe`` in %LOCALAPPDATA%/Microsoft/WindowsApps comes with Windows, before any Python was installed.
     """

@@ -130,20 +130,20 @@ class Process(subprocess.Popen[bytes]):
             self._job = 0
 
     def is_unkillable(self) -> bool:
-        """Whether it waits in the kernel, so that it cannot be ended: Windows does not say."""
+        """Always False: Windows does not say whether a process waits in the kernel and cannot be ended."""
         return False
 
     def selector(self) -> selectors.BaseSelector:
-        """What waits for its pipes."""
+        """A new selector that also wakes when this child ends, in which the caller registers its pipes."""
         return _Selector(int(self._handle))  # type: ignore[attr-defined] # typeshed leaves it out
 
     def feed(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:  # noqa: ARG002
-        """Write `data` to its standard input and close that, in a thread: it may never read."""
+        """Write `data` to `pipe`, its standard input, and close that, in a thread of its own; `selector` is unused."""
         threading.Thread(target=_write_all, args=(pipe, data), daemon=True).start()
 
 
 def _write_all(pipe: IO[bytes], data: bytes) -> None:
-    """Write all of the data and close the pipe; ends where the other side is closed."""
+    """Write all of the data and close the pipe; stops without an error where the other side is closed."""
     rest = memoryview(data)
     try:
         while rest:
@@ -167,17 +167,17 @@ class _Selector(selectors.BaseSelector):
         self._pause = _TICK_SECONDS
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Watch a pipe."""
+        """Watch a pipe, which is ready when it can be read without waiting; the key that `select` gives for it."""
         key = selectors.SelectorKey(fileobj, fileobj.fileno(), events, data)
         self._keys[key.fd] = key
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Watch it no longer."""
+        """Watch the pipe no longer; its key. Raises `KeyError` where it was not watched."""
         return self._keys.pop(fileobj.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """The pipes that can be read without waiting, after at most so many seconds."""
+        """The pipes that can be read without waiting, once there is one; empty after `timeout` seconds, if given."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             ready = [(key, key.events) for key in self._keys.values() if _is_ready(key.fd)]
@@ -190,14 +190,14 @@ class _Selector(selectors.BaseSelector):
             self._pause = min(self._pause * 1.5, _LONGEST_TICK_SECONDS)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait so long, or until the child ends: what it has started may keep a pipe open after that."""
+        """Wait so many seconds, less where the child ends meanwhile; once it has ended, always all of them."""
         if self._has_ended:
             time.sleep(seconds)
         else:
             self._has_ended = not _KERNEL.WaitForSingleObject(self._process, max(1, int(seconds * 1000)))
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """The pipes that are watched."""
+        """The keys of the watched pipes, by descriptor."""
         return self._keys
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ def _is_ready(descriptor: int) -> bool:
 
 
 def kill_marked(assignments: Iterable[bytes]) -> None:
-    """Does nothing: nobody leaves a job."""
+    """Does nothing: what a child starts cannot leave its job object, which `kill_tree` ends."""
 
 
 def text_of(output: bytes) -> str:

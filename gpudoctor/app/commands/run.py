@@ -16,7 +16,13 @@ if sys.platform != "win32":
     from gpudoctor.app.monitoring.ranks import Ranks
     from gpudoctor.app.monitoring.watching import HangWatch, Watch
     from gpudoctor.target import child
-    from gpudoctor.target.passthrough.command import Command, CommandError, end_as, given_environment, let_go_of_streams
+    from gpudoctor.target.passthrough.command import (
+        Command,
+        CommandError,
+        end_as,
+        given_environment,
+        point_streams_at_null,
+    )
     from gpudoctor.target.passthrough.outputs import Outputs
 
     if TYPE_CHECKING:
@@ -47,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
         command.release_signals()
         print(f"gpudoctor: {error}", file=sys.stderr)
         return error.code
-    outputs.started()
-    let_go_of_streams()
+    outputs.close_command_ends()
+    point_streams_at_null()
     ranks = Ranks.here()
     hanging = HangWatch(command.pid, options.hang_after, outputs.printed, lambda: watch.used, tuple(options.rules))
     watch = Watch(command.pid, ranks, hanging.add)

@@ -54,7 +54,7 @@ class Witness:
         if os.fork() == 0:
             try:
                 ours.close()
-                _witness(its)
+                _run_witness(its)
             finally:
                 os._exit(0)
         its.close()
@@ -62,12 +62,12 @@ class Witness:
         return cls(ours)
 
     def guard(self, pid: int) -> None:
-        """Have the helper kill process `pid` if this process is killed."""
+        """Have the helper kill process `pid` if this process ends without `dismiss`; no error if the helper is gone."""
         with contextlib.suppress(OSError):
             self.line.send(_GUARD + str(pid).encode())
 
     def seen(self) -> frozenset[int] | None:
-        """Signals that the helper received since the last call; None if it does not answer."""
+        """Numbers of the signals that the helper received since the last call; None without an answer within 0.5 s."""
         try:
             self.line.send(_ASK)
             return frozenset(self.line.recv(256)[1:])
@@ -75,21 +75,24 @@ class Witness:
             return None
 
     def dismiss(self) -> None:
-        """End the helper; the command has ended."""
+        """End the helper without killing the guarded process; no error where it is gone."""
         with contextlib.suppress(OSError):
             self.line.send(_QUIT)
         self.line.close()
 
 
-def _witness(line: socket.socket) -> None:
-    """Body of the helper process: answer until it is dismissed, or its parent was killed."""
+def _run_witness(line: socket.socket) -> None:
+    """Body of the helper process: answers over `line` until it is dismissed.
+
+    Where the other side is closed without that, its parent was killed: then it kills the guarded process.
+    """
     close_all_but({line.fileno()})
     guarded, handle = 0, -1
     while request := line.recv(32):
         if request == _QUIT:
             return
         if request == _ASK:
-            line.send(b"=" + bytes(_pending()))
+            line.send(b"=" + bytes(_consume_pending()))
         elif request.startswith(_GUARD):
             guarded = int(request[1:])
             if sys.platform == "linux":
@@ -115,7 +118,7 @@ def close_all_but(kept: Collection[int]) -> None:
                 os.close(number)
 
 
-def _pending() -> list[int]:
+def _consume_pending() -> list[int]:
     """Numbers of the pending signals of this process, which are thereby consumed."""
     numbers = []
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -179,7 +182,7 @@ class Ended:
 
 
 def given_environment() -> dict[bytes, bytes]:
-    """The environment that we were started with, which Python and gpudoctor may have changed for themselves."""
+    """The environment that this process was started with, by /proc/self/environ; where unreadable, its present one."""
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:
@@ -188,7 +191,10 @@ def given_environment() -> dict[bytes, bytes]:
 
 
 def find(name: str, environ: Mapping[bytes, bytes]) -> str:
-    """The path of the program as execvp(3) finds it; raises `CommandError` with 127 or 126."""
+    """The path of the program as execvp(3) finds it on the PATH of `environ`.
+
+    Raises `CommandError`: code 127 where there is none, 126 where there is one that may not be executed.
+    """
     if "/" in name:
         candidates = [name]
     else:
@@ -233,7 +239,7 @@ class Command:
     """Whether it writes to a terminal of ours, whose size follows that of the real one a moment later."""
 
     def hold_signals(self) -> None:
-        """Block every signal that is passed on; children of ours start with them blocked, the command does not.
+        """Block every signal that is passed on, and start the `Witness`; the command itself starts unblocked.
 
         To be called before `Outputs` are made, which the witness must not hold open.
         """
@@ -263,7 +269,10 @@ class Command:
             self._witness.guard(self.pid)
 
     def _spawn(self, path: str, argv: Sequence[str], descriptors: Mapping[int, int]) -> int:
-        """Start the program; its process id. Raises `OSError`."""
+        """Start the program with `descriptors` (its number to ours) and the signal mask of before; its process id.
+
+        Raises `OSError`.
+        """
         return os.posix_spawn(
             path,
             list(argv),
@@ -274,28 +283,34 @@ class Command:
         )
 
     def release_signals(self) -> None:
-        """Unblock signals, as before `hold_signals`; pending ones that were meant for the command are dropped."""
+        """Drop pending signals, which were meant for the command, and restore the mask of before `hold_signals`."""
         while signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, 0):
             continue
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def wait(self) -> Ended:
-        """Wait for the command's end, passing signals on to it; signals stay blocked afterwards."""
+        """Wait for the command's end, passing signals on to it; how it ended, with the signals received meanwhile.
+
+        Ends the witness. Signals stay blocked afterwards.
+        """
         while True:
             ended = self._collect()
             if ended:
                 while ended.code != 0 and (info := signal.sigtimedwait(PASSED_ON, _GROUP_SECONDS)):
-                    self._note(info)  # who signals a group may reach the command before us
+                    self._record_signal(info)  # who signals a group may reach the command before us
                 if self._witness:
                     self._witness.dismiss()
                 return replace(ended, received=tuple(self._received))
             info = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LONGEST_WAIT_SECONDS)
             if info and info.si_signo != signal.SIGCHLD:
-                self._take(info)
+                self._handle_signal(info)
 
-    def _take(self, info: signal.struct_siginfo) -> None:
-        """Record a received signal, and pass it on unless the command got it itself."""
-        sender, number, moment = self._note(info), info.si_signo, time.monotonic() - self._started
+    def _handle_signal(self, info: signal.struct_siginfo) -> None:
+        """Record a received signal, and pass it on unless the command got it itself or has sent it.
+
+        A SIGQUIT to us alone is not passed on where `on_quit` is set: that is called instead, and the record removed.
+        """
+        sender, number, moment = self._record_signal(info), info.si_signo, time.monotonic() - self._started
         time.sleep(_GROUP_SECONDS)
         seen = self._witness.seen() if self._witness else None
         if seen is None:
@@ -315,8 +330,8 @@ class Command:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
-    def _note(self, info: signal.struct_siginfo) -> int:
-        """Record a received signal; the process id of its sender, 0 for the kernel."""
+    def _record_signal(self, info: signal.struct_siginfo) -> int:
+        """Record a received signal (of the first 64); the process id of its sender, 0 for the kernel."""
         sender = info.si_pid if info.si_code <= 0 else 0
         if len(self._received) < _MOST_RECEIVED:
             name = proc.text(f"/proc/{sender}/comm", 64) if sender else ""
@@ -324,7 +339,10 @@ class Command:
         return sender
 
     def _collect(self) -> Ended | None:
-        """How the command ended, None while it runs. If it was stopped, stop this process too and resume with it."""
+        """How the command ended, None while it runs. If it was stopped, stop this process too and resume with it.
+
+        As process 1 of a container it reaps orphans first.
+        """
         if os.getpid() == 1:
             self._reap_orphans()
         while True:
@@ -337,7 +355,7 @@ class Command:
                 return self._ended(status, usage)
 
     def _stop_as(self, number: int) -> None:
-        """Stop this process by that signal; once it is continued, continue the command."""
+        """Stop this process by that signal; once this process is continued, send the command SIGCONT."""
         before = signal.getsignal(number) if number != signal.SIGSTOP else None
         if number != signal.SIGSTOP:
             signal.signal(number, signal.SIG_DFL)
@@ -350,7 +368,7 @@ class Command:
             os.kill(self.pid, signal.SIGCONT)
 
     def _reap_orphans(self) -> None:
-        """As process 1 of a container: reap orphaned zombie processes."""
+        """Reap zombies that this process was given as process 1 of a container; stops at the first child of its own."""
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid == self.pid or found.si_pid in child.begun:
@@ -358,7 +376,7 @@ class Command:
                 os.waitpid(found.si_pid, os.WNOHANG)
 
     def _ended(self, status: int, usage: resource.struct_rusage) -> Ended:
-        """Ended from a status of wait(2)."""
+        """How the command ended, from its wait(2) status and resource usage; `received` is left empty."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         return Ended(
             pid=self.pid,
@@ -373,8 +391,8 @@ class Command:
         )
 
 
-def let_go_of_streams() -> None:
-    """Close our standard input and output, so that their other ends see when the command closes its own."""
+def point_streams_at_null() -> None:
+    """Replace our standard input and output by /dev/null: their other ends then see when the command closes its own."""
     for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY)):
         with contextlib.suppress(OSError):
             handle = os.open(os.devnull, flags)
@@ -383,7 +401,10 @@ def let_go_of_streams() -> None:
 
 
 def end_as(ended: Ended) -> int:
-    """End this process as the command ended: by the same signal, without a core of ours; else its exit code."""
+    """End this process by the signal that ended the command, without a core file; else return the exit code to use.
+
+    Returns 128 + the signal where that does not end this process, as process 1 of a container.
+    """
     if ended.signal is None:
         return ended.code or 0
     with contextlib.suppress(OSError, ValueError):
@@ -397,13 +418,13 @@ def end_as(ended: Ended) -> int:
 
 
 def _forbid_core() -> None:
-    """Have the kernel make no core of this process: a program that core_pattern names ignores the limit."""
+    """Have the kernel write no core file of this process (PR_SET_DUMPABLE 0); errors are ignored."""
     with contextlib.suppress(OSError, AttributeError):
         libc().prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def libc() -> Any:
-    """The C library, for what Python does not offer; raises `OSError`."""
+    """The C library by ctypes, with errno kept; raises `OSError` where it cannot be opened."""
     import ctypes  # few commands print much or dump core
 
     return ctypes.CDLL(None, use_errno=True)

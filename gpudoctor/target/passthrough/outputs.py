@@ -26,7 +26,7 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-    from gpudoctor.target.passthrough.relay import KEPT_BYTES, Relay, Route, copy_size
+    from gpudoctor.target.passthrough.relay import KEPT_BYTES, Relay, Route, copy_window_size
 
 assert sys.platform != "win32"  # what follows is POSIX's alone
 
@@ -56,9 +56,10 @@ class Outputs:
 
     @classmethod
     def prepare(cls, kinds: Collection[str] = ("file", "pipe", "terminal")) -> Outputs:
-        """Outputs for stdout and stderr as they are now, with the relay started for those of these kinds.
+        """Outputs for stdout and stderr as they are now, a pipe or pty of ours in place of each pipe or terminal.
 
-        Never raises for what the streams are: those that are not understood are left as they are.
+        `kinds` limits which are replaced or, for files, read at the end. Starts the relay process where it made a pipe
+        or pty. Never raises for what the streams are: those that cannot be replaced are left as they are.
         """
         outputs = cls()
         files: dict[tuple[int, int], _File] = {}
@@ -75,7 +76,7 @@ class Outputs:
                 continue
             try:
                 if identity not in routes:
-                    routes[identity] = _terminal(number) if kind == "terminal" else _pipe(number)
+                    routes[identity] = _pty_route(number) if kind == "terminal" else _pipe_route(number)
             except OSError:
                 seen.discard(kind)
                 continue
@@ -92,27 +93,36 @@ class Outputs:
         outputs._files, outputs.kept_from = list(files.values()), frozenset(seen)
         return outputs
 
-    def started(self) -> None:
-        """Close our copies of the descriptors that the command now has."""
+    def close_command_ends(self) -> None:
+        """Close our copies of `descriptors`, which the started command has now."""
         for descriptor in set(self.descriptors.values()):
             os.close(descriptor)
 
     def printed(self) -> object:
-        """A value that changes when the command prints something, as far as that is seen."""
+        """A value that differs from that of an earlier call when the command has printed since, as far as that is seen.
+
+        It is made of the relay's context switches and the sizes of the files written to.
+        """
         sizes = []
         for file in self._files:
             with contextlib.suppress(OSError):
                 sizes.append(os.fstat(file.descriptor).st_size)
-        return self._relay.turns if self._relay else 0, sizes
+        return self._relay.context_switches if self._relay else 0, sizes
 
     def end(self) -> bytes:
-        """Wait until all that the command has written is passed on; its end, at most `KEPT_BYTES` of each stream."""
+        """Wait until all that the command has written is passed on; its end, at most `KEPT_BYTES` of each stream.
+
+        Files come first, the streams are joined by newlines; empty where nothing was kept.
+        """
         parts = self._relay.end() if self._relay else []
         return b"\n".join([part for part in (*map(_end_of_file, self._files), *parts) if part])
 
 
 def _kind_of(number: int) -> tuple[str, tuple[int, int]]:
-    """What the descriptor leads to (empty: nothing of which an end can be kept), and what identifies it."""
+    """(``file``, ``pipe`` or ``terminal`` that the descriptor leads to, device and inode or terminal that identify it).
+
+    (empty, (0, 0)) for anything else, and for a closed descriptor.
+    """
     try:
         found = os.fstat(number)
     except OSError:
@@ -124,7 +134,7 @@ def _kind_of(number: int) -> tuple[str, tuple[int, int]]:
     return ("terminal", (found.st_dev, found.st_rdev)) if os.isatty(number) else ("", (0, 0))
 
 
-def _pipe(number: int) -> tuple[Route, int]:
+def _pipe_route(number: int) -> tuple[Route, int]:
     """(route from a new pipe to that descriptor, descriptor of the pipe's writing end)."""
     source, end = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
@@ -132,7 +142,7 @@ def _pipe(number: int) -> tuple[Route, int]:
     return Route(source, number, "pipe"), end
 
 
-def _terminal(number: int) -> tuple[Route, int]:
+def _pty_route(number: int) -> tuple[Route, int]:
     """(route from a new pty to that terminal, descriptor of the pty to write to). Raises `OSError`."""
     source, end = os.openpty()
     try:
@@ -141,12 +151,12 @@ def _terminal(number: int) -> tuple[Route, int]:
         termios.tcsetattr(end, termios.TCSANOW, modes)
     except termios.error as error:
         raise OSError(*error.args) from error
-    copy_size(number, source)
+    copy_window_size(number, source)
     return Route(source, number, "terminal"), end
 
 
 def _position(number: int) -> int:
-    """File offset of the next write."""
+    """File offset at which the next write goes: the file's size where it is opened for appending or has no offset."""
     with contextlib.suppress(OSError):
         if not fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND:
             return os.lseek(number, 0, os.SEEK_CUR)
@@ -154,7 +164,7 @@ def _position(number: int) -> int:
 
 
 def _end_of_file(file: _File) -> bytes:
-    """The last `KEPT_BYTES` bytes that were added to the file; empty where it may not be read."""
+    """What was added to the file since `begin`, at most its last `KEPT_BYTES` bytes; empty where it may not be read."""
     try:
         size = os.fstat(file.descriptor).st_size
         begin = max(file.begin if file.begin <= size else 0, size - KEPT_BYTES)

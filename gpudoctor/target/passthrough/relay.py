@@ -60,19 +60,19 @@ class Route:
     """When it began to wait for more, by the monotonic clock; 0 while it moves something."""
 
     def keep(self, data: bytes) -> None:
-        """Keep the end of what has come so far."""
+        """Append the data to `kept`, the end of the stream: at least its last 64 KiB stay, at most 128 KiB."""
         self.kept += data
         if len(self.kept) > 2 * KEPT_BYTES:
             del self.kept[:-KEPT_BYTES]
 
     @property
     def at_rest(self) -> bool:
-        """True if everything written to it so far has been passed on."""
+        """True if the stream has ended, or everything written to `source` so far has been passed on to `goal`."""
         if self.ended:
             return True
         since = self.waiting_since
         settled = since and (self.kind == "pipe" or time.monotonic() - since > _SETTLED_SECONDS)
-        return bool(settled) and not _waiting_bytes(self.source) and self.waiting_since == since
+        return bool(settled) and not _unread_bytes(self.source) and self.waiting_since == since
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Relay:
 
     @classmethod
     def start(cls, routes: Sequence[Route]) -> Relay:
-        """Start the relay process and close the sources here. Raises `OSError`."""
+        """Fork the relay process, which moves these streams; closes their sources in this process. Raises `OSError`."""
         ours, its = socket.socketpair()
         pid = os.fork()
         if not pid:
@@ -99,16 +99,17 @@ class Relay:
         return cls(ours, pid)
 
     @property
-    def turns(self) -> int:
-        """Context switches of its threads, which rise when the command prints; 0 without /proc."""
+    def context_switches(self) -> int:
+        """Context switches of the relay's threads so far, which rise when the command prints; 0 without /proc."""
         folder = f"/proc/{self.pid}/task"
         lines = [line for task in proc.names(folder) for line in proc.text(f"{folder}/{task}/status").splitlines()]
         return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
 
     def end(self) -> list[bytes]:
-        """Wait until what was written is moved on; the end of each stream, none where the relay was killed.
+        """Wait until what was written is moved on; the last 64 KiB or less of each stream, in the order of the routes.
 
-        A signal that asks us to end cuts the wait short: the relay goes on without us.
+        The list is empty where the relay was killed, and where SIGINT, SIGTERM, SIGHUP or SIGQUIT is pending in this
+        process, which cuts the wait short: the relay then goes on without us.
         """
         received = bytearray()
         self.line.settimeout(_END_SECONDS)
@@ -133,16 +134,20 @@ class Relay:
         return parts
 
 
-def copy_size(real: int, ours: int) -> None:
-    """Set the window size of our pty to that of the real terminal."""
+def copy_window_size(real: int, ours: int) -> None:
+    """Set the window size of our pty (descriptor `ours`) to that of the terminal `real`; errors are ignored."""
     with contextlib.suppress(OSError):
         size = fcntl.ioctl(real, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
 
 
 def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
-    """Body of the relay process: a thread per stream; when asked over `line`, sends each stream's end once at rest."""
-    threads = [_started(route) for route in routes]
+    """Body of the relay process: moves each stream in a thread of its own, until all of them have ended.
+
+    A byte from `line` asks for the kept ends: they are sent once all streams are at rest, each after its length.
+    Until then, or until the other side of `line` closes, the size of a pty follows its terminal (SIGWINCH).
+    """
+    threads = [_start_thread(route) for route in routes]
     terminals = [route for route in routes if route.kind == "terminal"]
     wakes, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     if terminals:
@@ -156,7 +161,7 @@ def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(wakes, 512)
         for route in terminals:
-            copy_size(route.goal, route.source)
+            copy_window_size(route.goal, route.source)
     if line.recv(1):  # else whoever has started us is gone
         while not all(route.at_rest for route in routes):
             time.sleep(_TICK_SECONDS)
@@ -168,8 +173,8 @@ def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
         thread.join()
 
 
-def _started(route: Route) -> threading.Thread:
-    """Started thread that moves a stream; retries while the limit of threads is reached."""
+def _start_thread(route: Route) -> threading.Thread:
+    """A started thread that moves that stream (`_move`); retries for ever while no thread can be made."""
     while True:
         try:
             thread = threading.Thread(target=_move, args=(route,))
@@ -188,9 +193,9 @@ def _move(route: Route) -> None:
                 _Pipe(route).move()
             except (MemoryError, ValueError, OSError):  # what remains goes on piece by piece
                 os.set_blocking(route.source, True)
-                _write_on(route)
+                _copy_stream(route)
         else:
-            _write_on(route)
+            _copy_stream(route)
     finally:
         route.ended = True
         for end in (route.source, route.goal):
@@ -198,8 +203,8 @@ def _move(route: Route) -> None:
                 os.close(end)
 
 
-def _write_on(route: Route) -> None:
-    """Read from the source and write to the goal."""
+def _copy_stream(route: Route) -> None:
+    """Copy from source to goal until the stream ends or nobody reads the goal; keeps its end in the route."""
     while True:
         route.waiting_since = time.monotonic()
         try:
@@ -207,13 +212,13 @@ def _write_on(route: Route) -> None:
         except OSError:  # nobody has it open any more
             return
         route.waiting_since = 0.0
-        if not data or not _written(route.goal, data):
+        if not data or not _write_all(route.goal, data):
             return
         route.keep(data)
 
 
-def _written(goal: int, data: bytes) -> bool:
-    """Write all of it; False where nobody reads it any more."""
+def _write_all(goal: int, data: bytes) -> bool:
+    """Write all of the data, waiting for room where needed; False where nobody reads the goal any more."""
     view = memoryview(data)
     while view:
         try:
@@ -226,14 +231,14 @@ def _written(goal: int, data: bytes) -> bool:
 
 
 def _wait_for_room(goal: int) -> None:
-    """Wait until a descriptor that somebody has set not to block takes more."""
+    """Wait until a non-blocking descriptor can take more, or its reader has gone."""
     poller = select.poll()
     poller.register(goal, select.POLLOUT)
     poller.poll()
 
 
-def _waiting_bytes(source: int) -> int:
-    """Bytes that wait to be read."""
+def _unread_bytes(source: int) -> int:
+    """Bytes that wait to be read from that pipe or terminal; 0 where the system does not say."""
     try:
         return int(struct.unpack("i", fcntl.ioctl(source, termios.FIONREAD, b"\0" * 4))[0])
     except OSError:
@@ -250,10 +255,13 @@ class _Pipe:
         """The pipe with references to the latest pages, once pages are moved."""
         self._held = 0
         """Bytes in it."""
-        self._can_flood = True
+        self._can_splice = True
 
     def move(self) -> None:
-        """Move until the end of the stream, or until nobody reads it."""
+        """Move the stream until its end, or until nobody reads it, by copying and, while its pipe is full, by splice.
+
+        Keeps the end of the stream in the route. Raises `OSError`.
+        """
         route = self._route
         os.set_blocking(route.source, False)
         poller = select.poll()
@@ -269,31 +277,34 @@ class _Pipe:
                 data = os.read(route.source, _PIECE_BYTES)
             except BlockingIOError:
                 continue
-            if not data or not _written(route.goal, data):
+            if not data or not _write_all(route.goal, data):
                 return
             route.keep(data)
-            if len(data) == _PIECE_BYTES and self._can_flood and not self._flood():
+            if len(data) == _PIECE_BYTES and self._can_splice and not self._splice_while_full():
                 return
 
-    def _flood(self) -> bool:
-        """Splice pages on while the pipe is full; False at the end of the stream, or if it has no reader."""
-        if not self._open():
+    def _splice_while_full(self) -> bool:
+        """Splice whole pages on while the source pipe is full, and keep the last of them as the end of the stream.
+
+        False at the end of the stream or without a reader, else True: nothing is spliced where the system cannot.
+        """
+        if not self._open_side_pipe():
             return True
         try:
             while True:
-                count = self._reference()
-                if count > 0 and not self._spliced(count):
+                count = self._tee_pages()
+                if count > 0 and not self._splice(count):
                     return False
                 if count < _PIECE_BYTES:
                     return count != 0
         except OSError:  # these two pipes cannot be joined: copying always goes
-            self._can_flood = False
+            self._can_splice = False
             return True
         finally:
             self._drain()
 
-    def _open(self) -> bool:
-        """Open the side pipe for tee and splice; False if the system does not support it."""
+    def _open_side_pipe(self) -> bool:
+        """Open the side pipe for tee and splice unless it is open; False if the system does not support it."""
         if self._side is None:
             try:
                 self._tee = libc().tee
@@ -304,24 +315,24 @@ class _Pipe:
                             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _SIDE_PIPE_BYTES)
                 self._null = os.open(os.devnull, os.O_WRONLY)
             except (OSError, AttributeError):
-                self._can_flood = False
+                self._can_splice = False
                 return False
         return True
 
-    def _reference(self) -> int:
+    def _tee_pages(self) -> int:
         """Duplicate (tee) the next pages into the side pipe: bytes duplicated, 0 at the end, -1 if none are waiting."""
         assert self._side
         assert self._tee
         while self._held > KEPT_BYTES:
             self._held -= os.splice(self._side[0], self._null, self._held - KEPT_BYTES)
         count = self._tee(self._route.source, self._side[1], _MOVE_BYTES, _NONBLOCK)
-        if count < 0 and self._held and _waiting_bytes(self._route.source):  # full of small pieces
+        if count < 0 and self._held and _unread_bytes(self._route.source):  # full of small pieces
             self._drain()
             count = self._tee(self._route.source, self._side[1], _MOVE_BYTES, _NONBLOCK)
         self._held += max(count, 0)
         return count
 
-    def _spliced(self, count: int) -> bool:
+    def _splice(self, count: int) -> bool:
         """Splice `count` bytes on; False if there is no reader. Raises `OSError` if splice is not possible."""
         while count:
             try:
@@ -333,7 +344,7 @@ class _Pipe:
         return True
 
     def _drain(self) -> None:
-        """Read the side pipe and keep it as the end of the stream so far."""
+        """Read the side pipe empty, and add what it held to the kept end of the stream."""
         while self._side and self._held:
             data = os.read(self._side[0], self._held)
             self._held -= len(data)
