@@ -80,7 +80,11 @@ _Place = tuple[str, str]
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Difference:
-    """What differs between two diagnoses `a` and `b`: findings, facts by layer, unread, and always differing facts."""
+    """What differs between two diagnoses: findings that one side lacks, then facts by layer, unread and moving ones.
+
+    Facts in evidence of such a finding (but for info) stand with it alone; `both` has ids found on both sides,
+    `packages` the package changes in b's log that a's lacks.
+    """
     labels = {
         group: row_labels(group, listed(a.snapshot.rows(group)), listed(b.snapshot.rows(group)))
         for group in {*a.snapshot.groups, *b.snapshot.groups} - {GROUP}
@@ -119,7 +123,10 @@ def _partition(
 def _one_sided_findings(
     a: Diagnosis, b: Diagnosis, labels: Mapping[str, Labels], changes: Mapping[_Place, Change]
 ) -> list[OneSided]:
-    """The findings that the other side lacks: errors first, causes before symptoms, B's before A's."""
+    """The findings that the other side lacks, with the changes in their evidence; errors first, causes before symptoms.
+
+    Then B's before A's. What the other side has folded under a cause is not lacking there.
+    """
     found: list[OneSided] = []
     sides: tuple[tuple[Side, Diagnosis, Diagnosis], ...] = (("B", b, a), ("A", a, b))
     for side, mine, other in sides:
@@ -139,7 +146,9 @@ def _identity(finding: Finding) -> tuple[object, ...]:
 
 
 def _rule_result(rule_id: str, other: Diagnosis) -> str:
-    """The other side's result of the rule, in words: passed, not judged and why, found, not found."""
+    """The other side's result of the rule: ``passed``, ``not judged, WHY``, ``found, of something else or less grave``
+    or ``not found``.
+    """
     if rule_id in other.passed:
         return "passed"
     why = next((item.because for item in other.unjudged if item.id == rule_id), "")
@@ -161,7 +170,7 @@ def _evidence_changes(
 
 
 def _all_changes(a: Snapshot, b: Snapshot, labels: Mapping[str, Labels]) -> Iterator[Change]:
-    """Every fact that is not the same on both sides, in order of its name."""
+    """Every fact, group size and row column that is not the same on both sides, facts by name, then groups by name."""
     for name in sorted({*a.facts, *b.facts}):
         yield from _change_if_different(name, "", a.get(name), b.get(name))
     for group in sorted(labels):
@@ -175,7 +184,7 @@ def _all_changes(a: Snapshot, b: Snapshot, labels: Mapping[str, Labels]) -> Iter
 
 
 def _change_if_different(fact: str, row: str, a: Fact, b: Fact) -> Iterator[Change]:
-    """The change, where the facts differ in kind or value; sources do not count."""
+    """The `Change`, if the facts differ in kind (known, absent, unread) or value; sources do not count."""
     if type(a) is not type(b) or value_of(a) != value_of(b):
         yield Change(fact, row, a, b)
 
@@ -193,7 +202,7 @@ def _row_changes(group: str, a_rows: Mapping[str, Row], b_rows: Mapping[str, Row
 
 
 def _is_row_count(change: Change) -> bool:
-    """Whether the change is only in the number of rows, which the rows themselves show."""
+    """Whether the change is only in a group's number of rows, both known, which its rows show themselves."""
     return not (change.row or "." in change.fact or change.unread) and type(change.a) is type(change.b)
 
 
@@ -208,7 +217,7 @@ def _expected_to_differ(change: Change) -> bool:
 
 
 def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
-    """Changes by layer; in each first two differing values, then values and rows that only one side has."""
+    """The changes by layer, without empty layers; in each, differing values before what only one side has."""
     places = {prefix: layer for layer, prefixes in TOPICS.items() for prefix in prefixes}
     found: dict[str, list[Change]] = {layer: [] for layer in (*TOPICS, OTHER)}
     for change in sorted(changes, key=_change_order):
@@ -217,7 +226,7 @@ def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
 
 
 def _change_order(change: Change) -> tuple[bool, bool]:
-    """Sort key: both sides known and present first."""
+    """Sort key of a change: first where both sides have the fact, then where both have it in the same state."""
     return change.a is None or change.b is None, type(change.a) is not type(change.b)
 
 
@@ -229,7 +238,7 @@ Labels = tuple[list[str], list[str]]
 
 
 def row_as_fact(group: str, row: Row | None) -> Known | None:
-    """One fact that lists the row's known columns except its key; None for no row."""
+    """The row as one fact that maps its known columns, except the key by which rows are matched; None for no row."""
     if row is None:
         return None
     facts = {column: fact for column, state in row.items() if (fact := known(state))}
@@ -238,14 +247,15 @@ def row_as_fact(group: str, row: Row | None) -> Known | None:
 
 
 def group_as_fact(rows: Rows) -> Fact:
-    """The number of rows as a fact, or why there are none."""
+    """The number of rows as a known fact; the absent or unread group as it is."""
     return Known(len(rows), "number of rows") if isinstance(rows, tuple) else rows
 
 
 def row_labels(group: str, left: Sequence[Row], right: Sequence[Row]) -> Labels:
-    """Labels of the rows of both sides; rows of the same thing get the same label.
+    """The labels of each side's rows, in order, by which rows of both sides are matched.
 
-    GPUs are matched by UUID on one machine, else by index; bus addresses only where many are shared.
+    They are values of the group's key columns (`KEYS`), or the place for groups without. GPUs are matched by UUID on
+    one machine, else by index; bus addresses only where half of them are shared.
     """
     key = KEYS.get(group, ())
     a_names, b_names = _labels(left, key), _labels(right, key)
@@ -279,7 +289,10 @@ GROUP = "package_change"
 
 
 def package_changes(a: Snapshot, b: Snapshot) -> tuple[Since, ...]:
-    """Package changes in B's log that A's lacks, newest first; empty where they are logs of different machines."""
+    """Package changes in b's log that are newer than all of a's, in b's order (newest first).
+
+    Empty where a has no such log, or the logs share no entry and so are of different machines.
+    """
     old, new = listed(a.rows(GROUP)), listed(b.rows(GROUP))
     known = {_change_key(row) for row in old}
     if not isinstance(a.rows(GROUP), tuple) or (old and known.isdisjoint(map(_change_key, new))):

@@ -28,9 +28,9 @@ _OLD_TABLES = "The tables {names} are of {month}, and good for {time}: what came
 
 
 def with_notes(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
-    """The diagnosis with notes on newer facts, old tables, clashes and unread text, and findings marked `by_rule`.
+    """The diagnosis with notes added on facts newer than the tables, old tables, clashes of files and unread text.
 
-    `today` is the day as 2026-11-21.
+    Findings that rest on newer facts get these in `by_rule`. `today` is the day as 2026-11-21.
     """
     new = table_reach.facts_beyond_tables(diagnosis.snapshot)
     old = table_reach.expired_tables(diagnosis.snapshot, today)
@@ -52,7 +52,10 @@ def with_notes(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosi
 
 
 def _newer_facts_by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
-    """The newer facts that each judged rule looks up or orders, by rule id; rules without any are left out."""
+    """By rule id, those of the facts `new` that the rule looks up in tables or orders against a version.
+
+    Only rules that were found or passed and have such facts.
+    """
     answered = {finding.id for finding in diagnosis.findings} | set(diagnosis.passed)
     weighed = {
         rule.id: facts_weighed(rule, LOOKUPS) & new
@@ -63,7 +66,7 @@ def _newer_facts_by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]
 
 
 def _with_by_rule(finding: Finding, new: Sequence[BeyondTables], weighed: frozenset[str]) -> Finding:
-    """The finding with `by_rule` set to those newer facts that are in its evidence."""
+    """The finding with `by_rule` set to those newer facts that are `weighed` and in its evidence, if any."""
     proof = {(item.fact, item.index) for item in finding.evidence}
     facts = dict.fromkeys(item.fact for item in new if item.fact in weighed and (item.fact, item.row) in proof)
     return replace(finding, by_rule=tuple(facts)) if facts else finding
@@ -78,7 +81,7 @@ def _newer_text(new: Sequence[BeyondTables]) -> str:
 
 
 def _old_text(names: Sequence[str]) -> str:
-    """One sentence for all tables, with the month of the oldest."""
+    """What to bear in mind of tables that are too old to be complete, in two sentences, with the oldest's month."""
     month = min(table_reach.date_checked(name) for name in names)[:7]
     old = say(_OLD_TABLES if len(names) > 1 else _OLD, names=and_list(names), month=month, time=table_reach.GOOD_FOR)
     return say(" ").join((old, say("A newer gpudoctor brings newer tables.")))
@@ -96,9 +99,10 @@ def _value_texts(fact: Known) -> list[str]:
 
 
 def diagnosis_of(snapshot: Snapshot, book: Rulebook, today: str = "") -> Diagnosis:
-    """The diagnosis of the snapshot: implied facts added, rules judged, notes and recent changes attached.
+    """The diagnosis of the snapshot: implied facts added, rules judged, notes and logged package changes attached.
 
-    Fixes that need the solver are named, not worked out. `today` (2026-11-21, default now) dates the tables.
+    Fixes that need the solver are named, not worked out; no kept run of this machine is read. `today` (2026-11-21,
+    default now) dates the tables.
     """
     day = today or time.strftime("%Y-%m-%d", time.gmtime())
     return with_changes(with_notes(judge(complete(snapshot), book), book, day))

@@ -26,13 +26,13 @@ _MOST_COPIES = 8
 
 
 def home() -> Path:
-    """The folder of the shipped pages: inside an installed package, beside it in a checkout."""
+    """The folder of the shipped pages, ``rules``: inside an installed package, beside it in a checkout."""
     inside = shipped.folder("rules")
     return inside if inside.is_dir() else inside.parent.parent / "rules"
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """One TOML file; raises `RuleError` naming the file and line."""
+    """The tables of one TOML file; raises `RuleError` naming the file and, where it is no TOML, the line."""
     try:
         return parse_toml(path.read_text("utf-8"))
     except OSError as error:
@@ -44,9 +44,10 @@ def toml(path: Path) -> dict[str, Any]:
 
 
 def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> Any:
-    """What `build` makes of the TOML under `folder`; for None of the shipped pages, from a compiled copy or cache.
+    """What `build` makes of the TOML under `folder`; for None of the shipped pages, from a compiled copy or the cache.
 
-    `name` may have a folder, as ``tables/gpus``; raises what `build` raises.
+    Without either, the shipped pages are built and the result is cached. `name` may have a folder, as ``tables/gpus``,
+    which is the one built from; raises what `build` raises.
     """
     if folder is not None:
         source = folder.joinpath(name).parent
@@ -66,7 +67,7 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
 
 @lru_cache(maxsize=8)
 def _digest(folder: Path) -> str:
-    """SHA-256 of the program's version and of all TOML files, names and contents; cached."""
+    """SHA-256 in hexadecimal of the program's version and the folder's TOML files, names and contents; cached."""
     import hashlib  # loads OpenSSL; an installed gpudoctor never needs it
 
     whole = hashlib.sha256(f"{__version__} {_FORMAT}\n".encode())

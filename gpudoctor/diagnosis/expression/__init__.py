@@ -39,7 +39,10 @@ from gpudoctor.diagnosis.expression.facts import (
 
 
 def show(value: object) -> str:
-    """A value as report text: yes/no, lists and sets by commas (``none`` where empty), floats shortened."""
+    """A value as report text: yes/no, lists and sets by commas (``none`` where empty), mappings as ``key value``.
+
+    Floats have at most six digits; anything else is as `str` gives it.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (set, frozenset)):
@@ -75,7 +78,10 @@ def _lower(text: object) -> object:
 
 
 def _any_line_matches(lines: Iterable[object], pattern: str) -> bool:
-    """Whether the pattern is found in some row's ``line``; a fast ``any(matches(...))`` over the rows."""
+    """Whether the pattern is found in the ``line`` of some row of a group; a fast ``any(matches(...))`` over the rows.
+
+    False for an absent group; raises `CannotJudge` for an unread one.
+    """
     if isinstance(lines, Many):
         return lines.says(_pattern(pattern))
     return bool(list(lines))  # nobody read a text: that raises
@@ -136,13 +142,14 @@ HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:
-    """The template with each ``{expression}`` replaced by its value; an unread one reads ``(not known)``.
+    """The template with each ``{expression}`` replaced by its value as text; an unread one reads ``(not known)``.
 
     ``{expression | words}`` reads those words where the value is unread or absent, ``{expression | ''}`` nothing then.
+    A hole that is a name in `extra` has that text. Values stand on one line, cut at 1000 characters.
     """
 
     def value(match: re.Match[str]) -> str:
-        """The text for one hole of the template."""
+        """The text for one hole: its value, else the words behind its bar, else ``(not known)``."""
         inner, mark, otherwise = (part.strip() for part in match.group(1).partition("|"))
         otherwise = "" if otherwise == "''" else otherwise
         if extra and inner in extra:
@@ -189,9 +196,9 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         """A snapshot, and what of it is not unread."""
 
     def unread(self, conditions: tuple[str, ...]) -> CannotJudge | None:
-        """Why the first of the conditions is open, where none of them can be judged: all they need is unread.
+        """The `CannotJudge` of the first fact, where all facts that the conditions need are unread; None otherwise.
 
-        None on a judged row, and where an unread fact counts as absent: then each is worked out.
+        None also on a judged row, and where an unread fact counts as absent: then each condition is worked out.
         """
         facts = self.names
         if type(facts) is not Facts or facts.each:
@@ -227,7 +234,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return self.functions[called](*arguments)
 
     def _eval_attribute(self, node: ast.Attribute) -> object:
-        """A column of a topic, row or group; other attributes as simpleeval does."""
+        """A column of a topic, row or group, `CannotJudge` raised where unread; other attributes as simpleeval does."""
         named = isinstance(node.value, ast.Name)
         held = self.nodes[ast.Name](node.value) if named else self._eval(node.value)
         return held.column(node.attr) if isinstance(held, Holder) else super()._eval_attribute(node)
@@ -261,7 +268,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return not wanted
 
     def _quantified(self, loop: ast.GeneratorExp, wanted: bool) -> bool:
-        """``any`` (`wanted` is true) or ``all`` (false) of a generator expression, in three values."""
+        """``any`` (`wanted` is true) or ``all`` (false) of a generator expression; raises `CannotJudge` where open.
+
+        Open is what no element decides while one could not be judged.
+        """
         filters = [condition for generator in loop.generators for condition in generator.ifs]
 
         def element() -> object:
@@ -301,9 +311,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             yield from items
 
     def _split_rows(self, loop: ast.GeneratorExp, items: list[object]) -> SplitRows:
-        """The rows of an ``any`` by its first usable condition ``row.column == value``: equal, unread, different.
+        """The rows of an ``any`` split by its first condition ``row.column == value``: equal, unread, different.
 
-        On a machine with 128 GPUs nearly all rows are about another GPU: those that differ need no evaluation.
+        Without such a condition all are equal; where the value cannot be judged, all are unread. On a machine with 128
+        GPUs nearly all rows are about another GPU: those that differ need no evaluation.
         """
         for column, right in _equality_conditions(loop):
             outer, self.names.touched = self.names.touched, {}
@@ -361,7 +372,7 @@ def _variable_names(tree: ast.AST) -> set[str]:
 
 
 def _in(item: object, holder: Any) -> bool:
-    """``item in holder``; False for an absent item."""
+    """``item in holder``; False for an absent item, and for an absent holder."""
     return not isinstance(item, Nothing) and item in holder
 
 
@@ -372,7 +383,7 @@ def _not_in(item: object, holder: Any) -> bool:
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> ast.AST:
-    """The expression's syntax tree; raises `RuleError` where it is no expression."""
+    """The expression's syntax tree, cached; raises `RuleError` where it is no Python expression."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -404,7 +415,7 @@ def searches_text(conditions: tuple[str, ...]) -> bool:
 def _facts_needed_by_all(conditions: tuple[str, ...]) -> tuple[frozenset[str], str]:
     """(facts and groups without any of which none of the conditions can be judged, the first that is looked at).
 
-    Empty where one of them may have an answer without, or looks at none.
+    Both empty where a condition may have an answer without them, or reads none.
     """
     names: list[str] = []
     for condition in conditions:
@@ -415,9 +426,10 @@ def _facts_needed_by_all(conditions: tuple[str, ...]) -> tuple[frozenset[str], s
 
 
 def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[str]) -> bool:
-    """Add the facts and groups under the node in the order in which they are evaluated.
+    """Append the facts and groups read under the node to `names`, in the order in which they are evaluated.
 
-    False where unread ones may still give an answer: by ``known``, or by a constant of an ``and`` or ``or``.
+    False where unread ones may still give an answer (by ``known``, or by a constant of an ``and`` or ``or``), else
+    True. `variables` are names of loop variables, which are no facts.
     """
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         if node.value.id not in variables:
@@ -469,7 +481,7 @@ _PYTHON_NAMES = {
 
 
 def _failure_text(error: Exception) -> str:
-    """Why an expression has no value, worded for a page's author."""
+    """Why an expression has no value, from the exception that evaluating it raised, worded for a page's author."""
     if isinstance(error, TypeError):
         kinds = [_PYTHON_NAMES[name] for name in re.findall(r"'(\w+)'", str(error)) if name in _PYTHON_NAMES]
         return f"{' and '.join(kinds)} do not go together" if len(kinds) > 1 else "its values do not go together"

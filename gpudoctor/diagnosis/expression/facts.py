@@ -18,7 +18,7 @@ Touched = dict[tuple[str, "int | None"], Fact]
 
 
 def cannot_judge(name: str, snapshot: Snapshot) -> CannotJudge:
-    """The `CannotJudge` to raise for a fact or group that is unread, or that no probe answered."""
+    """The `CannotJudge` to raise for a fact or group that is unread or missing; it is returned, with the reason."""
     state = snapshot.get(name) if "." in name else snapshot.rows(name)
     unread = state if isinstance(state, Unread) else snapshot.unanswered
     return CannotJudge(name, unread.why, unread.reason)
@@ -45,7 +45,7 @@ class Facts:
         return held
 
     def _holder(self, name: str) -> Holder:
-        """The judged row where the name is that of `each`, else the group's rows, else a topic of the machine."""
+        """What the name stands for: the judged row for `each`, all rows for a group, else a topic of the machine."""
         if name == self.each:
             rows = self.snapshot.rows(name)
             assert isinstance(rows, tuple), "a rule is judged for each row there is"
@@ -59,7 +59,7 @@ class Facts:
         return self.value(name, self.snapshot.get(name), None)
 
     def value(self, name: str, fact: Fact, index: int | None) -> object:
-        """The value of a fact, recorded as read; `NOTHING` where absent; raises `CannotJudge` where unread."""
+        """The value of that fact, recorded in `touched`; `NOTHING` where absent; raises `CannotJudge` where unread."""
         if isinstance(fact, Unread):
             raise CannotJudge(name, fact.why, fact.reason)
         self.touched[name, index] = fact
@@ -70,7 +70,7 @@ class UnreadAsAbsent(Facts):
     """Facts of which an unread one counts as absent; for ranking only, never to judge."""
 
     def value(self, name: str, fact: Fact, index: int | None) -> object:
-        """The value of a fact; `NOTHING` where absent or unread."""
+        """The value of that fact, recorded in `touched`; `NOTHING` where absent, and, unrecorded, where unread."""
         return NOTHING if isinstance(fact, Unread) else super().value(name, fact, index)
 
 
@@ -90,7 +90,7 @@ class _MachineTopic(Holder):
         self._topic = topic
 
     def column(self, name: str) -> object:
-        """The value of the machine's fact ``topic.name``; raises `CannotJudge` where unread."""
+        """The value of the machine's fact ``topic.name``; `NOTHING` where absent; raises `CannotJudge` where unread."""
         return self._facts.scalar(f"{self._topic}.{name}")
 
     def __iter__(self) -> Iterator[object]:
@@ -111,7 +111,7 @@ class GroupRow(Holder):
 
     @property
     def place(self) -> tuple[str, Row]:
-        """The group's name, and the row."""
+        """(the group's name, the row)."""
         return self._group, self._row
 
     def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
@@ -123,7 +123,10 @@ class GroupRow(Holder):
         return (name, self._index), fact
 
     def column(self, name: str) -> object:
-        """The value in this row, else the machine's fact; raises `CannotJudge` where unread or unanswered."""
+        """The value in this row, else of the machine's fact of that name; `NOTHING` where absent.
+
+        Raises `CannotJudge` where it is unread, or neither has it.
+        """
         fact = f"{self._group}.{name}"
         if name in self._row:
             return self._facts.value(fact, self._row[name], self._index)
@@ -140,7 +143,7 @@ class _JudgedRow(GroupRow):
         return super().__call__(column)
 
     def column(self, name: str) -> object:
-        """The column's value; its name is also recorded as read."""
+        """The value in the judged row, as `GroupRow.column`; the column's name is added to `Facts.asked`."""
         self._facts.asked.add(name)
         return super().column(name)
 
@@ -155,7 +158,7 @@ class SplitRows:
 
 
 def split_by_value(rows: Sequence[object], column: str, value: object) -> SplitRows:
-    """The rows split by whether the column is that value; see `SplitRows`."""
+    """The rows split by that column: equal to the value or not there, unread, and the known facts that differ."""
     alike: list[object] = []
     unread: list[object] = []
     unlike: Touched = {}
@@ -176,7 +179,7 @@ class Many(Holder):
         self._group = group
 
     def _rows(self) -> tuple[Row, ...]:
-        """The group's rows, recorded as read; empty where absent; raises `CannotJudge` where unread."""
+        """The group's rows; empty where absent; raises `CannotJudge` where unread. Their number is recorded as read."""
         rows = self._facts.snapshot.rows(self._group)
         if isinstance(rows, Unread):
             raise CannotJudge(self._group, rows.why, rows.reason)
@@ -215,5 +218,8 @@ class Many(Holder):
         return len(self._rows())
 
     def column(self, name: str) -> object:
-        """The value of the machine's fact ``group.name``, as ``gpu.count``; raises `CannotJudge` where unread."""
+        """The value of the machine's fact ``group.name``, as ``gpu.count``; `NOTHING` where absent.
+
+        Raises `CannotJudge` where unread.
+        """
         return self._facts.scalar(f"{self._group}.{name}")

@@ -80,7 +80,10 @@ class Run:
 
     @cached_property
     def head(self) -> dict[str, Any]:
-        """The file's first line: findings by id and title, and passed rules; raises `DocumentError`."""
+        """The file's first line, cached: ``findings``, ``passed``, ``worked``, ``python``, ``command`` and ``tool``.
+
+        Raises `DocumentError` where it cannot be read or is no line of `SCHEMA`.
+        """
         try:
             head = json.loads(self._read_member(whole=False))
         except (ValueError, RecursionError) as error:
@@ -91,14 +94,14 @@ class Run:
 
     @property
     def findings(self) -> list[dict[str, str]]:
-        """``id``, ``severity`` and ``title`` of each; raises `DocumentError`."""
+        """``id``, ``severity`` and ``title`` of each finding of the run, empty where unknown; raises `DocumentError`."""
         found = self.head.get("findings")
         rows = found if isinstance(found, list) else []
         keys = ("id", "severity", "title")
         return [{key: str(row.get(key, "")) for key in keys} for row in rows if isinstance(row, dict)]
 
     def summary(self) -> Kept:
-        """The run as an entry of the list; one that cannot be read is marked damaged."""
+        """The run as an entry of ``gpudoctor history``'s list, marked ``damaged`` where it cannot be read."""
         try:
             python = self.head.get("python")
             found = self.findings
@@ -112,7 +115,7 @@ class Run:
         )
 
     def passed(self, rule: str) -> bool:
-        """Whether that rule was judged then, and found nothing; raises `DocumentError`."""
+        """Whether the rule of that id passed in this run; raises `DocumentError` where the run cannot be read."""
         passed = self.head.get("passed")
         return isinstance(passed, list) and rule in passed
 
@@ -126,14 +129,14 @@ class Run:
         return str(pair[not inside]) if isinstance(pair, list) and len(pair) == 2 else None
 
     def snapshot(self) -> Snapshot:
-        """The run's snapshot; raises `DocumentError`."""
+        """The run's snapshot, read from its file on each call; raises `DocumentError`."""
         try:
             return snapshots.from_json(parse_json(self._read_member(whole=True).decode("utf-8", "replace")))
         except DocumentError as error:
             raise DocumentError(f"{self.place}: {error}") from error
 
     def _read_member(self, whole: bool) -> bytes:
-        """The file's first line, or (`whole`) the second with the snapshot; raises `DocumentError`."""
+        """The bytes of the file's first line, or (`whole`) its second with the snapshot; raises `DocumentError`."""
         try:
             with self.place.open("rb") as file:
                 first = zlib.decompressobj(wbits=31)
@@ -148,7 +151,7 @@ class Run:
 
 
 def run_at(place: Path) -> Run | None:
-    """The run in that file, by its name; None where the name is not of a run."""
+    """The run in that file, by the file's name alone; None where that is not the name of a run."""
     match = _NAME.fullmatch(place.name)
     try:
         moment = _PARTS.sub(r"\1-\2-\3T\4:\5:\6+00:00", match["time"]) if match else ""
@@ -159,7 +162,10 @@ def run_at(place: Path) -> Run | None:
 
 
 def file_name(diagnosis: Diagnosis, now: float) -> str:
-    """The file name of that diagnosis kept at `now` (Unix seconds)."""
+    """The name of the file that keeps that diagnosis: ``20261103-062514-093.quick.sound.1c291ca3.gz``.
+
+    Its time is `now` (Unix seconds) in UTC, its level ``run`` for a command under ``gpudoctor run``.
+    """
     target = diagnosis.snapshot.target
     moment = f"{time.strftime(_FORM, time.gmtime(now))}-{int(now * 1000) % 1000:03}"
     level = BESIDE if diagnosis.snapshot.known("run.command") else target.level
@@ -172,7 +178,10 @@ def interpreter_mark(python: str | None) -> str:
 
 
 def pack_run(diagnosis: Diagnosis, version: str, worked: Worked) -> bytes:
-    """The bytes of a run's file: two gzip members, the summary line and the snapshot, level 1."""
+    """The bytes of a run's file: two gzip members, the summary line and the snapshot, compressed at level 1.
+
+    Timings and findings beyond the first 64 are left out.
+    """
     raw = diagnosis.snapshot.to_json()
     del raw["timings_ms"]
     findings: list[Json] = [
@@ -263,13 +272,13 @@ class Shelf:
         self._thin()
 
     def last_good(self, python: str | None) -> Run | None:
-        """The newest run with a good verdict, preferably of that interpreter; None where there is none."""
+        """The newest check with a good verdict (sound, impaired), preferably of that interpreter; None without one."""
         good = [run for run in self.runs() if run.good]
         own = [run for run in good if run.mark == interpreter_mark(python)]
         return next(iter(own or good), None)
 
     def named(self, name: str) -> Run:
-        """The run of that id or unique prefix; raises `UsageError`."""
+        """The run of that id or unique prefix, checks and runs of commands; raises `UsageError` for none or several."""
         runs = self.everything()
         fits = [run for run in runs if run.id.startswith(name)]
         if len(fits) != 1:
@@ -278,7 +287,10 @@ class Shelf:
         return fits[0]
 
     def _thin(self) -> None:
-        """Deletes the oldest runs beyond the limits, never the last good one of a level, and stale temporary files."""
+        """Deletes the oldest runs beyond the limits of number and bytes, but for the last good one of each level.
+
+        Also runs of commands beyond theirs, and temporary files older than an hour. Raises `OSError`.
+        """
         runs = self.everything()
         for run in [run for run in runs if run.level == BESIDE][MOST_BESIDE:]:
             run.place.unlink(missing_ok=True)
@@ -300,7 +312,7 @@ class Shelf:
 
 
 def _runs_to_keep(runs: Sequence[Run]) -> list[Run]:
-    """The runs never deleted: the newest good one of each level."""
+    """Those of the runs (newest first) that are never deleted: the newest with a good verdict of each level."""
     levels = ("quick", "standard", "deep")
     return [
         run for level in levels if (run := next((kept for kept in runs if kept.good and kept.level == level), None))
@@ -316,7 +328,7 @@ def _file_size(place: Path) -> int:
 
 
 def _drop_oldest_machines(folder: Path) -> None:
-    """Deletes the folders of the machines unused longest, beyond `MOST_MACHINES`."""
+    """Deletes, with all that is in them, the subfolders of the machines unused longest, beyond `MOST_MACHINES`."""
     places = sorted((place for place in folder.iterdir() if place.is_dir()), key=lambda place: place.stat().st_mtime)
     too_many = places[: max(0, len(places) - MOST_MACHINES)]
     if too_many:
@@ -326,7 +338,7 @@ def _drop_oldest_machines(folder: Path) -> None:
 
 
 def of_this_machine(environ: Mapping[str, str] = os.environ) -> Shelf | None:
-    """The kept runs of this host; None where history is off, or (with a warning) others can write to the folder."""
+    """The kept runs of this host; None where GPUDOCTOR_HISTORY is off or, with a warning, others can write there."""
     if environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     host = re.sub(r"[^\w-]", "_", system.node_name())[:64] or "_"

@@ -40,9 +40,10 @@ _Entry = Mapping[str, Any]
 
 
 def with_best(snapshot: Snapshot, shelf: Shelf | None) -> Snapshot:
-    """The snapshot with the group ``best``: each rate measured now beside the best before; keeps the better one.
+    """The snapshot with the group ``best``: each rate measured now beside the best kept before.
 
-    Absent where nothing was measured before, or `shelf` is None: history is off.
+    Also stores each better rate in the file of best rates. The group is absent where nothing was measured before or
+    `shelf` is None (history is off); the snapshot is unchanged where no kernel was measured.
     """
     if not isinstance(snapshot.rows("measured"), tuple):
         return snapshot
@@ -63,12 +64,16 @@ def with_best(snapshot: Snapshot, shelf: Shelf | None) -> Snapshot:
 
 
 def _with_rows(snapshot: Snapshot, rows: tuple[Row, ...] | Absent) -> Snapshot:
-    """The snapshot with that group ``best``."""
+    """The snapshot with these rows, or that absence, as its group ``best``."""
     return replace(snapshot, groups={**snapshot.groups, "best": rows})
 
 
 def _measured_now(snapshot: Snapshot) -> Iterator[tuple[str, Row, _Entry]]:
-    """Key, row and entry of each rate that a GPU reached alone and with right values."""
+    """(``UUID|kernel``, row, entry to keep) of each rate that a GPU reached alone and with right values.
+
+    The row has ``nvml`` and ``uuid`` added. The entry has ``value``, ``at`` (now, Unix seconds), ``stack`` (versions by
+    name) and, if known, ``clock``. Training and GPUs without UUID are left out.
+    """
     uuids = {value_of(row.get("index")): text_of(row.get("uuid")) for row in listed(snapshot.rows("cuda_device"))}
     gpus = {text_of(row.get("uuid")): row for row in listed(snapshot.rows("gpu"))}
     stack = {name: snapshot.text(fact) for name, fact in _STACK.items() if snapshot.text(fact)}
@@ -89,7 +94,10 @@ def _measured_now(snapshot: Snapshot) -> Iterator[tuple[str, Row, _Entry]]:
 
 
 def _compared(run: Row, entry: _Entry, past: Mapping[str, _Entry]) -> Row | None:
-    """Row of ``best`` for a rate measured now and the kept one; None where they cannot be compared."""
+    """Row of ``best``: a rate measured now beside the kept one of the same driver, else the latest of another.
+
+    `past` has kept entries by driver. None without one, or where the GPU's clock was another then.
+    """
     driver = entry["stack"].get("driver", "")
     best = past.get(driver) or max(past.values(), key=lambda one: float(one["at"]), default=None)
     if best is None or not _same_clock(entry, best):
@@ -115,13 +123,13 @@ def _compared(run: Row, entry: _Entry, past: Mapping[str, _Entry]) -> Row | None
 
 
 def _same_clock(one: _Entry, other: _Entry) -> bool:
-    """Whether both ran at about the same clock; True where a clock is not known."""
+    """Whether both ran at clocks that differ by at most 3 %; True where one is not known."""
     clocks = [float(entry["clock"]) for entry in (one, other) if "clock" in entry]
     return len(clocks) < 2 or abs(clocks[0] - clocks[1]) <= _SAME_CLOCK_SHARE * max(clocks)
 
 
 def _load(shelf: Shelf) -> dict[str, dict[str, _Entry]]:
-    """Kept entries by key and driver; empty where there is no file, or it is damaged or another user's."""
+    """Kept entries by key (``UUID|kernel``) and driver; empty without a file, or if damaged or another user's."""
     place = shelf.folder / NAME
     try:
         if files.foreign(place) or place.stat().st_size > _LARGEST_FILE_BYTES:
@@ -137,7 +145,7 @@ def _load(shelf: Shelf) -> dict[str, dict[str, _Entry]]:
 
 
 def _is_entry(raw: object) -> bool:
-    """Whether it has the shape of an entry, with a rate and a time that are numbers."""
+    """Whether it is a kept entry: versions by name under ``stack``, positive numbers for value, time and any clock."""
     if not isinstance(raw, dict) or not isinstance(raw.get("stack"), dict):
         return False
     numbers = [raw.get("value"), raw.get("at"), raw.get("clock", 1.0)]
@@ -146,10 +154,13 @@ def _is_entry(raw: object) -> bool:
 
 
 def _store(shelf: Shelf, kept: Mapping[str, Mapping[str, _Entry]]) -> None:
-    """Write all entries atomically, the oldest beyond the limits left out; raises `OSError`."""
+    """Write all entries atomically, in a private folder; of too many keys and drivers the oldest are dropped.
+
+    Raises `OSError`.
+    """
 
     def newest(drivers: Mapping[str, _Entry]) -> float:
-        """The time of the newest entry."""
+        """The time, Unix seconds, of a key's newest entry; 0 without entries."""
         return max((float(entry["at"]) for entry in drivers.values()), default=0.0)
 
     keys = sorted(kept, key=lambda key: newest(kept[key]), reverse=True)[:_MOST_KEYS]

@@ -28,15 +28,16 @@ _MOST_CHANGES = 6
 
 
 def with_changes(diagnosis: Diagnosis, shelf: Shelf | None = None) -> Diagnosis:
-    """The diagnosis with what changed before each finding that is not folded; unchanged where nothing is known.
+    """The diagnosis with, as `since` of each finding, what changed before it; unchanged where nothing is known.
 
-    `shelf` has the kept runs of this machine; None for another one.
+    Not of findings that are folded or mere information. `shelf` has the kept runs of this machine; None for another
+    one.
     """
     return _Past(diagnosis, shelf).annotated()
 
 
 def keep_with_changes(diagnosis: Diagnosis, shelf: Shelf) -> Diagnosis:
-    """As `with_changes`, and stores the run on the shelf where it can be written."""
+    """The diagnosis as `with_changes` gives it, which is also stored on the shelf; failure to write is ignored."""
     past = _Past(diagnosis, shelf)
     diagnosis_with_changes = past.annotated()
     with suppress(OSError):
@@ -58,24 +59,31 @@ class _Past:
         self._worked = cache(self._last_passed)
 
     def annotated(self) -> Diagnosis:
-        """The diagnosis with the changes before each finding."""
+        """The diagnosis with `since` set on each finding that is neither folded nor mere information.
+
+        Unchanged where no run is kept and no package change is logged.
+        """
         if not self._runs and not self._entries:
             return self._diagnosis
         found = self._diagnosis.findings
         folded = {child for finding in found for child in finding.explains}
         silent = [finding.severity == "info" or finding.id in folded for finding in found]
         findings = (
-            one if quiet else replace(one, since=self.of(one)) for one, quiet in zip(found, silent, strict=True)
+            one if quiet else replace(one, since=self.changes_before(one))
+            for one, quiet in zip(found, silent, strict=True)
         )
         return replace(self._diagnosis, findings=tuple(findings))
 
     def worked(self) -> Worked:
-        """For each finding the ids of the runs in which it last passed: of this interpreter, of any; may be empty."""
+        """By rule id of each finding but for info, the ids of the runs it last passed in: (same interpreter, any).
+
+        An id is empty where it never did.
+        """
         ids = dict.fromkeys(finding.id for finding in self._diagnosis.findings if finding.severity != "info")
         pairs = {rule: (self._worked(rule, True), self._worked(rule, False)) for rule in ids}
         return {rule: (own.id if own else "", any_.id if any_ else "") for rule, (own, any_) in pairs.items()}
 
-    def of(self, finding: Finding) -> tuple[Since, ...]:
+    def changes_before(self, finding: Finding) -> tuple[Since, ...]:
         """Changes that the finding's evidence may depend on, newest first, at most `_MOST_CHANGES`."""
         facts = [item.fact for item in finding.evidence]
         found: list[Since] = []
@@ -83,11 +91,14 @@ class _Past:
             run = self._worked(finding.id, family.inside)
             found += self._family_changes(family, run)
         if run := self._worked(finding.id, True):
-            found += self._settings(facts, run)
+            found += self._changed_variables(facts, run)
         return tuple(sorted(dict.fromkeys(found), key=lambda change: change.at or "", reverse=True)[:_MOST_CHANGES])
 
     def _last_passed(self, rule: str, inside: bool) -> Run | None:
-        """The newest run in which the rule passed, None where unknown; `inside`: of the same interpreter only."""
+        """The newest kept run in which the rule passed, by the runs or what they recorded; None where unknown.
+
+        `inside`: of the same interpreter only. Runs dated in the future, and those that cannot be read, are skipped.
+        """
         for run in self._runs:
             if run.stamp > self._clock or (inside and run.mark != self._mark):
                 continue
@@ -101,7 +112,10 @@ class _Past:
         return None
 
     def _family_changes(self, family: Family, run: Run | None) -> list[Since]:
-        """Logged changes of the family's packages since that run (None: of late), and versions that differ from it."""
+        """Logged changes of the family's packages since that run, and its versions that differ from those then.
+
+        Without a run (None), only what was logged in the last `WINDOW_DAYS` days.
+        """
         most = self._clock - run.stamp if run else WINDOW_DAYS * _DAY_SECONDS
         own = [entry for entry in self._entries if entry.inside == family.inside and family.has(entry.name)]
         late = [entry for entry in own if entry.age <= most]
@@ -115,7 +129,7 @@ class _Past:
                 _add_version_change(changes, Since(what, before, after, self._boot_time(fact), None, fact, run.time))
         return changes
 
-    def _settings(self, facts: Sequence[str], run: Run) -> Iterator[Since]:
+    def _changed_variables(self, facts: Sequence[str], run: Run) -> Iterator[Since]:
         """Environment variables among the facts whose value differs from that run."""
         names = [name for name in dict.fromkeys(facts) if name.startswith("env.")]
         if not names or (then := self._snapshot(run)) is None:
@@ -126,7 +140,7 @@ class _Past:
                 yield Since(name.partition(".")[2], before, after, None, None, name, run.time)
 
     def _boot_time(self, fact: str) -> str | None:
-        """The time of the last boot, ISO 8601, for the kernel's version; None for other facts."""
+        """For the fact ``host.kernel`` the time of the last boot, ISO 8601 in UTC, if known; None for other facts."""
         uptime_s = self._now.text("host.uptime_s")
         if fact != "host.kernel" or not uptime_s:
             return None
@@ -134,7 +148,7 @@ class _Past:
 
 
 def _add_version_change(changes: list[Since], version: Since) -> None:
-    """Adds the version change, unless a logged one has the same new version: that gets its old version."""
+    """Appends the version change, unless a logged change has the same new version: that only gets the old version."""
     for place, change in enumerate(changes):
         if change.after == version.after and change.before in (None, version.before):
             changes[place] = replace(change, before=version.before)
@@ -181,12 +195,12 @@ class LoggedChange:
 
     @property
     def inside(self) -> bool:
-        """Whether it is of a Python environment: pip's RECORD or conda's history told it."""
+        """Whether it is of a Python environment, not of the machine: its source is pip's RECORD or conda's history."""
         return self.source.endswith("/RECORD") or "/conda-meta/" in self.source
 
 
 def logged_changes(snapshot: Snapshot) -> list[LoggedChange]:
-    """Every complete row of ``package_change``, newest first; those dated in the future are left out."""
+    """The rows of ``package_change`` with a name and an age, newest first, without those dated in the future."""
     entries = []
     for row in listed(snapshot.rows("package_change")):
         name, age = known(row.get("name")), value_of(row.get("age_s"))
@@ -197,7 +211,10 @@ def logged_changes(snapshot: Snapshot) -> list[LoggedChange]:
 
 
 def changes_of_family(entries: Sequence[LoggedChange], family: Family) -> Iterator[Since]:
-    """For each action the change of the family's main package, none where its version stayed; else one per package."""
+    """For each action (see `_actions`) the change of the family's main package, nothing where its version stayed.
+
+    Where no main package is among them, one change per package.
+    """
     for action in _actions(entries):
         main = [entry for entry in action if family.leads(entry.name)]
         before = _common_version([entry.before for entry in main], family)
@@ -209,7 +226,7 @@ def changes_of_family(entries: Sequence[LoggedChange], family: Family) -> Iterat
 
 
 def _actions(entries: Sequence[LoggedChange]) -> Iterator[list[LoggedChange]]:
-    """The changes grouped by action: same command and user, within an hour."""
+    """The changes, newest first, in groups of one action each: same command and user, within an hour."""
     action: list[LoggedChange] = []
     for entry in entries:
         same = action and (entry.by, entry.user) == (action[0].by, action[0].user)
@@ -229,7 +246,7 @@ def _common_version(versions: Sequence[str], family: Family) -> str:
 
 
 def _since(what: str, before: str, after: str, entry: LoggedChange) -> Since:
-    """The logged change as a `Since` named `what`."""
+    """The logged change as a `Since` named `what`, with these versions; empty texts become None."""
     by = f"{entry.by} ({entry.user})" if entry.by and entry.user else entry.by or entry.user
     return Since(what, before or None, after or None, entry.time or None, by or None, entry.source)
 
@@ -262,7 +279,7 @@ class Family:
         return re.fullmatch(self.packages, package) is not None
 
     def leads(self, package: str) -> bool:
-        """Whether the package's version is that of the whole family."""
+        """Whether the package's version is that of the whole family; False for all where `main` is empty."""
         return bool(self.main) and re.fullmatch(self.main, package) is not None
 
 

@@ -31,7 +31,11 @@ _JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_g
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
-    """The diagnosis of every rule on the snapshot: findings folded under causes and ordered, unjudged and passed."""
+    """The diagnosis by all rules for this snapshot: findings folded under their causes and in order, unjudged, passed.
+
+    Left out are rules unjudged only because no job was watched, and, where the verdict is broken, findings of `sound`
+    rules.
+    """
     text = Text(snapshot, rulebook.word_index(snapshot))
     evaluator = new_evaluator(snapshot)
     found: list[Finding] = []
@@ -64,11 +68,11 @@ def new_evaluator(snapshot: Snapshot) -> Evaluator:
 def judge_rule(
     rule: Rule, snapshot: Snapshot, text: Text | None = None, evaluator: Evaluator | None = None
 ) -> list[Outcome]:
-    """The rule's outcomes (finding, unjudged, None for passed): one; one per row where it has `each`.
+    """The rule's outcomes, each a `Finding`, an `Unjudged` or None where it passed: one, or one per row with `each`.
 
-    With `each`, where no row is a finding, signs in the text or a proof with `once` may give one of the whole.
-
-    `text` and `evaluator` are of that snapshot, where several rules are judged.
+    With `each`, one `Unjudged` where the rows are unread, none where there are no rows. Where no row is a finding,
+    signs in the text and proofs with `once` are judged for the whole: a finding of these stands alone in place of the
+    rows. `text` and `evaluator` are of that snapshot, where several rules are judged.
     """
     text = text or Text(snapshot, word_index(rule.signs))
     evaluator = evaluator or new_evaluator(snapshot)
@@ -94,7 +98,10 @@ def judge_rule(
 def _outcome_per_row(
     rule: Rule, snapshot: Snapshot, rows: Sequence[Row], text: Text, evaluator: Evaluator
 ) -> Iterator[Outcome]:
-    """The outcome of each row; rows alike in all that was read share one, unless it is a finding (it names a row)."""
+    """The rule's outcome on each row, in order.
+
+    Once judged, an unjudged or passed outcome is reused for following rows that equal that row in all columns it read.
+    """
     alike: dict[str, Fact | None] = {}
     last: Outcome = None
     for index, row in enumerate(rows):
@@ -177,16 +184,17 @@ class Judgement:
         return self.text.unjudged(self.rule)
 
     def _unread(self) -> Unjudged | None:
-        """The rule as unjudged, if every fact that its conditions need is unread; else None."""
+        """The rule as unjudged, if all facts that its conditions need are unread; else None."""
         rule = self.rule
         conditions = (*rule.when, *(condition for proof in rule.proofs for condition in proof.when), *rule.unless)
         why = self.evaluator.unread(conditions) if rule.when or rule.proofs else None
         return _unjudged(rule, why) if why else None
 
     def _proven(self) -> tuple[bool | CannotJudge | None, Proof | None]:
-        """Whether the conditions and one of the proofs hold (None: the page has neither), and the first that does.
+        """(whether the conditions and one of the proofs hold, the first proof that does or None).
 
-        Only the facts of that proof are kept as evidence, beside those of the conditions.
+        The former is None where the page has neither, and a `CannotJudge`, as a value, where it is open. Only the facts
+        of that proof are kept as evidence, beside those of the conditions.
         """
         if not self.rule.when and not self.rule.proofs:
             return None, None
@@ -208,7 +216,7 @@ class Judgement:
         return (pending if shared is True else shared), None
 
     def _holds(self, conditions: tuple[str, ...]) -> bool | CannotJudge:
-        """Whether the conditions hold; `CannotJudge` as a value where that is open or too costly."""
+        """Whether all conditions hold; `CannotJudge`, as a value, where that is open or exceeds the text's budget."""
         if why := self.evaluator.unread(conditions):
             return why
         if not searches_text(conditions):
@@ -219,9 +227,11 @@ class Judgement:
         return CannotJudge("text", TOO_COSTLY, Reason.GIVEN_UP)
 
     def _weigh_signs(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
-        """The confidence that the matched signs give (None: none), and the matches that count.
+        """The confidence that the matched signs give (None: none), and the matches that count, those that prove first.
 
-        `contradicted`: the rule's own condition is false; `touched` gets the facts that signs rest on.
+        A conclusive sign gives the rule's own confidence (``likely`` if `contradicted`: its condition is false); others
+        give ``likely`` where a condition of theirs holds or two lines agree, else ``possible``, and nothing if
+        contradicted. `touched` gets the facts that signs rest on.
         """
         counting: list[Match] = []
         proving: list[Match] = []
@@ -245,7 +255,7 @@ class Judgement:
         return ("likely" if supported or agree else "possible"), counting
 
     def _lines(self, matches: Sequence[Match]) -> list[Evidence]:
-        """The text lines of the matches as evidence, each once, in order."""
+        """The text lines of the matches as evidence, each once, in the order of the text."""
         lines = {item.index: item for match in matches for item in match.evidence}
         return [lines[index] for index in sorted(lines, key=lambda index: -1 if index is None else index)]
 
@@ -259,8 +269,8 @@ class Judgement:
     ) -> Finding:
         """The finding with that title template, as severe as the gravest of its `ways` (None: as the page says).
 
-        The first of `ways` gave the template; where it names cures, those of all ways are offered, else the page's.
-        `groups` are what the sign's pattern captured.
+        The first of `ways` gave the template; where it names cures, those of all ways are offered, else the page's. An
+        error that is only possible becomes a warning. `groups` are what the sign's pattern captured.
         """
         rule = self.rule
         title = fill(template, self.evaluator, groups)
@@ -294,7 +304,10 @@ class Judgement:
         )
 
     def _details(self, of: str) -> str:
-        """What is known to hold besides, for the end of the finding's sentence or of ``why``."""
+        """The rule's details whose conditions hold and whose values are known, filled in and joined, to append to `of`.
+
+        `of` is ``finding`` (the sentence) or ``why``; empty where there are none.
+        """
         added = ""
         for detail in self.rule.details:
             if detail.of != of:
@@ -307,7 +320,10 @@ class Judgement:
         return added
 
     def _confirm(self) -> str:
-        """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""
+        """How to confirm the finding, may be empty: the page's text for Windows there, else its text, verbatim.
+
+        On a cluster its holes are filled in, and it is empty where one is not known.
+        """
         if self.rule.confirm_windows and self.facts.snapshot.text("host.platform") == "windows":
             return self.rule.confirm_windows
         if self.rule.scope == "machine":
@@ -316,7 +332,7 @@ class Judgement:
         return "" if NOT_KNOWN in confirm else confirm
 
     def _subjects(self, captures: Sequence[Mapping[str, str]]) -> tuple[Subject, ...]:
-        """The judged row; else what the page lists as far as known, else what its signs name."""
+        """What the finding is about: the judged row; else the page's `subjects`, as far as known; else signs' captures."""
         snapshot = self.facts.snapshot
         if self.facts.each:
             return (subjects.subject_of_row(snapshot, self.facts.each, self.facts.index),)
@@ -325,5 +341,5 @@ class Judgement:
 
 
 def _unjudged(rule: Rule, why: CannotJudge) -> Unjudged:
-    """The rule unjudged for that reason, and the fact that is to blame where it is one."""
+    """The rule unjudged for that reason, with the name of the fact to blame, empty where it is none."""
     return Unjudged(rule.id, str(why), why.reason, why.what if is_fact_name(why.what) else "")

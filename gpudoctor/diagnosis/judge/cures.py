@@ -23,10 +23,11 @@ Offer = tuple[int, Fix]
 def applicable_fixes(
     fixes: Sequence[Fix], facts: Facts, evaluator: Evaluator, groups: Mapping[str, str] | None = None
 ) -> list[Offer]:
-    """The fixes whose `when` is not known to be false and whose commands can be written out, surest first.
+    """(doubt, fix) of each fix not known to be inapplicable whose commands can be written out, surest first, each once.
 
-    A fix that names a setup page is replaced by the options of that page; one that the solver works out stays.
-    `groups` are what the sign's pattern captured.
+    The doubt is 0 where its `when` holds, 1 where it holds if unread counts as absent, 2 where it is open. A fix that
+    names a setup page is replaced by the options of that page; one that the solver works out stays. `groups` are what
+    the sign's pattern captured.
     """
     found: list[Offer] = []
     for fix in fixes:
@@ -43,7 +44,7 @@ def applicable_fixes(
 
 
 def setup_options(page_id: str, snapshot: Snapshot, evaluator: Evaluator) -> list[Offer]:
-    """The fixes of that setup page which apply to the snapshot, surest first."""
+    """(doubt, fix) of that setup page's fixes which may apply, surest first; see `applicable_fixes`."""
     from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
 
     facts = Facts(with_setup_facts(snapshot))
@@ -54,7 +55,7 @@ def setup_options(page_id: str, snapshot: Snapshot, evaluator: Evaluator) -> lis
 def _setup_fixes(
     fix: Fix, snapshot: Snapshot, evaluator: Evaluator, groups: Mapping[str, str] | None
 ) -> Iterator[Offer]:
-    """The setup page's options for a fix that names one, titled by both; the fix itself if the solver works it out."""
+    """(doubt, fix) of each option of the setup page that a fix names, titled by both; the solver's fix as it is."""
     if fix.setup in SOLVED:
         yield 0, fix
         return
@@ -65,7 +66,7 @@ def _setup_fixes(
 
 @contextmanager
 def _with_facts(facts: Facts, evaluator: Evaluator) -> Iterator[None]:
-    """Context in which the evaluator reads these facts."""
+    """Context manager in which the evaluator reads these facts; its former ones are restored afterwards."""
     outer, evaluator.names = evaluator.names, facts
     try:
         yield
@@ -93,7 +94,7 @@ def _filled_fix(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None
         return fill(template, evaluator, groups)
 
     def filled_step(raw: Step) -> Step:
-        """The step filled; an unsafe command becomes text that says why it is not run; unknown effects are dropped."""
+        """The step filled in, effects with unknown values dropped; an unsafe command becomes text that says why."""
         makes = ((name, filled(value) if isinstance(value, str) else value) for name, value in raw.makes)
         known = tuple((name, value) for name, value in makes if not (isinstance(value, str) and NOT_KNOWN in value))
         argv, text = tuple(map(filled, raw.argv)), filled(raw.text)
@@ -109,7 +110,10 @@ def _filled_fix(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None
 
 
 def all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool | CannotJudge:
-    """Whether all conditions hold: False where one is false even if others are unread, else possibly `CannotJudge`."""
+    """Whether all conditions hold: False where one is false, even if others are open; else `CannotJudge` if one is.
+
+    The `CannotJudge` is returned, not raised.
+    """
     pending: CannotJudge | None = None
     for condition in conditions:
         try:
@@ -194,7 +198,7 @@ def _word_grammar(name: str, template: str, previous: str, *, program: bool) -> 
 
 
 def _program_index(templates: Sequence[str]) -> int:
-    """Index of the program's word after ``env``, variables and ``sudo``."""
+    """Index of the word that is the program, after ``env``, assignments and ``sudo``; at most the last word's."""
     place = 0
     while place < len(templates) - 1 and (
         templates[place] in ("env", "sudo", "-u") or re.match(r"[A-Z_]+=", templates[place])
@@ -204,14 +208,14 @@ def _program_index(templates: Sequence[str]) -> int:
 
 
 def _program_name(words: Sequence[str], first: int) -> str:
-    """The program's name; ``pip`` of ``python -m pip`` as well; empty without words."""
+    """The name, without folder, of the program at index `first`; of ``python -m pip`` pip; empty without words."""
     if tuple(words[first + 1 : first + 2]) == ("-m",) and len(words) > first + 2:
         return words[first + 2]
     return PurePath(words[first]).name if words else ""
 
 
 def _is_literal_of_page(hole: str, fill_template: Callable[[str], str]) -> bool:
-    """Whether the hole's value is one of the page's own literals, so that no fact's text gets in."""
+    """Whether the hole's value is one of the page's own quoted texts or its fallback, so that no fact gets in."""
     value = fill_template(f"{{{hole}}}")
     inner, mark, otherwise = hole.partition("|")
     literals = {single or double for single, double in _QUOTED.findall(inner)}

@@ -13,20 +13,21 @@ from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES
 
 
 def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Root causes in the order to act on them, each with the ids of its consequences folded under it."""
+    """Root causes in the order to act on them; `explains` of each has the ids of what is folded under it."""
     return sorted(_fold(sorted(findings, key=lambda finding: _ranking_key(finding, findings))), key=sort_key)
 
 
 def _ranking_key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
-    """The sort key before folding: counts the present findings that this one would explain."""
+    """Sort key of a finding before folding: as `sort_key`, but of `explains` only findings that are present count."""
     explained = {other.id for other in findings if _can_be_consequence(other, finding)} & set(finding.explains)
     return sort_key(replace(finding, explains=tuple(explained)))
 
 
 def sort_key(finding: Finding) -> tuple[object, ...]:
-    """Sort key of a finding: severity, causes first, proven first, most explained, lowest layer, confidence.
+    """Sort key of a finding: severity, causes first, guesses last, most ids in `explains`, lowest layer, confidence.
 
-    Guesses are ordered by prevalence and cost to confirm before the layer.
+    Then findings with a line of text in evidence, prevalence, cost to confirm, id. Guesses (confidence ``possible``)
+    are ordered by prevalence and cost to confirm before the layer.
     """
     guess = finding.confidence == "possible"
     odds = (PREVALENCES.index(finding.prevalence), _confirm_cost(finding))
@@ -52,9 +53,10 @@ def _confirm_cost(finding: Finding) -> int:
 
 
 def _fold(ordered: Sequence[Finding]) -> list[Finding]:
-    """The causes, with consequences folded under them; a cause goes only under one at least as certain.
+    """The findings that are no other's consequence, in order; `explains` has the ids folded under each, and no others.
 
-    Findings about different GPUs are never folded together.
+    A consequence goes under the first finding that explains it, and with that under a further one; an error among the
+    consequences makes the cause an error.
     """
     under: dict[int, int] = {}
     for cause, finding in enumerate(ordered):
@@ -73,13 +75,16 @@ def _fold(ordered: Sequence[Finding]) -> list[Finding]:
 
 
 def _with_consequences(finding: Finding, children: set[str], errors: set[str]) -> Finding:
-    """The cause explaining these ids; an error where a consequence is one."""
+    """The finding with `explains` set to these ids, sorted; an error where one of them is in `errors`."""
     raised = children & errors
     return replace(finding, explains=tuple(sorted(children)), severity="error" if raised else finding.severity)
 
 
 def _can_be_consequence(consequence: Finding, cause: Finding) -> bool:
-    """Whether the finding may be folded under that cause: same subjects, and a symptom or no surer."""
+    """Whether the finding may be folded under that cause: it is a symptom, or the cause is at least as certain.
+
+    Never where both name subjects and share none.
+    """
     if consequence.about and cause.about and not consequence.about & cause.about:
         return False
     if consequence.role == "symptom":
@@ -88,7 +93,7 @@ def _can_be_consequence(consequence: Finding, cause: Finding) -> bool:
 
 
 def _root_cause(child: int, under: dict[int, int]) -> int:
-    """The finding at the top of the chain `under` (child to cause)."""
+    """Index of the finding at the top of the chain above `child`; `under` maps a consequence's index to its cause's."""
     seen = {child}
     while child in under and under[child] not in seen:
         child = under[child]

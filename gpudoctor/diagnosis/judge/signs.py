@@ -96,7 +96,10 @@ class Text:
             self.silence = unread if "text" in snapshot.groups else Unjudged("", "no log was read", Reason.NO_LOG)
 
     def matches(self, rule: Rule) -> list[Match]:
-        """The first match of each of the rule's signs; empty without text; rules too costly go to `given_up`."""
+        """The first undenied match of each of the rule's signs that has one; empty without text.
+
+        A rule of which a sign was too costly to search for is added to `given_up`.
+        """
         if not self.searched:
             return []
         found = []
@@ -114,12 +117,15 @@ class Text:
         return found
 
     def unjudged(self, rule: Rule) -> Unjudged:
-        """The rule unjudged because no sign matched: no text, no message, or given up."""
+        """The rule unjudged because none of its signs matched, with why: too costly, no message, no log, or unread."""
         costly = rule.id in self.given_up
         return Unjudged(rule.id, TOO_COSTLY, Reason.GIVEN_UP) if costly else replace(self.silence, id=rule.id)
 
     def find(self, sign: Sign) -> Match | None:
-        """The first place where the sign matches and is not denied, else None; raises `TooCostlyError`."""
+        """The sign's first match that its line does not deny, with its lines and captured groups; None without one.
+
+        Raises `TooCostlyError`.
+        """
         ways = sign.ways or ((Part(sign.match, sign.required_words, sign.goes_on),),)
         there = [way for way in ways if not any(self._lacks(part.required_words) for part in way)]
         found = within_part(
@@ -141,7 +147,10 @@ class Text:
         return Match(sign, evidence, groups)
 
     def _first_match(self, pattern: str, way: Sequence[Part]) -> re.Match[str] | None:
-        """The first undenied match of the whole pattern that starts where the alternative's first part matches."""
+        """The first undenied match of the whole pattern where the parts of that alternative are near enough; else None.
+
+        `way` are the alternative's parts. Raises `TooCostlyError`.
+        """
         reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
         starts = (start for start in self._matches(way[0]) if self._parts_follow(start, way[1:], reach))
         for start in islice(starts, 1 + _MOST_PARTS_CHARACTERS // (1 + reach)):
@@ -152,7 +161,7 @@ class Text:
         return None
 
     def _parts_follow(self, start: int, parts: Sequence[Part], reach: int) -> bool:
-        """Whether each of these parts matches somewhere after `start`, near enough."""
+        """Whether each of these parts matches behind `start`, within `reach` characters and 600 more for each part."""
         for part in parts:
             begins = self._part_starts(part)
             after = bisect_right(begins, start)
@@ -161,13 +170,13 @@ class Text:
         return True
 
     def _part_starts(self, part: Part) -> list[int]:
-        """All offsets where the part matches; cached."""
+        """All offsets where the part matches, ascending; cached. Raises `TooCostlyError`."""
         if part.match not in self._found:
             self._found[part.match] = list(self._matches(part))
         return self._found[part.match]
 
     def _matches(self, part: Part) -> Iterator[int]:
-        """Offsets where the part matches, in order."""
+        """Start offsets of the part's matches in the regions that hold its words, in order; raises `TooCostlyError`."""
         pattern = _compiled(part.match)
         regions = self._regions(part)
         for start, end in regions if part.goes_on else self._split_at_lines(regions):
@@ -191,7 +200,10 @@ class Text:
             yield at, end
 
     def _regions(self, part: Part) -> list[tuple[int, int]]:
-        """Start and end offsets where the part can match: lines with its words, and those around if it spans lines."""
+        """Start and end offsets where the part can match: lines with its words, and six around these if it spans lines.
+
+        All of the text for a part without required words; at most 128 KiB in all, half from each end.
+        """
         if not part.required_words:
             return _limit_spans([(0, len(self.searched))], self.searched)
         holders = [frozenset[int]().union(*map(self._line_numbers_with, words)) for words in part.required_words]
@@ -208,17 +220,17 @@ class Text:
         return _limit_spans(spans, self.searched)
 
     def _line_end(self, line: int) -> int:
-        """The end offset of that line."""
+        """The offset of that line's end, before its newline."""
         return self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self.searched)
 
     def _line_numbers_with(self, word: str) -> frozenset[int]:
-        """Numbers of the lines that contain the word; cached."""
+        """Numbers, from 0, of the lines that contain the lower-case word; cached."""
         if word not in self._holders:
             self._holders[word] = frozenset(self._lines_with(word))
         return self._holders[word]
 
     def _lines_with(self, word: str) -> Iterator[int]:
-        """Numbers of the lines that contain the word, found by searching."""
+        """Numbers, from 0, of the lines that contain the lower-case word, found by searching, ascending."""
         at = self._lower.find(word)
         while at >= 0:
             line = bisect_right(self._lower_starts, at) - 1
@@ -227,7 +239,7 @@ class Text:
             at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
 
     def _lacks(self, required_words: Sequence[Sequence[str]]) -> bool:
-        """Whether for one of these word sets no line contains any word of it."""
+        """Whether one of these word sets has no word that the text contains."""
         return any(map(self._present.isdisjoint, required_words))
 
     @cached_property
@@ -238,19 +250,23 @@ class Text:
         return frozenset(word for gram in grams for word in self._words[gram] if word in self._lower)
 
     def denies(self, match: re.Match[str]) -> bool:
-        """Whether the match's line denies it (``no``, ``none``, ``0 errors``)."""
+        """Whether the match's line denies it (``no``, ``none``, ``0 errors``); False for a match of several lines."""
         start = self.searched.rfind("\n", 0, match.start()) + 1
         stop = self.searched.find("\n", match.start())
         line = self.searched[start : stop if stop >= 0 else len(self.searched)]
         return match.end() <= start + len(line) and denied(line, match.start() - start, match.end() - start)
 
     def _row_at(self, at: int) -> int:
-        """The row whose line is at that offset of the joined text."""
+        """Index of the row of the group ``text`` whose line is at that offset of the joined text."""
         return self._row_of_piece[bisect_right(self._starts, at) - 1]
 
 
 def _searched_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Row index and text of each piece to search; long lines in pieces, repeated messages dropped, size limited."""
+    """(row index, text) of each piece to search: a line, or overlapping parts of 600 characters of a longer one.
+
+    Blank lines, further copies of a repeated line (beyond 8; of one that differs in the PCI address only, beyond 1) and
+    what follows after 768 KiB are left out.
+    """
     seen: Counter[str] = Counter()
     room = _MOST_CHARACTERS
     step = _LINE_CHARACTERS - _OVERLAP_CHARACTERS
@@ -269,7 +285,10 @@ def _searched_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _line_runs(lines: AbstractSet[int], around: int) -> list[tuple[int, int]]:
-    """First and last line of each run of nearby lines, widened by `around` lines on both sides."""
+    """(first, last) line of each run of lines not more than 2 × `around` apart, widened by `around` on both sides.
+
+    The first may be negative.
+    """
     runs: list[tuple[int, int]] = []
     first = last = -1 - 2 * around - 1
     for line in sorted(lines):

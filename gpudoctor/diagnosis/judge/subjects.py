@@ -40,13 +40,16 @@ _PCI = pattern(r"(?:0000)?[\da-f]{4}:[\da-f]{2}:[\da-f]{2}(?:\.[0-7])?|[\da-f]{2
 
 
 def subject_of_row(snapshot: Snapshot, group: str, index: int) -> Subject:
-    """The subject of that row: its identifying columns, and the row's index under the group's name."""
+    """The subject of that row: its index under the group's name, its identifying columns, and its GPU's identity."""
     row = listed(snapshot.rows(group))[index]
     return {group: index, **_row_subject(snapshot, group, row)}
 
 
 def subjects_of_values(snapshot: Snapshot, values: Iterable[object]) -> tuple[Subject, ...]:
-    """The subjects that a page's expressions list (rows, or mappings as ``{'rank': 3}``), each once."""
+    """The subjects that a page's expressions list (rows, or mappings as ``{'rank': 3}``), each once.
+
+    Anything else, and what is empty, is left out.
+    """
     subjects: list[Subject] = []
     for value in values:
         if isinstance(value, GroupRow):
@@ -65,7 +68,10 @@ def subjects_of_captures(snapshot: Snapshot, captures: Sequence[Mapping[str, str
 
 
 def _captured_values(groups: Mapping[str, str]) -> Iterator[tuple[str, Json]]:
-    """Keys and values of a subject from a pattern's groups: numbers, hosts, interfaces, PCI addresses."""
+    """Keys and values of a subject from a pattern's named groups: gpu, rank, host, port, interface, process.
+
+    Numbers as int; a PCI address in the group gpu becomes ``address``; what does not fit is left out.
+    """
     for name in _CAPTURED:
         text = groups.get(name, "").strip()
         if name in ("host", "interface"):
@@ -106,7 +112,10 @@ def _json_value(fact: Fact | None) -> Json:
 
 
 def _with_gpu_identity(snapshot: Snapshot, subject: Mapping[str, Json]) -> Subject:
-    """The subject completed by number, UUID, name and address of the GPU that it names by one of them."""
+    """The subject completed by number, UUID, name and address of the GPU that it names by number, UUID or address.
+
+    Unchanged where it names none that the snapshot lists.
+    """
     for index, row in enumerate(listed(snapshot.rows("gpu"))):
         known = {key: _json_value(row.get(column)) for column, key in _COLUMNS["gpu"].items()}
         own = {key: value for key, value in {"gpu": index, **known}.items() if value is not None}
@@ -116,7 +125,7 @@ def _with_gpu_identity(snapshot: Snapshot, subject: Mapping[str, Json]) -> Subje
 
 
 def _same_subject(a: Subject, b: Subject) -> bool:
-    """Whether both subjects are the same GPU, or equal."""
+    """Whether both subjects are equal, or are of one GPU by number or address and name nothing besides."""
     keys = [key for key in ("gpu", "address") if key in a and key in b]
     more = ({*a} | {*b}) - {"gpu", "uuid", "name", "address"}
     return a == b or (not more and any(a[key] == b[key] for key in keys))
