@@ -32,9 +32,9 @@ __all__ = ["Profile", "held_to", "load"]
 def held_to(diagnosis: Diagnosis, profile: Profile, book: Rulebook) -> Diagnosis:
     """The diagnosis with every line of the profile judged as well, and a note that counts those that hold.
 
-    What an earlier profile said of it, as of a host that was held to one already, gives way to what this one says.
-    A line that the level asked for does not measure leaves the verdict as it is; any other that cannot be told leaves
-    no verdict, unless an error was found.
+    Unmet lines join the findings, under their cause where one explains them; lines that hold and open ones join passed
+    and unjudged. Results of an earlier profile are replaced. A line that the level asked for does not measure leaves
+    the verdict as it is; any other that cannot be judged makes it unknown, unless an error was found.
     """
     diagnosis = _without_profile_results(diagnosis)
     unmet: list[tuple[Line, Finding]] = []
@@ -82,7 +82,10 @@ def _without_profile_results(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _with_unmet_lines(findings: Sequence[Finding], unmet: Sequence[tuple[Line, Finding]]) -> list[Finding]:
-    """The findings and, in their order, the unmet lines; what a cause explains is folded under it."""
+    """The findings and the unmet lines in one order, that of causes; lines of like rank stay in the profile's order.
+
+    A line that a finding `explains` is folded under the first such finding, which becomes an error if the line is one.
+    """
     causes = list(findings)
     own: dict[str, Finding] = {}
     for line, finding in unmet:
@@ -98,7 +101,7 @@ def _with_unmet_lines(findings: Sequence[Finding], unmet: Sequence[tuple[Line, F
 
 
 def _is_sound(finding: Finding, book: Rulebook) -> bool:
-    """Whether the finding's rule is one that says all is well."""
+    """Whether the finding's rule is one that says all is well; False for a rule that the book does not have."""
     rule = book.find(finding.id)
     return rule is not None and rule.sound
 
@@ -124,7 +127,10 @@ def _count_phrase(count: int, one: str, several: str) -> str:
 
 
 def judge_lines(profile: Profile, snapshot: Snapshot) -> Iterator[tuple[Line, Outcome]]:
-    """Every line of the profile with its outcome; all share one budget of time."""
+    """Every line of the profile with its outcome: a finding if unmet, an `UnjudgedLine`, or None if it holds.
+
+    All share one budget of evaluation steps.
+    """
     evaluator = Bounded(Facts(snapshot))
     for line in profile.lines.values():
         if isinstance(line, FactLine):
@@ -203,9 +209,10 @@ _CONSEQUENCES: Mapping[str, str] = {
 
 
 def explains(cause: Finding, line: Line, unmet: Finding) -> bool:
-    """Whether the line is unmet because of that cause, as far as the facts it rests on tell.
+    """Whether the line is unmet because of that cause, by a table of the facts that each cause upsets.
 
-    What is wrong with one GPU does not explain what is wrong with another; a guess explains nothing.
+    What is wrong with one GPU does not explain what is wrong with another; a guess or mere information explains
+    nothing.
     """
     if cause.confidence == "possible" or cause.severity == "info":
         return False
@@ -217,5 +224,5 @@ def explains(cause: Finding, line: Line, unmet: Finding) -> bool:
 
 
 def _fact_or_group_prefix(name: str) -> str:
-    """A fact's name; of a whole group, such as ``gpu``, its beginning."""
+    """A fact's name as it is; a group's name with a dot behind it, to be matched as the beginning of its facts."""
     return name if "." in name else f"{name}."

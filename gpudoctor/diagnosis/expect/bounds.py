@@ -36,7 +36,7 @@ class Bounded(Evaluator):
         matches: Callable[[object, str], bool] = self.functions["matches"]
 
         def counted(text: object, pattern: str) -> bool:
-            """``matches``, charged by the square of the text's length."""
+            """``matches``, which takes steps off the budget by the square of the text's length."""
             self._spend(min(len(str(text)), MATCHED_CHARACTERS) ** 2 // 200)
             return matches(text, pattern)
 
@@ -49,19 +49,22 @@ class Bounded(Evaluator):
             raise TimeoutError("the profile's conditions take too long to work out")
 
     def _eval(self, node: ast.AST) -> object:
-        """Evaluates a node at the price of one step."""
+        """The node's value; takes one step off the budget, raising `TimeoutError` when it is spent."""
         self._spend(1)
         return super()._eval(node)
 
     def _loop_scopes(self, loops: Any, items: Any) -> Iterator[dict[str, object]]:
-        """The loop variables of each iteration, each at the price of `_STEPS_PER_ROUND` steps."""
+        """The loop variables of each iteration; each takes `_STEPS_PER_ROUND` steps off the budget."""
         for scope in super()._loop_scopes(loops, items):
             self._spend(_STEPS_PER_ROUND)
             yield scope
 
 
 def checked_condition(condition: object) -> ast.AST:
-    """The condition's syntax tree; raises `UsageError` where it is no expression, too costly, or names no fact."""
+    """The condition's syntax tree; raises `UsageError` where it is no expression, names no fact, or is too costly.
+
+    Refused are powers, shifts, lambdas, f-strings, more than two loops, ``says`` and slow patterns.
+    """
     if not isinstance(condition, str) or not condition.strip():
         raise UsageError('a condition is text, as in "gpu.memory_mib >= 80000"')
     if len(condition) > _LONGEST_CONDITION:

@@ -46,7 +46,8 @@ def fact_text(state: Fact, unit: str = "") -> str:
 def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], profile: str, count_met: int) -> str:
     """``gpu.ecc is no on GPU 3, expected yes (hgx-h100)``: each unmet value once, with the rows that have it.
 
-    `count_met` is the number of rows that meet the line; `unmet` empty means that there are no rows at all.
+    `count_met` is the number of rows that meet the line; `unmet` empty means that there are no rows at all. Where the
+    expected value is probably misspelt, a hint follows.
     """
     values = _rows_by_value(line, unmet, rows)
     words = {
@@ -104,7 +105,10 @@ def _rows_by_value(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row]) 
 
 
 def rows_in_words(group: str, rows: Sequence[tuple[int, Row]], total: int) -> str:
-    """Row names joined: ``GPU 3 and GPU 5``; ``all 8 GPUs`` where `total` is their number."""
+    """Names of these rows joined, at most eight and a count of the rest: ``GPU 3 and GPU 5``.
+
+    ``all 8 GPUs`` where they are as many as `total`, all rows of the group.
+    """
     if len(rows) == total > 1:
         return say("all {count} {things}", count=total, things=_group_noun(group))
     names = list(dict.fromkeys(_row_name(group, index, row) for index, row in rows))
@@ -167,7 +171,10 @@ class Judgement(Generic[L]):
         self.evaluator = evaluator
 
     def open(self, fact: str, why: str, reason: Reason = Reason.UNSPECIFIED) -> UnjudgedLine:
-        """The line unjudged because of that fact and reason; says so where only a higher level measures it."""
+        """The line as unjudged because of that fact; `asked` is false where only a higher level measures it.
+
+        Then that level takes the place of the reason, except for pasted text.
+        """
         level = why_not_measured(self.line.level, self.snapshot.target.level)
         unasked = bool(level) and not self.snapshot.pasted
         if unasked:
@@ -209,7 +216,10 @@ class FactJudgement(Judgement[FactLine]):
         return self._outcome_of_facts(list(self._counting_facts(rows)))
 
     def _counting_facts(self, rows: Rows) -> Iterator[Place]:
-        """Row index and fact for each row that counts; unread where it cannot be told whether the row counts."""
+        """Row index and fact for each row that the line is about (its kernel's, or by `where`).
+
+        An unread fact stands for a row of which that cannot be told.
+        """
         column = self.line.fact.rpartition(".")[2]
         for index, row in enumerate(listed(rows)):
             try:
@@ -219,7 +229,7 @@ class FactJudgement(Judgement[FactLine]):
                 yield index, Unread(str(unread), reason=unread.reason)
 
     def _is_counted(self, index: int, row: Row) -> bool:
-        """Whether the row is of the line's kernel or meets its `where`; raises `CannotJudge`."""
+        """Whether the row is of the line's kernel or meets its `where`; raises `CannotJudge` where that is open."""
         if self.line.kernel:
             return value_of(row.get("kernel")) == self.line.kernel
         if not self.line.where:
@@ -230,7 +240,8 @@ class FactJudgement(Judgement[FactLine]):
     def _outcome_of_facts(self, places: Sequence[Place]) -> Outcome:
         """The outcome over these facts: with `at_least` so many must hold, otherwise all of them.
 
-        Where there are none, a line that absence meets holds, and any other is unmet.
+        Unjudged where unread facts could decide. Without any facts, a line that absence meets holds, one of a kernel is
+        unjudged, and any other is unmet.
         """
         held, unmet, unread = self._by_outcome(places)
         line, fact = self.line, self.line.kernel or self.line.fact
@@ -284,7 +295,10 @@ class ConditionJudgement(Judgement[ConditionLine]):
     """Judges a line by its conditions, all of which must hold."""
 
     def outcome(self) -> Outcome:
-        """The finding, the unjudged line, or None where the conditions hold on the machine or in every row."""
+        """The finding, the unjudged line, or None where the conditions hold on the machine or in every row of `each`.
+
+        No rows at all are a finding, too.
+        """
         line = self.line
         if not line.each:
             return self._machine_outcome()
@@ -332,7 +346,10 @@ class ConditionJudgement(Judgement[ConditionLine]):
         return self.open(pending.what, pending.why, pending.reason) if pending else None
 
     def _title(self, names: str, facts: Facts) -> str:
-        """The line's own sentence filled, else the facts that were read and the conditions expected."""
+        """The line's own sentence filled, else up to four facts that were read and the conditions expected.
+
+        Begins with `names`, those of the failing rows, where given, and ends with the profile's name.
+        """
         if self.line.says:
             parts = [fill(self.line.says, self.evaluator)]
         else:
@@ -345,5 +362,5 @@ class ConditionJudgement(Judgement[ConditionLine]):
 
 
 def _evidence(facts: Facts) -> list[Evidence]:
-    """The facts that the condition read."""
+    """The facts that were read through `facts`, each as evidence."""
     return [Evidence(name, state, index) for (name, index), state in facts.touched.items()]

@@ -39,7 +39,7 @@ _JOB = "job"
 
 @lru_cache(maxsize=1)
 def _level_by_fact() -> Mapping[str, str]:
-    """The lowest level that answers for each fact that is not answered for at level quick."""
+    """By fact, the lowest level that reads it, or ``job``; facts without an entry are read at ``quick``."""
     levels = {spec.name: DEEP for spec in facts.FACTS}
     for module in modules_of(probes):
         levels.update({spec.name: getattr(module, "LEVEL", "quick") for spec in module.FACTS})
@@ -48,7 +48,10 @@ def _level_by_fact() -> Mapping[str, str]:
 
 
 def level_of(fact: str) -> str:
-    """The level that reads the fact: ``quick``, ``standard``, ``deep``, or ``job`` (only across a job's ranks)."""
+    """The lowest level that reads the fact: ``quick``, ``standard``, ``deep``, or ``job`` (only across a job's ranks).
+
+    An unknown fact counts as ``quick``.
+    """
     return _level_by_fact().get(fact, "quick")
 
 
@@ -102,9 +105,9 @@ THERE = Wanted("some value", lambda _: True)
 
 
 def wanted(spec: FactSpec, raw: object) -> Wanted:
-    """What the fact must be by the short form that was typed; raises `UsageError` for what does not go with its kind.
+    """What the fact must be by the short form in the profile; raises `UsageError` for what does not go with its kind.
 
-    A number without a unit is in the fact's own.
+    Text and versions may be a list of alternatives; a number without a unit is in the fact's own.
     """
     if spec.kind in {"int", "float"}:
         return _number(raw, spec.unit)
@@ -122,10 +125,10 @@ def wanted(spec: FactSpec, raw: object) -> Wanted:
 
 
 def anything_but(excluded: Wanted) -> Wanted:
-    """Any other value than that, or none."""
+    """Any value other than the `excluded` one; an absent fact meets it as well."""
 
     def holds(value: Value) -> bool | None:
-        """The opposite of the excluded expectation; None where that cannot be told."""
+        """The opposite of the excluded expectation; None where that is None: it cannot be told."""
         held = excluded.holds(value)
         return None if held is None else not held
 
@@ -133,7 +136,7 @@ def anything_but(excluded: Wanted) -> Wanted:
 
 
 def all_of(parts: Sequence[Wanted]) -> Wanted:
-    """All of these expectations together."""
+    """All of these expectations together; absence meets it where it meets each."""
     if len(parts) == 1:
         return parts[0]
 
@@ -158,7 +161,7 @@ def same_items(raw: object) -> Wanted:
 
 
 def with_items(raw: object) -> Wanted:
-    """A list that contains these items; raises `UsageError` where `raw` is no list."""
+    """A list that contains at least these items; raises `UsageError` where `raw` is no list."""
     required = set(_items(raw))
     return Wanted(
         f"a list with {show(sorted(required))}",
@@ -167,7 +170,7 @@ def with_items(raw: object) -> Wanted:
 
 
 def without_items(raw: object) -> Wanted:
-    """A list with none of these items, or no list at all; raises `UsageError` where `raw` is no list."""
+    """A list with none of these items, or an absent one; raises `UsageError` where `raw` is no list."""
     forbidden = set(_items(raw))
     return Wanted(
         f"a list without {show(sorted(forbidden))}",
@@ -227,7 +230,7 @@ def _number(raw: object, unit: str) -> Wanted:
 
 
 def _within_tolerance(raw: str, match: re.Match[str], unit: str) -> Wanted:
-    """A number with a tolerance (``100 W +- 5 %``), in its unit or in per cent."""
+    """A number at most a tolerance off (``100 W +- 5 %``); the tolerance is in a unit or in per cent."""
     middle = float(match[1]) * unit_factor((match[2] or "").strip(), unit)
     tolerance_unit = (match[4] or "").strip()
     tolerance = (
@@ -242,7 +245,10 @@ def _within_tolerance(raw: str, match: re.Match[str], unit: str) -> Wanted:
 
 
 def _version(raw: object) -> Wanted:
-    """A version requirement (``>= 2.6, < 3``); a bare version accepts any build of it; raises `UsageError`."""
+    """A version requirement (``>= 2.6, < 3``); a bare version accepts any build of it.
+
+    Text that is neither, without a comparison sign, must be equal. Raises `UsageError` for a number or a broken range.
+    """
     if isinstance(raw, (int, float)):
         raise UsageError('a bare number where a version belongs (12.10 is not 12.1): write it in quotes, as in "12.8"')
     if not isinstance(raw, str):
@@ -261,7 +267,7 @@ def _version(raw: object) -> Wanted:
     ranges = specifiers
 
     def holds(value: Value) -> bool | None:
-        """Whether the version is in the ranges or the same text; None where it is no version."""
+        """Whether the version is in the ranges or the same text; None where the value is no version."""
         version = parse_version(str(value))
         return None if version is None else value == raw or ranges.contains(version)
 
@@ -346,5 +352,5 @@ class Profile:
 
 
 def finding_id(name: str) -> str:
-    """The id of the finding of a line of that name."""
+    """The id of the finding that a line of that name makes: ``expect.NAME``."""
     return f"expect.{name}"

@@ -55,7 +55,10 @@ def is_key(name: str, table: str) -> bool:
 
 
 def fact_line(key: str, entry: Any, origin: str) -> FactLine:
-    """A line for ``gpu.count = 8`` or a table with forms, `where`, `at_least` and more; raises `UsageError`."""
+    """A line for ``gpu.count = 8``, or for a table of forms (``is``, ``has``, ...), `where`, `at_least`, severity, fix.
+
+    `origin`, the profile's file, is kept for findings. Raises `UsageError`.
+    """
     spec = _spec(key)
     raw = entry if isinstance(entry, Mapping) else {"is": entry}
     _refuse_unknown_keys(raw, _FACT_KEYS)
@@ -107,9 +110,9 @@ def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
 
 
 def condition_line(key: str, entry: Any, origin: str) -> Line:
-    """A profile's line from ``[line.NAME]``: conditions, or a fact under another name; raises `UsageError`.
+    """A profile's line from ``[line.NAME]``: conditions, or, with ``fact``, a fact's line under this name.
 
-    `origin`, the profile's file, is kept for findings.
+    `origin`, the profile's file, is kept for findings. Raises `UsageError`.
     """
     if not _LINE.match(key) or len(key) > 60:
         raise UsageError("a line's name has lower-case letters, digits and dashes: [line.all-rails]")
@@ -205,7 +208,7 @@ def _fixes(raw: Mapping[str, Any]) -> tuple[Fix, ...]:
 
 
 def _refuse_unknown_keys(raw: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    """Raises `UsageError` for the first key that is not among these, naming near ones."""
+    """Raises `UsageError` for the first key of `raw` that is not among `keys`, naming near ones."""
     for key in raw:
         if key not in keys:
             raise UsageError(f"unknown key {key[:60]!r}{meant(key, keys)}; available: {', '.join(keys)}")
@@ -237,7 +240,7 @@ def shipped_names() -> list[str]:
 
 
 def load(asked: str) -> Profile:
-    """The profile in that file, or the shipped one of that name; raises `UsageError`."""
+    """The profile in the file of that name, else the shipped one of that name; raises `UsageError`."""
     return _load_file(_profile_path(asked), ())
 
 
@@ -249,7 +252,7 @@ def text_of(name: str) -> str:
 
 
 def _profile_path(asked: str, beside: Path | None = None) -> Path:
-    """The file of that name, else the shipped profile; raises `UsageError` where there is neither.
+    """The path `asked` (below `beside`) if it exists, else that of the shipped profile so called; else `UsageError`.
 
     With `beside`, the folder of an extending profile, only a regular file counts, no pipe.
     """
@@ -319,7 +322,7 @@ def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), exten
 
 
 def _lines(raw: Mapping[str, Any], origin: str) -> Iterator[Line]:
-    """The profile's own lines; raises `UsageError` naming file, table and key."""
+    """The profile's own lines, of its tables expect, measure and line; raises `UsageError` naming the place."""
     for table, make in (("expect", fact_line), ("measure", kernel_line), ("line", condition_line)):
         entries = raw.get(table, {})
         if not isinstance(entries, Mapping):
@@ -332,7 +335,10 @@ def _lines(raw: Mapping[str, Any], origin: str) -> Iterator[Line]:
 
 
 def _dotted_entries(entries: Mapping[str, Any], table: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys with their entries: ``gpu.count`` without quotes is a nested table to TOML."""
+    """Dotted key and entry of each line of that table, nested tables taken apart: TOML reads ``gpu.count`` as nested.
+
+    A table that is itself an entry (of a fact, a kernel, a ``[line.NAME]``) stays whole.
+    """
     for key, entry in entries.items():
         name = f"{prefix}{key}"
         within = isinstance(entry, Mapping) and table != "line" and not is_key(name, table)

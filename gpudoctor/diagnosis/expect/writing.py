@@ -60,7 +60,11 @@ def _expect_table(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def _fact_lines(kept: Kept, snapshots: Sequence[Snapshot]) -> Iterator[str]:
-    """TOML of one kept fact with its comment; only a comment where it differs or is not known everywhere."""
+    """TOML of one kept fact, commented with what it means; nothing where no machine knows it.
+
+    Only a comment where machines differ in it or some do not know it; ``{ present = false }`` by `none_if_absent` where
+    it is absent on all.
+    """
     states = [state for snapshot in snapshots for state in _facts_of(kept.fact, snapshot)]
     values = _distinct_values(states)
     spec = catalog().find(kept.fact)
@@ -93,7 +97,7 @@ def _with_comment(line: str, about: str) -> Iterator[str]:
 
 
 def _facts_of(fact: str, snapshot: Snapshot) -> list[Fact]:
-    """The fact in every row of its group, or of the machine."""
+    """The fact in every row of its group, else the one fact of the machine; unread in rows that lack it."""
     spec = catalog().find(fact)
     if spec is None or not spec.group:
         return [snapshot.get(fact)]
@@ -111,7 +115,7 @@ def _distinct_values(states: Sequence[Fact]) -> list[Value]:
 
 
 def _rdma_lines(snapshots: Sequence[Snapshot]) -> list[str]:
-    """TOML that requires at least so many active RDMA ports of each rate, as all machines have."""
+    """TOML lines that require, of each port rate found on all machines, the fewest active RDMA ports of any."""
     counts = [Counter(_active_rdma_rates(snapshot)) for snapshot in snapshots]
     out: list[str] = []
     for rate in sorted(set.intersection(*(set(count) for count in counts))):
@@ -135,7 +139,7 @@ def _active_rdma_rates(snapshot: Snapshot) -> Iterator[float]:
 
 
 def _mig_lines(snapshots: Sequence[Snapshot]) -> list[str]:
-    """TOML that requires the MIG layout, where it is the same on all machines; else empty."""
+    """TOML lines that require the MIG profiles, where they are known and the same on all machines; else empty."""
     profiles = ((value_of(row.get("profile")) for row in listed(snapshot.rows("mig"))) for snapshot in snapshots)
     layouts = {tuple(sorted(map(str, found))) for found in profiles}
     layout = next(iter(layouts))
@@ -146,7 +150,10 @@ def _mig_lines(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def _measure_table(snapshots: Sequence[Snapshot]) -> list[str]:
-    """TOML of the table ``[measure]``: nine tenths of the slowest rate of each kernel that all machines measured."""
+    """TOML lines of ``[measure]``: nine tenths of the slowest rate of each kernel that all machines measured.
+
+    Empty where there is none.
+    """
     rates_by_machine = [dict(_slowest_rates(snapshot)) for snapshot in snapshots]
     kernels = set.intersection(*(set(rates) for rates in rates_by_machine))
     lines = []
@@ -180,7 +187,7 @@ def _slowest_rates(snapshot: Snapshot) -> Iterator[tuple[str, tuple[float, str]]
 
 
 def _profile_name(snapshot: Snapshot) -> str:
-    """A name for the profile from the GPUs: ``8x-h100-80gb-hbm3``."""
+    """A name for the profile, from number and name of the GPUs: ``8x-h100-80gb-hbm3``, ``machine-without-gpus``."""
     gpus = _facts_of("gpu.name", snapshot)
     if not gpus:
         return "machine-without-gpus"
@@ -190,7 +197,10 @@ def _profile_name(snapshot: Snapshot) -> str:
 
 
 def _machine_summary(snapshot: Snapshot) -> str:
-    """``8 NVIDIA H100 80GB HBM3, driver 580.95.05, torch 2.9.1+cu128``."""
+    """GPUs, driver and torch as far as known: ``8 NVIDIA H100 80GB HBM3, driver 580.95.05, torch 2.9.1+cu128``.
+
+    ``a machine without GPUs`` where nothing is.
+    """
     names = Counter(text_of(state) for state in _facts_of("gpu.name", snapshot) if known(state))
     parts = [f"{count} {name}" for name, count in names.items()]
     for what in ("driver", "torch"):
@@ -210,7 +220,7 @@ _FEW_VALUES = 4
 
 
 def as_observed(values: Sequence[Value]) -> str:
-    """The value itself, one of up to four texts, or ``>=`` the lowest number, as TOML; otherwise empty."""
+    """The one value as TOML, else an array of up to four texts, else ``>=`` the lowest number; otherwise empty."""
     if len(values) == 1:
         return toml_value(values[0])
     if all(isinstance(value, str) for value in values) and len(values) <= _FEW_VALUES:
@@ -250,7 +260,7 @@ def any_patch(values: Sequence[Value]) -> str:
 
 
 def only(wanted: Value) -> Policy:
-    """A policy that keeps this value, as TOML, where it is the only one; otherwise its answer is empty."""
+    """A policy that gives this value, as TOML, where it is the only one observed, and else nothing (empty text)."""
     return lambda values: toml_value(wanted) if list(values) == [wanted] else ""
 
 

@@ -94,7 +94,7 @@ class Run:
 
     @property
     def findings(self) -> list[dict[str, str]]:
-        """``id``, ``severity`` and ``title`` of each finding of the run, empty where unknown; raises `DocumentError`."""
+        """``id``, ``severity`` and ``title`` of each finding of the run, empty if unknown; raises `DocumentError`."""
         found = self.head.get("findings")
         rows = found if isinstance(found, list) else []
         keys = ("id", "severity", "title")

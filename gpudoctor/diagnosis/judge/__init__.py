@@ -332,7 +332,7 @@ class Judgement:
         return "" if NOT_KNOWN in confirm else confirm
 
     def _subjects(self, captures: Sequence[Mapping[str, str]]) -> tuple[Subject, ...]:
-        """What the finding is about: the judged row; else the page's `subjects`, as far as known; else signs' captures."""
+        """What the finding is about: the judged row; else the page's `subjects`, as known; else what signs captured."""
         snapshot = self.facts.snapshot
         if self.facts.each:
             return (subjects.subject_of_row(snapshot, self.facts.each, self.facts.index),)

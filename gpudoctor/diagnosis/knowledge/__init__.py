@@ -41,7 +41,7 @@ __all__ = ["LOOKUPS", "complete"]
 
 
 def complete(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the facts that its own facts and the tables imply; what is known already stays."""
+    """The snapshot with the facts that its own facts and the tables imply added; what is known already stays."""
     facts = dict(snapshot.facts)
     groups = dict(snapshot.groups)
     working = replace(snapshot, facts=facts, groups=groups)
@@ -52,7 +52,7 @@ def complete(snapshot: Snapshot) -> Snapshot:
 
 
 def _gpu_capabilities(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills ``gpu.compute_capability`` by name, and ``gpu.count`` from the rows."""
+    """Fills ``gpu.compute_capability`` of each row by the GPU's name, and ``gpu.count`` by the number of rows."""
     rows = groups.get("gpu")
     if not isinstance(rows, tuple):
         return
@@ -62,7 +62,7 @@ def _gpu_capabilities(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _no_gpus_on_bus(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Sets ``gpu`` and ``gpu.count`` to none if the PCI bus lists no NVIDIA GPU and NVML was not read."""
+    """Sets ``gpu`` absent and an unread ``gpu.count`` 0 if the PCI bus lists no NVIDIA GPU and NVML was not read."""
     count, rows = snapshot.known("pci.nvidia_count"), snapshot.rows("gpu")
     if count is None or count.value != 0 or not isinstance(rows, Unread):
         return
@@ -78,7 +78,7 @@ def _known_capability(name: str) -> Known:
 
 
 def _device_names(_: Snapshot, __: Facts, groups: Groups) -> None:
-    """Fills ``pci.name`` by the device id."""
+    """Fills ``pci.name`` of each row by its PCI device id, where unread and in the table."""
     rows = groups.get("pci")
     if isinstance(rows, tuple):
         groups["pci"] = _with_derived_column(rows, "device_id", "name", _known_device_name)
@@ -123,7 +123,7 @@ def _gpus_on_the_bus(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
 def _with_derived_column(
     rows: tuple[Row, ...], column: str, implied: str, derive: Callable[[str], Known]
 ) -> tuple[Row, ...]:
-    """The rows with `implied` derived from `column` where nobody knows it."""
+    """The rows with `implied` derived from `column` where it is unread; unchanged where `derive` cannot judge."""
     return tuple(_with_derived(row, column, implied, derive) for row in rows)
 
 
@@ -147,7 +147,7 @@ def _driver_cuda(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
 
 
 def _first_xid(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills ``kernel_log.first_xid``: the first Xid that is no consequence of another; absent where all are."""
+    """Fills ``kernel_log.first_xid``, if unread: the log's first Xid that is no consequence; absent if all are."""
     rows = groups.get("xid")
     if not isinstance(rows, tuple) or not rows or not isinstance(snapshot.get("kernel_log.first_xid"), Unread):
         return
@@ -157,7 +157,7 @@ def _first_xid(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _mark_first_xids(_: Snapshot, __: Facts, groups: Groups) -> None:
-    """Fills ``xid.first``: true for each GPU's first Xid that is its own fault."""
+    """Fills ``xid.first`` in the rows of ``xid``: whether it is its GPU's first Xid that is the GPU's own fault."""
     rows = groups.get("xid")
     if not isinstance(rows, tuple):
         return
@@ -175,7 +175,7 @@ def _mark_first_xids(_: Snapshot, __: Facts, groups: Groups) -> None:
 
 
 def _own_fault(row: Row) -> Fact:
-    """Whether the Xid is the GPU's own fault, as a fact; unread where the table does not tell."""
+    """Whether the row's Xid is the GPU's own fault, as a fact; unread where its number or the table does not tell."""
     code, fatal = known(row.get("code")), known(row.get("fatal"))
     if code is None:
         return Unread("its number is not known")
@@ -188,7 +188,7 @@ def _own_fault(row: Row) -> Fact:
 
 
 def _manifest_facts(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills what the images and lines of a manifest would install; nothing without a manifest."""
+    """Fills what images and lines of a manifest (``service``, ``requirement``) would install; nothing without these."""
     if any(isinstance(groups.get(name), tuple) for name in ("service", "requirement")):
         from gpudoctor.diagnosis.knowledge.manifests import imply_images, imply_manifest  # a machine has neither
 
@@ -207,7 +207,7 @@ _COLUMNS = ("links", "links_down", "links_lost")
 
 
 def _link_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """Fills the columns `_COLUMNS` of the group ``gpu`` from the rows of ``nvlink``."""
+    """Fills links (a count), links_down and links_lost (link numbers) of each GPU's row by the rows of ``nvlink``."""
     rows, links = groups.get("gpu"), groups.get("nvlink")
     if not isinstance(rows, tuple) or links is None:
         return
@@ -239,7 +239,10 @@ _SOURCE = "the states of its links"
 
 
 def _link_states(row: Row, links: Rows, live: bool) -> dict[int, bool] | Absent | Unread:
-    """Up or down of each NVLink of this GPU, by link number; absent or unread where there are none."""
+    """By link number whether each NVLink of this GPU is up; absent where it has none, unread where not read.
+
+    `live`: the snapshot is of a machine, where a GPU that answered and lists no link has none.
+    """
     if isinstance(links, (Absent, Unread)):
         return links
     index = known(row.get("index"))
@@ -261,9 +264,10 @@ def _link_states(row: Row, links: Rows, live: bool) -> dict[int, bool] | Absent 
 def _lost_links(
     row: Row, own: dict[int, bool], down: tuple[int, ...], siblings: list[dict[int, bool]], switched: bool
 ) -> Fact:
-    """Links of this GPU that are down but up on a sibling of the same name, as a fact.
+    """The fact ``gpu.links_lost``: links of this GPU that are down but up on a sibling of the same name; may be empty.
 
-    Where all are down it counts only on a switch: a card may have no bridge.
+    On cards of one bridge any that is down, if others are up. Where all are down it counts only on a switch: a card may
+    have no bridge. Absent in MIG mode.
     """
     if not down:
         return Known((), _SOURCE)

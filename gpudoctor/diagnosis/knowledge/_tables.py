@@ -36,11 +36,14 @@ LOOKUPS: dict[str, Callable[..., object]] = {}
 
 
 def lookup(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of a look-up that pages call by its name: an absent argument gives an absent result."""
+    """Decorator that enters the function in `LOOKUPS`, so that pages call it by its name.
+
+    With an absent argument (`Nothing`) it then gives `NOTHING` without a call.
+    """
 
     @wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> R:
-        """The look-up's result; `NOTHING` where an argument is absent."""
+        """The look-up's result; `NOTHING`, without a call, where a positional argument is absent."""
         if any(isinstance(argument, Nothing) for argument in arguments):
             return cast(R, NOTHING)
         return function(*arguments, **named)
@@ -50,7 +53,7 @@ def lookup(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def text(value: object, what: str) -> str:
-    """The value as stripped text; raises `CannotJudge` where it is empty or no text or number."""
+    """The value, text or number, as stripped text; raises `CannotJudge` for anything else and for empty text."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise CannotJudge(what, f"{value!r} says nothing"[:80])
     return str(value).strip()
@@ -87,19 +90,19 @@ _LARGEST_NUMBER = 1e15
 
 
 def is_open(snapshot: Snapshot, name: str) -> bool:
-    """Whether no probe looked for this fact, so that it may be inferred."""
+    """Whether the fact is unread because no probe looked for it, so that it may be inferred."""
     fact = snapshot.get(name)
     return isinstance(fact, Unread) and not fact.asked
 
 
 def fill(snapshot: Snapshot, facts: Facts, name: str, fact: Fact) -> None:
-    """Sets the fact where no probe looked for it."""
+    """Sets the fact in `facts`, if no probe looked for it in the snapshot (`is_open`); else does nothing."""
     if is_open(snapshot, name):
         facts[name] = fact
 
 
 def number(row: Row, column: str) -> float | None:
-    """The number in that column; None where it is none, not finite, or beyond any figure of a GPU."""
+    """The number in that column as float; None where it is none, not finite, or beyond 1e15."""
     value = value_of(row.get(column))
     plain = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
     return float(value) if plain else None  # type: ignore[arg-type]

@@ -34,7 +34,11 @@ class Code(NamedTuple):
     suffix: str
 
     def runs_on(self, gpu: Capability) -> bool:
-        """Whether a GPU of that compute capability runs it (PTX: newer ones too; machine code: same major)."""
+        """Whether a GPU of that compute capability runs it: PTX on newer ones too, machine code inside its major.
+
+        With suffix ``a`` on exactly that one, with ``f`` inside the major; systems on chip run machine code of their
+        own.
+        """
         if self.suffix == "a":
             return self.capability == gpu
         if self.suffix == "f" or not self.ptx:
@@ -45,7 +49,10 @@ class Code(NamedTuple):
 
 
 def capability(value: object) -> Capability:
-    """The two numbers of a compute capability written ``8.6``, ``86`` or ``sm_86``; raises `CannotJudge`."""
+    """The two numbers of a compute capability written ``8.6``, ``86`` or ``sm_86``; raises `CannotJudge`.
+
+    10.1 (Thor in CUDA 12) is given as 11.0, its present number.
+    """
     written = text(value, "compute capability").lower()
     match = _DOTTED.fullmatch(written) or _JOINED.fullmatch(written)
     if not match:
@@ -56,7 +63,10 @@ def capability(value: object) -> Capability:
 
 @lru_cache(maxsize=256)
 def codes_of_entry(arch: str) -> tuple[Code, ...]:
-    """The code of one entry of an architecture list: two for ``8.6+PTX``, none for what is not NVIDIA's."""
+    """The code of one entry of an architecture list (``sm_86``, ``compute_86``, ``8.6``): two for ``8.6+PTX``.
+
+    Empty for what is none of NVIDIA's.
+    """
     written = arch.strip().lower()
     if match := _ARCH.fullmatch(written):
         return (Code(capability(match[2]), match[1] != "sm", match[3]),)
@@ -67,7 +77,10 @@ def codes_of_entry(arch: str) -> tuple[Code, ...]:
 
 
 def codes_of_list(archs: object) -> list[Code]:
-    """Every architecture in a list or a text such as ``sm_80 sm_90``; raises `CannotJudge` for an unknown one."""
+    """The code of every architecture in a list or a text such as ``sm_80 sm_90``.
+
+    Raises `CannotJudge` for an empty list or an unknown entry.
+    """
     if isinstance(archs, str):
         archs = re.split(r"[\s,;]+", archs.strip())
     if not isinstance(archs, Iterable) or isinstance(archs, (bytes, Nothing)):
@@ -120,7 +133,10 @@ def _targets(wanted: tuple[int, int]) -> frozenset[Capability]:
 
 
 def _row_of_nvcc(wanted: tuple[int, int]) -> TableRow:
-    """The row of that nvcc; for a newer one of the newest major the newest row; raises `CannotJudge` otherwise."""
+    """The row of that nvcc (major, minor); raises `CannotJudge` where the table has none.
+
+    For one newer than all rows, but of the newest major, the newest row, with ``newer`` set to True.
+    """
     rows = {release(row["cuda"], "nvcc"): row for row in table("compilers")["nvcc"]}
     newest = max(rows)
     if wanted in rows:
@@ -133,7 +149,11 @@ def _row_of_nvcc(wanted: tuple[int, int]) -> TableRow:
 
 @lookup
 def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
-    """Whether that nvcc compiles for that compute capability itself; one that does not may still make PTX for it."""
+    """Whether that nvcc compiles for that compute capability itself; one that does not may still make PTX for it.
+
+    Raises `CannotJudge` for an nvcc that the table lacks; for one newer than the table only where its newest row would
+    say no.
+    """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     known = gpu in _targets(wanted)
     if not known and "newer" in _row_of_nvcc(wanted):
@@ -143,7 +163,10 @@ def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
 
 @lookup
 def nvcc_dropped(nvcc: object, compute_capability: object) -> bool:
-    """Whether that nvcc dropped this older compute capability; raises `CannotJudge` for an nvcc the table lacks."""
+    """Whether that nvcc dropped this compute capability, older than all it compiles for.
+
+    Raises `CannotJudge` for an nvcc that the table lacks.
+    """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     return gpu not in _targets(wanted) and gpu < min(_targets(wanted))
 
@@ -164,7 +187,7 @@ def cuda_serves(cuda: object, compute_capability: object) -> bool:
 
 @lookup
 def nvcc_for(compute_capability: object) -> str:
-    """The first CUDA toolkit whose nvcc compiles for that compute capability: ``12.8`` for 12.0."""
+    """The first CUDA toolkit whose nvcc compiles for that compute capability: ``12.8`` for 12.0; else `CannotJudge`."""
     gpu = capability(compute_capability)
     for row in table("compilers")["nvcc"]:
         if gpu in _targets(release(row["cuda"], "nvcc")):
@@ -173,7 +196,7 @@ def nvcc_for(compute_capability: object) -> str:
 
 
 def _newest_compiler(nvcc: object, column: str) -> object:
-    """A column of that nvcc's row, `NOTHING` without one; raises `CannotJudge` beyond the table."""
+    """A column (gcc_max, clang_max) of that nvcc's row, `NOTHING` without one; `CannotJudge` beyond the table."""
     wanted = release(nvcc, "nvcc version")
     row = _row_of_nvcc(wanted)
     if "newer" in row:
@@ -183,11 +206,11 @@ def _newest_compiler(nvcc: object, column: str) -> object:
 
 @lookup
 def gcc_max(nvcc: object) -> object:
-    """The newest GCC major that this nvcc accepts: 13 for 12.4."""
+    """The newest GCC major that this nvcc accepts: 13 for 12.4; raises `CannotJudge` beyond the table."""
     return _newest_compiler(nvcc, "gcc_max")
 
 
 @lookup
 def clang_max(nvcc: object) -> object:
-    """The newest clang major that this nvcc accepts; absent where the table does not say."""
+    """The newest clang major that this nvcc accepts; absent where the table does not say, `CannotJudge` beyond it."""
     return _newest_compiler(nvcc, "clang_max")

@@ -27,7 +27,7 @@ class Flavor(NamedTuple):
 
 
 def flavor_of(torch: str) -> Flavor | None:
-    """The build in the version's local part; None where it has none."""
+    """The build in a version's local part (``+cu124``, ``+rocm6.2``, ``+cpu``, ``+xpu``); None without one of these."""
     match = _LOCAL.search(torch)
     if not match:
         return None
@@ -65,7 +65,10 @@ def base(torch: str) -> str | None:
 
 
 def build(torch: str, cuda: str) -> TableRow | None:
-    """The row of that release's build for that CUDA; None where the table has none."""
+    """The row of that release's build for that CUDA; None where the table has none.
+
+    Raises `CannotJudge` where `cuda` is no version.
+    """
     numbers = version(cuda, "CUDA version").release
     wanted = base(torch)
     return _builds().get((wanted, f"cu{numbers[0]}{numbers[1] if len(numbers) > 1 else 0}")) if wanted else None
@@ -73,7 +76,10 @@ def build(torch: str, cuda: str) -> TableRow | None:
 
 @lookup
 def torch_default(torch: object, machine: object = "x86_64") -> str:
-    """The build that a plain ``pip install torch==`` of that release gives on Linux: ``cu121`` for 2.4.0."""
+    """The build that a plain ``pip install torch==`` of that release gives on Linux: ``cu121`` for 2.4.0, ``cpu``.
+
+    Raises `CannotJudge` for a release that the table lacks, or without a wheel for that machine.
+    """
     wanted = base(text(torch, "torch version"))
     if wanted is None:
         raise CannotJudge("torch build", f"the table has no torch {torch}")
@@ -85,7 +91,10 @@ def torch_default(torch: object, machine: object = "x86_64") -> str:
 
 @lookup
 def torch_archs(torch: object, cuda: object) -> object:
-    """The architectures compiled into the Linux x86_64 wheel of that torch for that CUDA."""
+    """The architectures compiled into the Linux x86_64 wheel of that torch for that CUDA: ``("sm_80", "sm_90")``.
+
+    Raises `CannotJudge` where the table has none.
+    """
     row = build(text(torch, "torch version"), text(cuda, "CUDA version"))
     if row is None or "archs" not in row:
         raise CannotJudge("torch architectures", f"the table has no torch {torch} for CUDA {cuda}")
@@ -94,7 +103,10 @@ def torch_archs(torch: object, cuda: object) -> object:
 
 @lookup
 def release_serves(torch: object, compute_capability: object) -> bool:
-    """Whether any build of that torch release holds machine code for that GPU: none of 2.5.1 does for 12.0."""
+    """Whether any build of that torch release holds machine code for that GPU: none of 2.5.1 does for 12.0.
+
+    Raises `CannotJudge` where the table lacks the release, or what its builds hold.
+    """
     wanted = base(text(torch, "torch version"))
     if wanted is None:
         raise CannotJudge("torch builds", f"the table has no torch {str(torch)[:40]}")
@@ -108,7 +120,10 @@ def release_serves(torch: object, compute_capability: object) -> bool:
 
 @lookup
 def cuda_build_serves(cuda: object, compute_capability: object) -> bool:
-    """Whether the build for that CUDA of any torch release holds machine code for that GPU: none of 12.8 for 6.0."""
+    """Whether the build for that CUDA of any torch release holds machine code for that GPU: none of 12.8 for 6.0.
+
+    Raises `CannotJudge` where the table has no such build.
+    """
     wanted = ".".join(map(str, release(cuda, "CUDA version")))
     if (serves := _builds_serve("cuda", wanted, compute_capability)) is None:
         raise CannotJudge("torch builds", f"the table has no build for CUDA {wanted}")
@@ -145,7 +160,10 @@ def torch_for(companion: object, companion_version: object) -> object:
 
 @lookup
 def companion_for(torch: object, companion: object) -> str:
-    """The torchvision, torchaudio or triton that belongs to that torch: ``0.19.0`` for 2.4.0 and torchvision."""
+    """The torchvision, torchaudio or triton that belongs to that torch: ``0.19.0`` for 2.4.0 and torchvision.
+
+    Raises `CannotJudge` for another package or a torch that the table lacks.
+    """
     name, wanted = text(companion, "package").lower(), base(text(torch, "torch version"))
     row = releases().get(wanted or "", {})
     if name not in WITH_TORCH or name not in row:
@@ -159,7 +177,7 @@ _Companion = tuple[str, _Minor]
 
 @lru_cache(maxsize=1)
 def _torch_pairs() -> tuple[tuple[_Minor, _Companion, bool], ...]:
-    """Torch x.y, a companion x.y of one of its releases, and whether that takes other torches as well; newest first."""
+    """(torch x.y, (companion, its x.y), whether the companion takes other torches) of each release; newest first."""
     pairs = (
         (release(row["version"], "torch"), (name, release(row[name], name)), name in row.get("loose", "").split())
         for row in releases().values()
@@ -171,21 +189,22 @@ def _torch_pairs() -> tuple[tuple[_Minor, _Companion, bool], ...]:
 
 @lru_cache(maxsize=1)
 def _oldest_torch() -> Mapping[_Companion, _Minor]:
-    """The oldest torch x.y that a companion x.y goes with."""
+    """By (companion, its x.y), the oldest torch x.y with which one of its releases goes."""
     return {companion: torch for torch, companion, _ in _torch_pairs()}
 
 
 @lru_cache(maxsize=1)
 def _owning_torch() -> Mapping[_Companion, _Minor]:
-    """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
+    """By (companion, its x.y), the torch x.y it belongs to; only companions whose every release pins its torch."""
     loose = {companion for _, companion, takes_others in _torch_pairs() if takes_others}
     return {companion: torch for companion, torch in _oldest_torch().items() if companion not in loose}
 
 
 def misfit(name: str, companion: str, torch: str) -> str | None:
-    """Why that torchvision or torchaudio does not fit that torch; None where they fit or it is unknown.
+    """Why that torchvision or torchaudio does not fit that torch, in words; None where they fit or it is unknown.
 
-    They fit when they belong to the same torch x.y.
+    They fit when they belong to the same torch x.y, and neither name of their builds (cpu, CUDA's major) contradicts
+    it.
     """
     try:
         owner = _owning_torch().get((name, release(companion, name)))
@@ -213,7 +232,7 @@ def torch_release(torch: object) -> str:
 
 @lookup
 def bitsandbytes_has(bitsandbytes: object, cuda: object) -> bool:
-    """Whether that bitsandbytes ships a native library for that CUDA; raises `CannotJudge` for an unknown release."""
+    """Whether that bitsandbytes ships a native library for that CUDA; raises `CannotJudge` for a release unknown."""
     wanted = version(bitsandbytes, "bitsandbytes version")
     for row in table("companions")["bitsandbytes"]:
         if version(row["first"], "first") <= wanted <= version(row["last"], "last"):
@@ -245,7 +264,7 @@ def packages_of(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
 
 
 def unmet_pins(torch: str, cuda: str, packages: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Wheel, version pinned and version listed of each cuDNN and NCCL wheel of that CUDA that differs.
+    """(wheel, version pinned, version listed) of each listed cuDNN and NCCL wheel of that CUDA that differs.
 
     Nothing for a torch that the table lacks.
     """

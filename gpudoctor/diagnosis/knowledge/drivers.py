@@ -29,7 +29,8 @@ def driver_floor(cuda: object, platform: object = "linux") -> str:
     """The oldest driver that runs programs built with that CUDA: ``525.60.13`` for 12.8.
 
     From CUDA 11 on that is the floor of the whole major release (minor-version compatibility); older ones need the
-    driver they came with. PTX of a newer minor release is another matter: see `driver_jits`.
+    driver they came with. PTX of a newer minor release is another matter: see `driver_jits`. Raises `CannotJudge` for a
+    CUDA that the table lacks.
     """
     column = "windows" if platform == "windows" else "linux"
     wanted = release(cuda, "CUDA version")
@@ -70,13 +71,13 @@ def driver_jits(driver: object, cuda: object) -> bool:
 
 @lookup
 def driver_branch(driver: object) -> str:
-    """The branch that the driver belongs to: ``570`` for 572.16."""
+    """The branch that the driver belongs to: ``570`` for 572.16; raises `CannotJudge` where the table lacks it."""
     return str(branch_of(driver)["branch"])
 
 
 @lookup
 def driver_for(cuda: object) -> str:
-    """The driver branch that came with that CUDA and serves it in full: ``570`` for 12.8."""
+    """The driver branch that came with that CUDA and serves it in full: ``570`` for 12.8; else raises `CannotJudge`."""
     wanted = dotted(release(cuda, "CUDA version"))
     for branch in reversed(table("drivers")["branch"]):
         if branch.get("cuda") == wanted:
@@ -85,7 +86,10 @@ def driver_for(cuda: object) -> str:
 
 
 def branch_of(driver: object) -> TableRow:
-    """The row of the driver's branch; raises `CannotJudge` for a branch the table does not have."""
+    """The row of the driver's branch: that of the nearest lower number, up to 12 below (4 for the newest branch).
+
+    Raises `CannotJudge` for a driver beyond that.
+    """
     major = version(driver, "driver version").major
     branches = table("drivers")["branch"]
     nearest: TableRow | None = next((row for row in branches if int(row["branch"]) <= major), None)
@@ -97,7 +101,7 @@ def branch_of(driver: object) -> TableRow:
 
 @lru_cache(maxsize=1)
 def shipped_drivers() -> dict[tuple[int, int], TableRow]:
-    """Row of the driver that shipped with the first release of each CUDA, by (major, minor)."""
+    """By CUDA (major, minor), the table row with the driver that shipped with its first release; cached."""
     first: dict[tuple[int, int], TableRow] = {}
     for row in table("drivers")["toolkit"]:
         first[release(row["cuda"], "CUDA version")] = row
@@ -119,7 +123,10 @@ _COMPARE: dict[str, Callable[[Version, Version], bool]] = {
 
 @lookup
 def requirement_met(requirement: object, cuda: object, driver: object) -> bool:
-    """Whether a driver serving `cuda` meets an image's NVIDIA_REQUIRE_CUDA; raises `CannotJudge` if the GPU decides."""
+    """Whether that driver, serving `cuda`, meets an image's NVIDIA_REQUIRE_CUDA: one of its alternatives wholly.
+
+    Raises `CannotJudge` where brand or architecture of the GPU decides, or the requirement is malformed.
+    """
     have = {"cuda": version(cuda, "CUDA of the driver"), "driver": version(driver, "driver version")}
     open_terms: list[str] = []
     for alternative in str(requirement).split():

@@ -47,7 +47,7 @@ class Gpu(NamedTuple):
 
 
 def plain_name(name: str) -> tuple[str, bool]:
-    """The product's name without brand, MIG and bus suffixes, and whether it is a hypervisor's virtual slice."""
+    """(the product's name without brand, MIG and bus suffixes, whether it is a hypervisor's virtual slice of that)."""
     bare = " ".join(re.sub(r"\((?:R|TM|C)\)|[®™]", " ", name, flags=re.IGNORECASE).split())
     if bracketed := _BRACKETED.search(bare):
         bare = bracketed.group(1)
@@ -60,7 +60,7 @@ def plain_name(name: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=256)
 def candidate_gpus(name: str) -> tuple[Gpu, ...]:
-    """Every product that the name may stand for; empty where the tables do not know it."""
+    """Every product that the name may stand for, several for a name cut short; empty if the tables lack it."""
     bare, virtual = plain_name(name)
     if cut := _CUT.search(bare):
         return tuple(_gpus_with_prefix(bare[: cut.start()]))
@@ -70,7 +70,10 @@ def candidate_gpus(name: str) -> tuple[Gpu, ...]:
 
 
 def rows_for(name: str) -> list[tuple[str, TableRow]]:
-    """The table rows behind `candidate_gpus`, each with its section: ``gpu`` for products, ``family`` for patterns."""
+    """(section, row) of the tables behind `candidate_gpus`: ``gpu`` for products, else the first matching ``family``.
+
+    Empty where the tables do not know the name.
+    """
     bare, _ = plain_name(name)
     cut = _CUT.search(bare)
     if cut:
@@ -84,7 +87,7 @@ def rows_for(name: str) -> list[tuple[str, TableRow]]:
 
 
 def _product_row(bare: str) -> TableRow | None:
-    """The row of that product, also by a short name (``3090``, ``A4000``); None where there is none."""
+    """The row of the product of that plain name, also by a short one (``3090``, ``A4000``); None without one."""
     found = products().get(bare.casefold()) or products().get(f"geforce {bare.casefold()}")
     if found is None and (short := _SHORT.fullmatch(bare)):
         name = f"{short[1]} {short[2] or ''}".strip().casefold()
@@ -94,7 +97,7 @@ def _product_row(bare: str) -> TableRow | None:
 
 
 def _as_virtual_slice(gpu: Gpu) -> Gpu:
-    """The product as a virtual slice: NVLink and NVSwitch unknown where the board has them, else none."""
+    """The product as a virtual slice: NVLink and NVSwitch become None (unknown) where the board has them."""
     return gpu._replace(
         nvlink=None if gpu.nvlink else gpu.nvlink, nvswitch=None if gpu.nvswitch else gpu.nvswitch, virtual=True
     )
@@ -149,7 +152,7 @@ def _names_by_device() -> Mapping[int, str]:
 
 
 def device_name(device_id: str) -> str | None:
-    """The product by its PCI vendor and device id, ``10de:2330``, else its chip; None where the table has neither."""
+    """The product of a PCI vendor and device id (``10de:2330``), else its chip's name; None if not in the table."""
     match = re.fullmatch(r"10de:([0-9a-f]{4})", device_id.strip().lower())
     if not match:
         return None
@@ -167,7 +170,10 @@ def _generations() -> Mapping[tuple[int, int], TableRow]:
 
 
 def _agreed_value(name: object, what: str, pick: Callable[[Gpu], Any]) -> Any:
-    """The value that `pick` gives for every candidate; raises `CannotJudge` where they differ or none is known."""
+    """The value that `pick` gives for every candidate for that name.
+
+    Raises `CannotJudge`, in which `what` names the value, where they differ or one is None, or for an unknown name.
+    """
     name_text = text(name, "GPU name")
     gpus = candidate_gpus(name_text)
     if not gpus:
@@ -179,13 +185,16 @@ def _agreed_value(name: object, what: str, pick: Callable[[Gpu], Any]) -> Any:
 
 
 def is_system_on_chip(compute_capability: object) -> bool:
-    """Whether that generation is of systems on chip (Jetson), which have drivers and wheels of their own."""
+    """Whether that generation is of systems on chip (Jetson), with drivers of their own; False if unknown."""
     row = _generations().get(capability(compute_capability))
     return bool(row and row.get("soc"))
 
 
 def _generation_value(compute_capability: object, column: str) -> object:
-    """A column of the generation's row, `NOTHING` without one; raises `CannotJudge` for unknown ones and SoCs."""
+    """A column of the generation's row, `NOTHING` where the row lacks it.
+
+    Raises `CannotJudge` for a generation that the table lacks, and for systems on chip.
+    """
     numbers = capability(compute_capability)
     row = _generations().get(numbers)
     if row is None or row.get("soc"):
@@ -202,13 +211,16 @@ def gpu_known(name: object) -> bool:
 
 @lookup
 def gpu_capability(name: object) -> str:
-    """The compute capability of the GPU of that name: ``8.9`` for NVIDIA GeForce RTX 4090."""
+    """The compute capability of the GPU of that name: ``8.9`` for NVIDIA GeForce RTX 4090.
+
+    Raises `CannotJudge` where the name is unknown or does not settle it.
+    """
     return str(_agreed_value(name, "compute capability", lambda gpu: gpu.compute_capability))
 
 
 @lookup
 def gpu_generation(compute_capability: object) -> str:
-    """The generation's name: Ampere for 8.6."""
+    """The generation's name: Ampere for 8.6; raises `CannotJudge` where the table lacks it."""
     numbers = capability(compute_capability)
     if numbers not in _generations():
         raise CannotJudge("generation", f"the table has no {dotted(numbers)}")
@@ -217,19 +229,28 @@ def gpu_generation(compute_capability: object) -> str:
 
 @lookup
 def gpu_floor(compute_capability: object) -> object:
-    """The first driver branch that knows that generation: ``570`` for 12.0."""
+    """The first driver branch that knows that generation: ``570`` for 12.0.
+
+    Raises `CannotJudge` for a generation that the table lacks, and for systems on chip.
+    """
     return _generation_value(compute_capability, "floor")
 
 
 @lookup
 def gpu_ceiling(compute_capability: object) -> object:
-    """The last driver branch that serves that generation: ``470`` for 3.5; absent where it is still served."""
+    """The last driver branch that serves that generation: ``470`` for 3.5; absent (`NOTHING`) where it is still served.
+
+    Raises `CannotJudge` for a generation that the table lacks, and for systems on chip.
+    """
     return _generation_value(compute_capability, "ceiling")
 
 
 @lookup
 def gpu_ceiling_of(name: object) -> object:
-    """As `gpu_ceiling`, by a name that several generations share: the last branch that serves any of them."""
+    """As `gpu_ceiling`, by name: the last branch that serves any generation it may be of; absent if one still is.
+
+    Raises `CannotJudge` for an unknown name.
+    """
     ceilings = [gpu_ceiling(gpu.compute_capability) for gpu in candidate_gpus(text(name, "GPU name"))]
     if not ceilings:
         raise CannotJudge("driver for the GPU", f"the table has no GPU {str(name)[:60]!r}")
@@ -239,7 +260,10 @@ def gpu_ceiling_of(name: object) -> object:
 
 @lookup
 def gpu_floor_of(name: object) -> object:
-    """The first driver that lists the GPU of that name, else the first branch of its generation."""
+    """The first driver that lists the GPU of that name, else the first branch of its generation; the lowest of several.
+
+    Raises `CannotJudge` for an unknown name.
+    """
     floors = {str(gpu.first or gpu_floor(gpu.compute_capability)) for gpu in candidate_gpus(text(name, "GPU name"))}
     if not floors:
         raise CannotJudge("driver for the GPU", f"the table has no GPU {str(name)[:60]!r}")
@@ -248,25 +272,37 @@ def gpu_floor_of(name: object) -> object:
 
 @lookup
 def open_module(compute_capability: object) -> object:
-    """Whether the open kernel modules are ``required``, ``unsupported`` or ``either`` kind drives that generation."""
+    """``required``, ``unsupported`` or ``either``: whether the open kernel modules drive that generation.
+
+    Raises `CannotJudge` for a generation that the table lacks, and for systems on chip.
+    """
     return _generation_value(compute_capability, "module")
 
 
 @lookup
 def open_module_of(name: object) -> object:
-    """As `open_module`, by name: Grace Hopper needs the open modules though other 9.0 GPUs do not."""
+    """As `open_module`, by name: Grace Hopper needs the open modules though other 9.0 GPUs do not.
+
+    Raises `CannotJudge` where the name is unknown or does not settle it.
+    """
     return _agreed_value(name, "kernel module", lambda gpu: gpu.module or open_module(gpu.compute_capability))
 
 
 @lookup
 def is_datacenter(name: object) -> bool:
-    """Whether the GPU of that name is a data-center product (forward compatibility, ECC and no display)."""
+    """Whether the GPU of that name is a data-center product (forward compatibility, ECC and no display).
+
+    Raises `CannotJudge` where the name is unknown or does not settle it.
+    """
     return bool(_agreed_value(name, "kind of GPU", lambda gpu: gpu.kind == "data-center"))
 
 
 @lookup
 def has_nvlink(name: object) -> bool:
-    """Whether the GPU of that name has NVLink; a bridge may still be missing."""
+    """Whether the GPU of that name has NVLink; a bridge may still be missing.
+
+    Raises `CannotJudge` where the name is unknown or does not settle it.
+    """
     return bool(_agreed_value(name, "NVLink", lambda gpu: gpu.nvlink))
 
 
@@ -281,6 +317,6 @@ def needs_fabric_manager(name: object) -> bool:
 
 @lookup
 def gpu_spec(name: object, column: object) -> object:
-    """A datasheet value of the GPU of that name: memory_gib, bandwidth, nvlink, watts, pcie; absent where unknown."""
+    """A datasheet value of the GPU of that name: memory_gib, bandwidth, nvlink, watts, pcie; absent if unknown."""
     row = products().get(plain_name(text(name, "GPU name"))[0].casefold())
     return NOTHING if row is None else row.get(str(column), NOTHING)

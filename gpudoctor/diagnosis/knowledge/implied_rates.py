@@ -58,7 +58,10 @@ class _Rate(NamedTuple):
 
 
 def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """Fills columns of ``measured``, and the group ``rate`` (rates below what is expected) unless a report has it."""
+    """Fills limit, expected and siblings in the rows of ``measured``, and the group ``rate``: rates that are too low.
+
+    A group ``rate`` that a report has stays.
+    """
     rows = groups.get("measured")
     if not isinstance(rows, tuple):
         return
@@ -92,7 +95,7 @@ def _gpus_without_tf32_gain(groups: Groups) -> frozenset[object]:
 
 
 def _comparable_runs(rows: Sequence[Row]) -> Iterator[_Run]:
-    """The measured rows that can be compared, as runs; training loops and the CPU are left out."""
+    """The measured rows with a rate or time on a GPU, as runs; training loops and the CPU are left out."""
     for at, row in enumerate(rows):
         gpu, rate = value_of(row.get("gpu")), number(row, "value")
         name, unit = text_of(row.get("device")), text_of(row.get("unit"))
@@ -103,7 +106,7 @@ def _comparable_runs(rows: Sequence[Row]) -> Iterator[_Run]:
 
 
 def _peer_link_rates(rows: Sequence[Row], known: Mapping[int, Device]) -> Iterator[_Rate]:
-    """For each GPU on NVSwitches its median copy rate to the others, against its links and against other pairs."""
+    """For each GPU on NVSwitches its median copy rate, both ways, against its links and against other pairs."""
     at = next((at for at, row in enumerate(rows) if value_of(row.get("kernel")) == "peer.copy"), None)
     pairs = list(_pair_rates(rows[at])) if at is not None else []
     for gpu in sorted({gpu for pair, _ in pairs for gpu in pair}):
@@ -120,7 +123,7 @@ def _peer_link_rates(rows: Sequence[Row], known: Mapping[int, Device]) -> Iterat
 
 
 def _pair_rates(row: Row) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Both GPU indices, and GB/s from the first to the second."""
+    """((first, second) GPU index, GB/s from the first to the second) of each pair in a row of ``peer.copy``."""
     details = value_of(row.get("details"))
     rates = details.get("rates") if isinstance(details, Mapping) else None
     for name, rate in rates.items() if isinstance(rates, Mapping) else ():
@@ -152,7 +155,10 @@ def _with_sibling_values(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[floa
 
 
 def _rates_of_run(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
-    """The run's rate against the table and against siblings; also fills the row's columns."""
+    """The run's rate against the table, and against its siblings' median where two or more were measured.
+
+    Also sets, in that `row` of ``measured``, limit, expected, expected_from and siblings, absent where unknown.
+    """
     kernel_kind = kind(run.kernel, run.unit)
     table = _expected_by_table(run, device, kernel_kind) if device else None
     if table:
@@ -174,7 +180,7 @@ def _rates_of_run(run: _Run, others: Sequence[float], device: Device | None, row
 
 
 def _expected_by_table(run: _Run, device: Device, kernel_kind: str) -> Expected | None:
-    """The value expected by the table; None for a host copy that shared the link."""
+    """The value expected by the table; None where it does not tell, and for a host copy that shared the link."""
     if kernel_kind == "host link" and not _had_link_alone(run.row):
         return None
     return expected(
@@ -186,7 +192,7 @@ def _expected_by_table(run: _Run, device: Device, kernel_kind: str) -> Expected 
 
 
 def _worst_rate_row(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Device]) -> Row:
-    """The row of ``rate`` for one GPU and kind: its worst rate, and the other kernels that are slow too."""
+    """The row of ``rate`` for one GPU and kind of rate: the worst of its slow rates, other slow kernels in ``also``."""
     worst = min(rates, key=lambda rate: rate.share / slow_below(rate.of, _HOW[rate.against]))
     run = worst.run
     also: dict[str, str] = {}
@@ -212,7 +218,7 @@ def _worst_rate_row(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[
 
 
 def _rounded(value: float) -> float:
-    """The value rounded to about three digits."""
+    """The value rounded: to a whole number from 100 on, to one decimal place from 10 on, else to two."""
     return float(round(value)) if value >= 100 else round(value, 1 if value >= 10 else 2)
 
 
@@ -232,7 +238,7 @@ def _meanwhile_of_row(row: Row) -> Meanwhile | None:
 
 
 def _had_link_alone(row: Row) -> bool:
-    """Whether no other GPU's copy shared the host link."""
+    """Whether no other GPU's copy shared the host link; True where the row does not say."""
     details = value_of(row.get("details"))
     return not isinstance(details, Mapping) or details.get("alone") is not False
 
@@ -259,7 +265,10 @@ _SEEN = {
 
 
 def imply_load_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """Fills the columns of ``gpu`` that hold its state under load, where kernels were measured."""
+    """Replaces the columns of ``gpu`` that tell its state (clock, power, errors, ...) by those under measured kernels.
+
+    Nothing where no kernel was measured.
+    """
     rows, gpus = groups.get("measured"), groups.get("gpu")
     if not isinstance(rows, tuple) or not isinstance(gpus, tuple):
         return
@@ -276,7 +285,11 @@ def imply_load_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
 
 
 def _work_columns(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
-    """Columns and facts of the GPU under load, from its runs; none where clocks were not read."""
+    """Columns of ``gpu`` under load, from the measured rows of that GPU; none where its clocks were not read meanwhile.
+
+    Those of `_columns_of_run` and `_link_columns`, seconds_at_work, and each error counter's rise (``NAME_at_work``)
+    and new value.
+    """
     if not any(known(run.get("sm_clock_mhz")) for run in runs):
         return
     run = _representative_run(runs)
@@ -294,7 +307,10 @@ def _work_columns(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
 
 
 def _representative_run(runs: Sequence[Row]) -> Row | None:
-    """The run that tells most of the clocks: one with hardware or thermal throttling, else the slowest product."""
+    """The run of lowest clock among those with hardware or thermal throttling, else among busy matrix products.
+
+    None where there is neither.
+    """
     held = [run for run in runs if any(_HARD.search(reason) for reason in texts_of(run.get("throttle_reasons")))]
     busy = [run for run in runs if (number(run, "utilization") or 0) >= _BUSY_PERCENT]
     products = [run for run in busy if text_of(run.get("unit")).endswith("OP/s")]
@@ -302,7 +318,10 @@ def _representative_run(runs: Sequence[Row]) -> Row | None:
 
 
 def _columns_of_run(run: Row) -> Iterator[tuple[str, Fact]]:
-    """Kernel name, throttle reasons and sensor columns during that run."""
+    """Columns of ``gpu`` in that run: at_work (the kernel), throttle_reasons, clock, power, temperature, utilization.
+
+    Sensors that were not read are left out.
+    """
     kernel = text_of(run.get("kernel"))
     yield "at_work", Known(kernel, "gpudoctor bench")
     yield "throttle_reasons", Known(texts_of(run.get("throttle_reasons")), f"NVML, while {kernel} ran")
@@ -312,7 +331,10 @@ def _columns_of_run(run: Row) -> Iterator[tuple[str, Fact]]:
 
 
 def _link_columns(gpu: Row, runs: Sequence[Row], worked: bool) -> Iterator[tuple[str, Fact]]:
-    """PCIe width and generation during copies; the generation is unread where only other kernels ran."""
+    """link_width and link_generation during copies to and from the host, where read.
+
+    Without copies the generation is unread if other kernels `worked`: at rest it is lower.
+    """
     copies = [run for run in runs if value_of(run.get("kernel")) in ("copy.to", "copy.from")]
     for name in ("link_width", "link_generation"):
         found = [most for run in copies if (most := number(run, name))]

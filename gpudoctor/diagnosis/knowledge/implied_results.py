@@ -58,7 +58,9 @@ class _Run(NamedTuple):
 
 
 def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills ``live_gpu``, ``live.wrong_everywhere``, ``gpu.tf32_gain``, and which rung of each GPU fails first."""
+    """Fills what measured kernels imply: which rung of each GPU fails first, and, where kernels were measured,
+    ``live_gpu``, ``memory_fault``, ``live.wrong_everywhere``, ``live.peers_wrong`` and ``gpu.tf32_gain``.
+    """
     known = devices_by_index(snapshot)
     if isinstance(rungs := groups.get("rung"), tuple):
         groups["rung"] = tuple(_mark_lowest_rung(rungs, known))
@@ -77,7 +79,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
-    """The measured rows that ran on a GPU, as runs."""
+    """The ``measured`` rows that ran on a GPU, as runs; those of the CPU and of all GPUs together are left out."""
     for row in rows:
         gpu, right = value_of(row.get("gpu")), value_of(row.get("right"))
         if (
@@ -100,7 +102,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
 
 
 def _difference(row: Row) -> str:
-    """``3 of 67108864 values``, and what else is known of them."""
+    """How a measured row's values differ: its own words, else ``3 of 67108864 values``; empty if unknown."""
     differ, compared, words = (value_of(row.get(column)) for column in ("differ", "compared", "words"))
     if words:
         return str(words)
@@ -110,9 +112,10 @@ def _difference(row: Row) -> str:
 def _wrong_results(
     runs: Sequence[_Run], sms: Mapping[int, float | None]
 ) -> tuple[dict[int, dict[str, str]], list[str]]:
-    """Wrong kernels by GPU (with words), and kernels that are wrong everywhere, which is the software's fault.
+    """(by GPU its wrong kernels with words on the difference, kernels that are wrong everywhere: the software's fault).
 
-    Everywhere: on all of two or more GPUs, or on one GPU by a library's choice of algorithm.
+    Everywhere: on all of two or more GPUs, or on one GPU by a library's choice of algorithm. Those are not in the
+    former.
     """
     by_kernel: dict[str, list[_Run]] = {}
     for run in runs:
@@ -137,7 +140,10 @@ def _is_library_fault(wrong: _Run, runs: Sequence[_Run]) -> bool:
 
 
 def _peer_copy_fact(rows: Sequence[Row]) -> Fact:
-    """Whether data arrives changed on another GPU: absent where right, known where wrong, else unread."""
+    """The fact ``live.peers_wrong``: absent where copies between GPUs arrive unchanged, known (words) if not.
+
+    Unread where they were not measured or not compared.
+    """
     for row in rows:
         if value_of(row.get("kernel")) == "peer.copy":
             right = value_of(row.get("right"))
@@ -148,7 +154,10 @@ def _peer_copy_fact(rows: Sequence[Row]) -> Fact:
 
 
 def _memory_faults(rows: Sequence[Row], known: Mapping[int, Device]) -> Rows | None:
-    """Rows of ``memory_fault``: one for each kind of fault that a march test found on a device; None without a test."""
+    """Rows of ``memory_fault``, one per kind of fault that a march test found on a device; empty where it found none.
+
+    Unread where every test gave up without a result, None where none was measured.
+    """
     tested = [row for row in rows if value_of(row.get("kernel")) == "soak.memory"]
     if not tested:
         return None
@@ -159,7 +168,10 @@ def _memory_faults(rows: Sequence[Row], known: Mapping[int, Device]) -> Rows | N
 
 
 def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
-    """A row of ``memory_fault`` for each kind of fault that a measured row of the march test tells of."""
+    """A row of ``memory_fault`` for each kind of fault (stuck, leaking, disturbed, once) in one row of the march test.
+
+    It has gpu, device, uuid, address, kind, places, first (place), count and words (how many words were wrong).
+    """
     details = value_of(row.get("details"))
     if value_of(row.get("right")) is not False or not isinstance(details, Mapping):
         return
@@ -183,9 +195,10 @@ def _faults_of_test(row: Row, known: Mapping[int, Device]) -> Iterator[Row]:
 
 
 def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:
-    """The one GPU whose bits differ from at least `_FEWEST_ALIKE` alike siblings, with words; empty otherwise.
+    """By index the only GPU whose results have other bits than its siblings', with words; empty if none or several.
 
-    Cards of one name may differ in multiprocessors (RTX 3080): libraries sum in another order there.
+    At least `_FEWEST_ALIKE` of its name and multiprocessors must agree: cards of one name may differ in these (RTX
+    3080), and libraries sum in another order there.
     """
     odd = [run for run in tried if run.agrees is False]
     if len(odd) != 1:
@@ -198,7 +211,10 @@ def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict
 def _live_rows(
     before: Rows | None, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
 ) -> Iterator[Row]:
-    """A row of ``live_gpu`` for each GPU: torch's own look, else its kernels' results; marks wrong ones."""
+    """A row of ``live_gpu`` for each GPU: torch's own look if there is one, completed where kernels were tried.
+
+    `suspect` has the wrong kernels of each GPU, with words.
+    """
     live_rows = listed(before)
     states: dict[int, dict[str, str]] = {}
     tried: set[int] = set()
@@ -222,9 +238,10 @@ def _live_rows(
 
 
 def _row_without_look(device: Device | None, outcomes: Mapping[str, str]) -> Row:
-    """A row of ``live_gpu`` where torch did not look: its kernel is ok if one of torch's ran, else unread.
+    """A row of ``live_gpu`` for a GPU that torch's own look did not cover: name, compute_capability, kernel, error.
 
-    `outcomes`: the reason, by status of torch's kernels on that GPU (``ran``, ``failed``, ``not-run``).
+    ``kernel`` is ok and ``error`` absent if one of torch's measured kernels ran on it, else both are unread.
+    `outcomes`: the reason, by status of these kernels (``ran``, ``failed``, ``not-run``).
     """
     why = Unread(outcomes.get("not-run") or "torch ran nothing on it")
     return {
@@ -238,7 +255,11 @@ def _row_without_look(device: Device | None, outcomes: Mapping[str, str]) -> Row
 def _result_columns(
     index: int, device: Device | None, wrong: Mapping[str, str], error: str | None
 ) -> Iterator[tuple[str, Fact]]:
-    """Columns with the kernels' results that complete or replace torch's own look."""
+    """Columns of ``live_gpu`` by its kernels' results: index, wrong (kernels), wrong_words, uuid, address.
+
+    And, replacing torch's own look, kernel: ``error`` (with error) where `error` says that one failed, else ``wrong``
+    where `wrong` has any.
+    """
     yield "index", Known(index, _SOURCE)
     yield "wrong", Known(tuple(wrong), _SOURCE)
     words = next(filter(None, wrong.values()), "")
@@ -252,7 +273,10 @@ def _result_columns(
 
 
 def _fill_tf32_gain(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
-    """Fills ``gpu.tf32_gain``: TF32 over fp32 speed, where TF32 is at least twice as fast by design."""
+    """Fills ``gpu.tf32_gain``, how many times faster TF32 matrix products ran than fp32 ones, by the GPU's UUID.
+
+    Only on GPUs where TF32 is at least twice as fast by design, and both ran.
+    """
     gpus = groups.get("gpu")
     if not isinstance(gpus, tuple):
         return
@@ -269,7 +293,10 @@ def _fill_tf32_gain(groups: Groups, runs: Sequence[_Run], known: Mapping[int, De
 
 
 def _mark_lowest_rung(rungs: Sequence[Row], by_number: Mapping[int, Device]) -> Iterator[Row]:
-    """The rung rows with ``lowest`` (first failing of its GPU), UUID and address."""
+    """The rows of ``rung`` with ``lowest`` (whether it is the first failing one of its GPU), ``uuid`` and ``address``.
+
+    ``lowest`` is unread where the rung was not tried, false once a lower one failed.
+    """
     order = {name: at for at, name in enumerate(_RUNGS)}
     broken: set[object] = set()
     marks: dict[int, Fact] = {}
@@ -292,7 +319,9 @@ _TORCH = ("torch", "pytorch")
 
 
 def imply_torch(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills what torch's version, build and package list imply, where nobody looked."""
+    """Fills what torch's version, build and package list imply, where nobody looked: installer, flavor, CUDA or HIP,
+    architectures, cuDNN, companions and pins.
+    """
     if _is_from_conda(groups):
         fill(snapshot, facts, "python.installer", Known("conda", "conda installed torch"))
     _imply_build(snapshot, facts, groups)
@@ -303,7 +332,10 @@ def imply_torch(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _imply_build(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills torch.flavor, torch.cuda and torch.hip from each other, the version's local part, or the default build."""
+    """Fills torch.flavor, torch.cuda and torch.hip from the version's local part, the default build, or each other.
+
+    All of them, and torch.archs, are absent where torch is.
+    """
     torch = snapshot.get("torch.version")
     if isinstance(torch, Absent):
         for name in ("torch.flavor", "torch.cuda", "torch.hip", "torch.archs"):
@@ -325,7 +357,7 @@ def _imply_build(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _imply_toolkit(snapshot: Snapshot, facts: Facts, flavor: builds.Flavor, source: str) -> None:
-    """Fills torch.cuda and torch.hip by the flavor; the other one is absent."""
+    """Fills torch.cuda or torch.hip with the flavor's toolkit; the other one, or for a CPU build both, are absent."""
     for name, name_of_flavor in (("torch.cuda", "cuda"), ("torch.hip", "rocm")):
         if flavor.name == name_of_flavor:
             fill(snapshot, facts, name, Known(flavor.toolkit, source))
@@ -334,7 +366,7 @@ def _imply_toolkit(snapshot: Snapshot, facts: Facts, flavor: builds.Flavor, sour
 
 
 def _imply_flavor_by_toolkit(snapshot: Snapshot, facts: Facts) -> None:
-    """Fills torch.flavor from torch.cuda and torch.hip."""
+    """Fills torch.flavor: cuda or rocm by torch.cuda or torch.hip, cpu on Linux and Windows if both are absent."""
     cuda, hip = snapshot.get("torch.cuda"), snapshot.get("torch.hip")
     if known(cuda):
         fill(snapshot, facts, "torch.flavor", Known("cuda", f"torch.cuda is {text_of(cuda)}"))
@@ -347,7 +379,7 @@ def _imply_flavor_by_toolkit(snapshot: Snapshot, facts: Facts) -> None:
 
 
 def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[builds.Flavor | None, str]:
-    """The build that the index serves for that version on the platform, and the source; None where unknown."""
+    """(build that PyPI serves for that version on the platform, source); (None, "") if unknown, conda or a Jetson."""
     platform = snapshot.text("host.platform") or _platform_by_processor(snapshot, groups)
     if builds.base(version) is None or not platform or _is_from_conda(groups) or snapshot.text("host.jetson"):
         return None, ""
@@ -396,7 +428,7 @@ def _imply_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
 
 
 def _imply_cudnn(snapshot: Snapshot, facts: Facts) -> None:
-    """Fills torch.cudnn_built: the cuDNN that the build pins, which it was compiled against."""
+    """Fills torch.cudnn_built: the cuDNN that the torch build pins by the table, which it was compiled against."""
     row = _build_row(snapshot)
     if row and "cudnn" in row:
         source = f"table torch: what the {row['build']} build of {row['torch']} pins"
@@ -404,7 +436,10 @@ def _imply_cudnn(snapshot: Snapshot, facts: Facts) -> None:
 
 
 def _imply_companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills torch.companions_unmet where one torch is listed, and a companion beside it."""
+    """Fills torch.companions_unmet, how torchvision and torchaudio do not fit torch, where one of them is listed.
+
+    Not where packages list a torch of another release. Empty if both fit.
+    """
     version, rows = snapshot.text("torch.version"), groups.get("package")
     if not version or builds.base(version) is None or not isinstance(rows, tuple):
         return
@@ -418,7 +453,10 @@ def _imply_companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _imply_pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills torch.pins_unmet and the rows of ``pin`` from the packages listed and the wheels that the release pins."""
+    """Fills torch.pins_unmet and the rows of ``pin`` (name, wants, has) with listed wheels other than the release pins.
+
+    Nothing where all fit or it cannot be told.
+    """
     version, rows = snapshot.text("torch.version"), groups.get("package")
     if not version or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
         return
@@ -438,7 +476,7 @@ def _imply_pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _cuda_of_wheels(snapshot: Snapshot, version: str, rows: tuple[Row, ...]) -> str | None:
-    """CUDA of the release's default wheel if nvidia wheels of that major are listed; else None."""
+    """CUDA of the release's default wheel if nvidia wheels of that major are listed; None where not, or it is known."""
     if not is_open(snapshot, "torch.cuda") or builds.flavor_of(version):
         return None
     usual = builds.default_cuda(version, snapshot.text("host.arch") or "x86_64")

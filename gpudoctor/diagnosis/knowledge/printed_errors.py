@@ -21,7 +21,7 @@ def code_number(value: object, what: str) -> int:
 
 @lru_cache(maxsize=8)
 def _rows_by_code(group: str) -> Mapping[int, TableRow]:
-    """Rows by code of a group: ``xid``, ``sxid``, ``nvml``, ``cuda``, ``nccl``."""
+    """Rows by error code of that group of the tables: ``xid``, ``sxid``, ``nvml``, ``cuda`` or ``nccl``; cached."""
     return {row["code"]: row for row in table("xid" if "xid" in group else "codes")[group]}
 
 
@@ -32,7 +32,7 @@ _MISSING = {
 
 
 def _row(group: str, code: object) -> TableRow:
-    """The row of that Xid, SXid, NVML or CUDA code; raises `CannotJudge` where there is none."""
+    """The row of that code in the group ``xid``, ``sxid``, ``nvml`` or ``cuda``; raises `CannotJudge` without one."""
     what, why = _MISSING.get(group, (f"{group} code", "the table does not know it"))
     wanted = code_number(code, what)
     row = _rows_by_code(group).get(wanted)
@@ -50,14 +50,14 @@ def xid_name(code: object) -> str:
 
 @lookup
 def xid_class(code: object) -> str:
-    """memory, nvlink, bus, app, driver, hardware, consequence (follows another Xid) or other (unknown codes too)."""
+    """memory, nvlink, bus, app, driver, hardware, consequence (follows another Xid) or other (unknown Xids too)."""
     row = _rows_by_code("xid").get(code_number(code, "Xid"))
     return str(row["class"]) if row else "other"
 
 
 @lookup
 def xid_action(code: object) -> str:
-    """What NVIDIA's catalogue says to do at once, in plain words."""
+    """What NVIDIA's catalogue says to do at once on that Xid, in plain words; `CannotJudge` if it says nothing."""
     row = _row("xid", code)
     actions = {action["name"]: str(action["text"]) for action in table("xid")["action"]}
     if row.get("action") not in actions:
@@ -111,7 +111,7 @@ def nvml_name(code: object) -> str:
 
 @lookup
 def nvml_says(code: object) -> object:
-    """What an NVML return code means in practice; absent where its name says it all."""
+    """What an NVML return code means in practice; absent where its name says it all, `CannotJudge` where unknown."""
     return _row("nvml", code).get("means", NOTHING)
 
 
@@ -123,7 +123,7 @@ def cuda_error_name(code: object) -> str:
 
 @lookup
 def cuda_error_says(code: object) -> object:
-    """What a CUDA error means in practice; absent where its name says it all."""
+    """What a CUDA error means in practice; absent where its name says it all, `CannotJudge` where unknown."""
     return _row("cuda", code).get("means", NOTHING)
 
 
@@ -140,7 +140,10 @@ _ABI_SAYS = {
 
 @lookup
 def symbol_says(symbol: object) -> str:
-    """In plain words what the missing symbol tells: which releases have it, which C++ ABI it wants, whose it is."""
+    """In words what the missing symbol tells: which releases have it, which C++ ABI it wants, whose it is.
+
+    Raises `CannotJudge` where the table does not know it.
+    """
     written = _bare_symbol(symbol)
     words = [row["says"].format_map(match.groupdict()) for row, match in _matching_symbols(written)]
     if not words:
@@ -151,7 +154,7 @@ def symbol_says(symbol: object) -> str:
 
 @lookup
 def symbol_library(symbol: object) -> str:
-    """The library that should define the symbol: torch, libnccl, libcublas, libnvJitLink, libcudart, libstdc++, ..."""
+    """The library that should define the symbol: torch, libnccl, libcublas, ...; raises `CannotJudge` if unknown."""
     written = _bare_symbol(symbol)
     for row, _ in _matching_symbols(written):
         if "library" in row:
@@ -190,7 +193,7 @@ def _abi_of(symbol: str) -> str:
 
 
 def _without_identifiers(symbol: str) -> str:
-    """Types and operators of a mangled symbol; length-prefixed names are left out."""
+    """A mangled symbol (``_Z...``) without length-prefixed names and substitutions: its types and operators."""
     kept, place = [], 2
     while place < len(symbol):
         if skipped := _SKIPPED.match(symbol, place):

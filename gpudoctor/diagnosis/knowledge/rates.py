@@ -58,7 +58,7 @@ class Device:
 
 
 def identity_columns(device: Device | None, source: str) -> Mapping[str, Fact]:
-    """The columns ``uuid`` and ``address`` of that GPU, as far as they are known."""
+    """The columns ``uuid`` and ``address`` of that GPU, as facts with that source, as far as known; empty for None."""
     texts = {name: getattr(device, name, "") for name in ("uuid", "address")}
     return known_facts(source, **{name: value for name, value in texts.items() if value})
 
@@ -66,8 +66,8 @@ def identity_columns(device: Device | None, source: str) -> Mapping[str, Fact]:
 def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None) -> Expected | None:
     """The value expected of a sound GPU in the kernel's unit; None where the tables or its facts do not tell.
 
-    A GPU at its power limit is held to the clock it ran at.
-    None for matrix products whose `side` is too small to fill all multiprocessors.
+    A GPU at its power limit, by what NVML has `seen` meanwhile, is held to the clock it ran at. None for a part of a
+    GPU, and for matrix products whose `side` (rows) is too small to fill all multiprocessors.
     """
     share = _share_row(kernel, device.capability, device.name)
     bound = _limit(kernel, device, seen) if share and device.whole and not _is_too_small(kernel, device, side) else None
@@ -102,7 +102,7 @@ def product_side(details: object) -> float | None:
 
 
 def _is_too_small(kernel: str, device: Device, side: float | None) -> bool:
-    """Whether the product has too few tiles for the GPU's multiprocessors; False where unknown."""
+    """Whether a matrix product of that side has too few tiles for the GPU's multiprocessors; False if unknown."""
     if side is None or not device.sms:
         return False
     tile = _TILE if kernel in ("matmul.fp32", "matmul.fp64") else _TILE_TENSOR
@@ -110,7 +110,7 @@ def _is_too_small(kernel: str, device: Device, side: float | None) -> bool:
 
 
 def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
-    """The kernel's limit in its unit, and in words how it is computed; None where unknown."""
+    """(the kernel's limit in its unit, words on how it is computed); None for kernels without one, or where unknown."""
     family, _, what = kernel.partition(".")
     if family == "matmul":
         return _compute_limit(what, device, seen)
@@ -122,7 +122,10 @@ def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, 
 
 
 def _compute_limit(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
-    """Limit in TFLOP/s, and in words; None where the clock at work is not known."""
+    """(TFLOP/s or TOP/s that multiprocessors and clock allow, words on it); None without `seen`: the clock at work.
+
+    None also where the GPU was not busy meanwhile.
+    """
     each = operations(product, device)
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
         return None
@@ -154,7 +157,7 @@ def operations(product: str, device: Device) -> int | None:
 
 
 def _memory_limit(device: Device) -> tuple[float, str] | None:
-    """Memory bandwidth limit in GB/s, and in words; None where unknown; memory clocks count twice (DDR)."""
+    """(memory bandwidth in GB/s, words on it), clocks counted twice (DDR); None if clock or bus width is unknown."""
     if not device.memory_clock_mhz or not device.memory_bus_bits:
         return None
     limit = device.memory_clock_mhz * 2 * device.memory_bus_bits / 8 / 1e3
@@ -162,7 +165,7 @@ def _memory_limit(device: Device) -> tuple[float, str] | None:
 
 
 def _pcie_limit(device: Device) -> tuple[float, str] | None:
-    """PCIe limit in GB/s one way, and in words; None where unknown."""
+    """(GB/s one way of PCIe generation and lanes, words on it); None where one is unknown."""
     if not device.generation or not device.lanes:
         return None
     for row in table("rates")["lane"]:
@@ -172,7 +175,7 @@ def _pcie_limit(device: Device) -> tuple[float, str] | None:
 
 
 def devices_by_index(snapshot: Snapshot) -> Mapping[int, Device]:
-    """The GPUs of a snapshot by CUDA's index."""
+    """The GPUs that CUDA lists (``cuda_device``) by its index, with what NVML and the PCI bus know of them."""
     rows = snapshot.rows("cuda_device")
     by_uuid = {text_of(row.get("uuid")): row for row in listed(snapshot.rows("gpu"))}
     by_address = {text_of(row.get("address")): row for row in listed(snapshot.rows("pci"))}
@@ -189,7 +192,10 @@ def devices_by_index(snapshot: Snapshot) -> Mapping[int, Device]:
 
 
 def _device_from_rows(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
-    """The GPU from its rows of CUDA, NVML and the bus; `slot` None: the bus is hidden (virtual machine, WSL)."""
+    """The GPU from its rows of CUDA, NVML and the bus; `links` stays None.
+
+    Without `slot` (the bus is hidden: virtual machine, WSL) lanes and PCIe generation are None.
+    """
     generation, lanes = number(gpu, "link_generation_max"), number(gpu, "link_width_max")
     if slot is not None:
         above = (number(slot, name) for name in ("link_width_max", "slot_width_max", "uplink_width_max"))
@@ -221,7 +227,7 @@ def _device_from_rows(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Devi
 
 
 def is_slice_name(name: str) -> bool:
-    """Whether the name is one of a part of a GPU (MIG, vGPU)."""
+    """Whether the GPU's name is, as CUDA gives it, that of a part of a GPU (MIG, vGPU)."""
     return _SLICE.search(name) is not None
 
 

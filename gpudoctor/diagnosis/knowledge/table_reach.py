@@ -51,7 +51,7 @@ def facts_beyond_tables(snapshot: Snapshot) -> tuple[BeyondTables, ...]:
 
 
 def newer_driver(snapshot: Snapshot) -> bool:
-    """Whether the driver's branch is newer than the newest in the table; False where unknown."""
+    """Whether the driver's branch is newer than the table's newest (on Windows and WSL: by over 4); False if unknown."""
     version = snapshot.text("driver.version")
     windows = snapshot.text("host.platform") == "windows" or snapshot.text("host.wsl")
     return bool(version) and _is_beyond(version, [_shipped_reach()["branch"][0] + (_WINDOWS_SPAN if windows else 0)])
@@ -70,7 +70,7 @@ def _gpus_beyond_tables(snapshot: Snapshot) -> Iterator[BeyondTables]:
 
 
 def _is_new_generation(compute_capability: object) -> bool:
-    """Whether the table lacks that compute capability; False for what is none."""
+    """Whether the table lacks that compute capability, older ones too; False for what is none."""
     try:
         return capability(compute_capability) not in map(tuple, _shipped_reach()["generations"])
     except CannotJudge:
@@ -87,12 +87,13 @@ def _is_beyond(value: str, newest: Sequence[int]) -> bool:
 
 
 def version_numbers(text: str) -> Numbers:
-    """A dotted version as integers; raises `ValueError`."""
+    """A dotted version as integers; raises `ValueError` for anything else."""
     return tuple(int(part) for part in text.split("."))
 
 
 def reach_of(folder: Path) -> dict[str, Any]:
-    """The newest torch, Python, driver branch, CUDA, nvcc, GPU of the tables in that folder, and when each was checked.
+    """How far the tables in that folder reach: the newest ``torch``, ``python``, ``branch``, ``cuda``, ``nvcc``,
+    ``series`` of GeForce, all ``generations`` (compute capabilities), and the date on which each table was ``checked``.
 
     Compiled like the tables, so that a report within them loads nothing else.
     """
@@ -141,7 +142,7 @@ def date_checked(name: str) -> str:
 
 
 def expired_tables(snapshot: Snapshot, today: str) -> tuple[str, ...]:
-    """Tables used for facts of the snapshot that were checked more than twelve months before `today`."""
+    """Names of tables used for facts of the snapshot that were checked more than a year before `today` (2026-11-21)."""
     used = [name for fact, name in _USED_FOR.items() if snapshot.text(fact)]
     used += [name for group, name in _USED_FOR_ROWS.items() if isinstance(rows := snapshot.rows(group), tuple) and rows]
     return tuple(name for name in used if today > _a_year_after(date_checked(name)))

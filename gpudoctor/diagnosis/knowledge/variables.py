@@ -38,7 +38,10 @@ def visible_none(value: object) -> bool:
 
 
 def _effective_entries(entries: Iterable[str]) -> list[str]:
-    """The entries that CUDA honours: up to the first that is invalid or of another kind than the first."""
+    """The entries that CUDA honours: up to the first that is invalid or of another kind than the first.
+
+    Numbers are normalised: ``1`` of ``+01x``.
+    """
     out: list[str] = []
     kind = ""
     for entry in entries:
@@ -57,7 +60,10 @@ def _entry_kind(start: str) -> str:
 
 @lookup
 def visible_by_number(value: object, count: object) -> int | Nothing:
-    """How many of `count` GPUs a list of numbers leaves visible; absent for other lists; raises `CannotJudge`."""
+    """How many of `count` GPUs a CUDA_VISIBLE_DEVICES of numbers leaves visible; 0 where it names one twice.
+
+    Absent for other lists; raises `CannotJudge` where `count` is no whole number.
+    """
     taken = _effective_entries(_entries(value))
     if not taken or not taken[0].isdigit():
         return NOTHING
@@ -70,7 +76,10 @@ def visible_by_number(value: object, count: object) -> int | Nothing:
 
 @lookup
 def visible_by_uuid(value: object, uuids: object) -> int | Nothing:
-    """How many of the GPUs with those UUIDs a list of GPU-... leaves visible; absent for a list of anything else."""
+    """How many of the GPUs with those UUIDs a CUDA_VISIBLE_DEVICES of GPU-... leaves visible; 0 if it names one twice.
+
+    Absent for a list of anything else.
+    """
     taken = _effective_entries(_entries(value))
     if not taken or not taken[0].startswith("GPU-") or not isinstance(uuids, (list, tuple)):
         return NOTHING
@@ -87,7 +96,7 @@ def visible_by_uuid(value: object, uuids: object) -> int | Nothing:
 
 @lookup
 def visible_asked(value: object) -> int:
-    """Number of entries in the list, valid or not."""
+    """Number of entries that are not empty in a CUDA_VISIBLE_DEVICES, valid or not."""
     return sum(bool(entry) for entry in _entries(value))
 
 
@@ -100,7 +109,7 @@ _SHORT, _SHORTEST = 8, 5
 
 @lookup
 def nccl_risk(name: object, value: object) -> object:
-    """The consequence of this value of an NCCL variable, where it has a risk; absent otherwise."""
+    """What follows from this value of an NCCL variable, in words, if the table has it as a risk; else absent."""
     wanted, written = text(name, "variable"), str(value).strip()
     for row in table("nccl")["risk"]:
         if row["name"] == wanted and re.fullmatch(row["match"], written, re.IGNORECASE):
@@ -117,7 +126,10 @@ def nccl_renamed(name: object) -> object:
 
 @lookup
 def nccl_like(name: object) -> object:
-    """The variable probably meant by an unknown name: NCCL_IB_DISABLE for NCCL_DISABLE_IB; absent if none is near."""
+    """The variable probably meant by an unknown name: NCCL_IB_DISABLE for NCCL_DISABLE_IB; absent if none is near.
+
+    Absent for a known name as well.
+    """
     return _similar_variable(text(name, "variable")) or NOTHING
 
 
