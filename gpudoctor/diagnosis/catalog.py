@@ -201,7 +201,7 @@ site's own that names one still loads; its condition is unread.
 
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
-    """Every fact that any probe, reader or kernel declares, and those of 1.0 that none tells any more."""
+    """Every fact that any probe, reader or kernel declares, and those of 1.0 that none gives any more; cached."""
     declared = (
         spec
         for module in (*modules_of(probes), *readers_by_exactness(), *formats(), facts, fleet)

@@ -49,7 +49,10 @@ def strip_leading_word(key: str, *words: str) -> str:
 
 
 def find_torch(key: str) -> Matches:
-    """Rows of the table torch for a release, build (``cu128``, ``2.9+cu128``), ``toolkit 12.8`` or ``glibc 2.28``."""
+    """Rows of the table torch for a release, build (``cu128``, ``2.9+cu128``), ``toolkit 12.8`` or ``glibc 2.28``.
+
+    No rows where the key fits none.
+    """
     wanted = strip_leading_word(key, "torch", "pytorch")
     if re.match(r"cu\d+$", wanted):
         return Matches(matching_rows("torch", "build", lambda row: row["build"] == wanted))
@@ -91,7 +94,10 @@ def find_images(key: str) -> Matches:
 
 
 def find_companions(key: str) -> Matches:
-    """Rows of the table companions for a package, or ``package version``; without a version also its support rows."""
+    """Rows of the table companions for a package, or ``package version``; no rows where unknown.
+
+    Without a version also those on support, source builds and sdists.
+    """
     package, _, version = re.sub(r"[\s=@]+", " ", key).partition(" ")
     package, version = package.lower().replace("_", "-"), version.partition("+")[0].strip()
     hits = [*_release_rows(package, version)]
@@ -105,7 +111,10 @@ _OTHER_COMPANIONS = ("support", "source_builds", "sdists")
 
 
 def _release_rows(package: str, version: str) -> list[Hit]:
-    """The package's releases, all or those of that version or version prefix; empty for an unknown package."""
+    """The package's rows in the table companions, all or those of that version or its prefix; empty where unknown.
+
+    For bitsandbytes, rows are ranges of releases.
+    """
     if package in builds.WITH_TORCH:
         return [
             hit
@@ -121,7 +130,7 @@ def _release_rows(package: str, version: str) -> list[Hit]:
 
 
 def _releases_with_torch(package: str) -> Iterator[Hit]:
-    """Each known release of torchvision, torchaudio or triton, paired with the torch release it belongs to."""
+    """Each known release of torchvision, torchaudio or triton as a hit whose row names the torch it belongs to."""
     for row in builds.releases().values():
         if package in row:
             others = package in row.get("loose", "").split()
@@ -130,7 +139,10 @@ def _releases_with_torch(package: str) -> Iterator[Hit]:
 
 
 def _is_in_range(row: TableRow, version: str) -> bool:
-    """Whether the version is in the row's range first to last; False where a part is not a number."""
+    """Whether the version is between the row's ``first`` and ``last``, or ``first`` has it as prefix.
+
+    False where a part is not a number.
+    """
     try:
         return version_numbers(row["first"]) <= version_numbers(version) <= version_numbers(
             row["last"]
@@ -140,7 +152,7 @@ def _is_in_range(row: TableRow, version: str) -> bool:
 
 
 def find_symbols(key: str) -> Matches:
-    """The row of table symbols whose pattern matches a missing symbol; `note` explains it; empty where unknown."""
+    """Rows of the table symbols whose pattern matches a missing symbol, explained in `note`; no rows if unknown."""
     try:
         explanation = printed_errors.symbol_says(key)
     except CannotJudge:
@@ -155,7 +167,10 @@ def find_symbols(key: str) -> Matches:
 
 
 def find_xid(key: str) -> Matches:
-    """Rows of the table xid for an Xid or SXid number (``79``, ``SXid 22013``) or a recovery action's name."""
+    """Rows of the table xid for an Xid or SXid number (``79``, ``SXid 22013``) or a recovery action's name.
+
+    An Xid that NVIDIA lists as unused gives a row that says so.
+    """
     kind = re.match(r"(s?xid)\b", key, re.IGNORECASE)
     wanted = strip_leading_word(key, "s?xid", "error")
     sections = (kind[1].lower(),) if kind else ("xid", "sxid")
@@ -169,7 +184,7 @@ def find_xid(key: str) -> Matches:
 
 
 def _with_action_texts(row: TableRow) -> TableRow:
-    """The Xid row with the meaning of its recovery actions added in brackets."""
+    """The Xid row with the meaning of its recovery actions (``action``, ``then``) in brackets behind their names."""
     texts = {action["name"]: action["text"] for action in table("xid")["action"]}
     explained = {
         column: f"{word} ({texts[word]})" for column in ("action", "then") if (word := row.get(column)) in texts
@@ -222,7 +237,10 @@ def find_nccl(key: str) -> Matches:
 
 
 def find_drivers(key: str) -> Matches:
-    """Rows of the table drivers for a driver, branch or CUDA version, or a distribution release (``ubuntu 24.04``)."""
+    """Rows of the table drivers for a driver, branch or CUDA version, or a distribution's release (``ubuntu 24.04``).
+
+    A number of 100 or more is a driver's, a lower one CUDA's.
+    """
     wanted = strip_leading_word(key, "cuda", "nvidia", "driver", "branch", "R(?=\\d)")
     if not re.match(r"\d+(\.\d+)*$", wanted):
         words = key.lower().split()
@@ -241,7 +259,7 @@ def find_drivers(key: str) -> Matches:
 
 
 def _find_driver_version(version: str) -> Matches:
-    """The branch of that driver version and the CUDA toolkits that shipped with it; empty where unknown."""
+    """Rows for that driver's branch, and for the CUDA toolkits that shipped with that branch; no rows if unknown."""
     try:
         branch = drivers.branch_of(version)
     except CannotJudge:
@@ -272,7 +290,10 @@ def find_gpus(key: str) -> Matches:
 
 
 def _find_pci_device(number: str) -> Matches:
-    """Rows for a PCI device id (four hex digits): the product, else its chip and family, and their generations."""
+    """Rows for a PCI device id (four hex digits): the product, its chip, and their generations; no rows if unknown.
+
+    Of an id of no product, rows by its chip's name instead, with a note.
+    """
     hits = matching_rows("gpus", "gpu", lambda row: number in row.get("pci", "").split())
     note = "" if hits else "the id is of no product in the table, and judged by its chip"
     chips = matching_rows("gpus", "device", lambda row: int(row["from"], 16) <= int(number, 16) <= int(row["to"], 16))
@@ -281,7 +302,10 @@ def _find_pci_device(number: str) -> Matches:
 
 
 def _find_gpu_name(key: str) -> Matches:
-    """Rows for a product name, its generations and a note where the name is virtual, MIG, shortened or ambiguous."""
+    """Rows for a product name and its generations; no rows where unknown.
+
+    `note` says where the name is virtual, MIG, judged by family, shortened or ambiguous.
+    """
     hits = [Hit(section, row) for section, row in gpus.rows_for(key)]
     if not hits:
         return Matches([])
@@ -300,7 +324,7 @@ def _find_gpu_name(key: str) -> Matches:
 
 
 def _capability_generations(key: str) -> list[Hit]:
-    """The generation row of that compute capability; empty where the key is none."""
+    """Hits for the generation of that compute capability; empty where the key is none or the table lacks it."""
     try:
         wanted = capability(key)
     except CannotJudge:
@@ -309,19 +333,19 @@ def _capability_generations(key: str) -> list[Hit]:
 
 
 def _generation_hits(hits: list[Hit]) -> Iterator[Hit]:
-    """The generation row of each compute capability of these rows, each once."""
+    """A hit for the generation of each compute capability of these rows, each once."""
     capabilities = dict.fromkeys(capability for hit in hits for capability in hit.row.get("cc", "").split())
     for cc in capabilities:
         yield from matching_rows("gpus", "generation", lambda row, cc=cc: row["cc"] == cc)  # type: ignore[misc]
 
 
 def _with_gpu_names(row: TableRow) -> TableRow:
-    """The generation row with the names of its GPUs as ``names``."""
+    """The generation's row with the names of its GPUs in a list ``names``."""
     return {**row, "names": [gpu["name"] for gpu in table("gpus")["gpu"] if gpu["cc"] == row["cc"]]}
 
 
 def find_compilers(key: str) -> Matches:
-    """Rows of the table compilers: every nvcc for an ``sm_``/``compute_`` target, else nvcc of that CUDA release."""
+    """Rows of the table compilers: every nvcc for an ``sm_``/``compute_`` target, else nvcc of that CUDA x.y."""
     if re.match(r"(?:sm|compute)_\d+[af]?$", key):
         target = key.replace("compute_", "sm_")
         return Matches(
@@ -333,7 +357,7 @@ def find_compilers(key: str) -> Matches:
 
 
 def find_rates(key: str) -> Matches:
-    """Rows of the table rates by compute capability, kernel, PCIe generation or NVLink version."""
+    """Rows of the table rates for a compute capability, kernel, ``PCIe 5`` or ``NVLink 4``; no rows where none fits."""
     wanted = key.casefold()
     hits = matching_rows(
         "rates", "product", lambda row: row["cc"] == strip_leading_word(key, "cc", "compute capability")
@@ -383,7 +407,7 @@ class Section:
 
 @cache
 def _sections(name: str) -> Mapping[str, Section]:
-    """The sections of a table, by the name of their list, as its ``words`` have them."""
+    """By the name of a table's list, its section: heading, templates of key and title, labels of columns; cached."""
     words = table(name)["words"]
     shared = words.get("labels", {})
     sections = {
@@ -431,7 +455,7 @@ def gpu_is_listed(name: str) -> bool:
 
 
 def _keys_by_heading(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each heading of the table with the keys that it accepts."""
+    """(heading, its keys, each once) of each section of that table."""
     for part, section in _sections(name).items():
         if part in builds.WITH_TORCH:
             rows = [{"version": row[part]} for row in table("torch")["release"] if part in row]
@@ -448,7 +472,7 @@ def _entry(name: str, hit: Hit) -> Entry:
 
 
 def _labelled_cells(section: Section, row: TableRow) -> Iterator[tuple[str, str]]:
-    """Label and text of each column that is shown; ``source`` and columns without a label are left out."""
+    """(label, text) of each column that is shown: not ``source``, nor those whose label is empty."""
     for column, value in row.items():
         label = section.labels.get(column, column)
         if label and column != "source":
@@ -456,7 +480,7 @@ def _labelled_cells(section: Section, row: TableRow) -> Iterator[tuple[str, str]
 
 
 def _cell_text(column: str, value: object) -> str:
-    """A cell of a table as text: yes or no, lists by commas, PCI ids with the vendor before them."""
+    """A cell of a table as text: yes or no, lists and mappings by commas, PCI ids with the vendor before them."""
     if isinstance(value, bool):
         return _YES_NO[value]
     if isinstance(value, dict):

@@ -48,7 +48,10 @@ _REPOSITORIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def system_fact(snapshot: Snapshot) -> Fact:
-    """The distribution family whose packages it uses, or ``container``, ``wsl``, ``jetson``, or another platform."""
+    """Whose packages the system takes (ubuntu, debian, rhel, ...), or ``container``, ``wsl``, ``jetson``, ``windows``.
+
+    A distribution of no known family gives its own id; unread or absent where the distribution is.
+    """
     for name, place in (("host.container", "container"), ("host.wsl", "wsl"), ("host.jetson", "jetson")):
         if fact := snapshot.known(name):
             return Known(place, fact.source)
@@ -92,7 +95,10 @@ def repository_folder(snapshot: Snapshot) -> Fact:
 
 
 def repository_fact(snapshot: Snapshot) -> Fact:
-    """The repository folder with the architecture (``ubuntu2404/x86_64``); absent for other architectures."""
+    """NVIDIA's repository for the machine (``ubuntu2404/x86_64``): ``setup.folder`` and the architecture.
+
+    Absent for other architectures; as ``setup.folder`` where that is not known. Raises `CannotJudge` if unread.
+    """
     folder, arch = snapshot.known("setup.folder"), {"x86_64": "x86_64", "aarch64": "sbsa"}
     if folder is None:
         return snapshot.get("setup.folder")
@@ -119,7 +125,7 @@ _MANAGERS = {
 
 
 def package_manager_fact(snapshot: Snapshot) -> Fact:
-    """The package manager as read, else by the distribution; absent where none is known of it."""
+    """The package manager as read, else, if unread, by the distribution; absent where none is known of that."""
     fact, name = snapshot.get("host.package_manager"), snapshot.known("host.distribution")
     if name is None or not isinstance(fact, Unread):
         return fact
@@ -161,7 +167,11 @@ NONE = "none"
 
 
 def with_setup_facts(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the facts ``setup.*``: fitting driver, branch, modules, toolkit; unread where unknown."""
+    """The snapshot with the facts ``setup.*``: fitting driver, branch, modules, toolkit.
+
+    Those that cannot be worked out are unread. ``host.package_manager`` and ``host.kernel`` are replaced by checked
+    ones.
+    """
     working = replace(snapshot, facts=dict(snapshot.facts))
     for name, derive in _WORKS.items():
         try:
@@ -173,7 +183,7 @@ def with_setup_facts(snapshot: Snapshot) -> Snapshot:
 
 
 def _driver_floor(snapshot: Snapshot) -> Fact:
-    """The lowest driver branch that serves every GPU and torch's CUDA; raises `CannotJudge`."""
+    """The lowest driver version or branch that serves every GPU and torch's CUDA, if known; raises `CannotJudge`."""
     floors = [str(gpu_floor(capability)) for capability, _ in _capabilities_and_names(snapshot)]
     if cuda := snapshot.known("torch.cuda"):
         floors.append(driver_floor(cuda.value))
@@ -181,7 +191,7 @@ def _driver_floor(snapshot: Snapshot) -> Fact:
 
 
 def _driver_ceiling(snapshot: Snapshot) -> Fact:
-    """The last driver branch that still serves every GPU; absent where all are still served."""
+    """The last driver branch that still serves every GPU; absent where all are still served; raises `CannotJudge`."""
     ceilings = [
         found
         for capability, _ in _capabilities_and_names(snapshot)
@@ -191,7 +201,10 @@ def _driver_ceiling(snapshot: Snapshot) -> Fact:
 
 
 def _module_kind(snapshot: Snapshot) -> Fact:
-    """``open`` or ``proprietary`` kernel modules for all GPUs; `NONE` where they need different ones."""
+    """Kernel modules for all GPUs: ``proprietary`` where one is not driven by the open ones, else ``open``.
+
+    `NONE` where another one needs the open ones; raises `CannotJudge` where a GPU is unknown.
+    """
     kinds = {
         str(open_module_of(name) if name else open_module(capability))
         for capability, name in _capabilities_and_names(snapshot)
@@ -202,7 +215,7 @@ def _module_kind(snapshot: Snapshot) -> Fact:
 
 
 def _first_fitting_branch(snapshot: Snapshot, system: str) -> Fact:
-    """The first branch shipped between ``setup.floor`` and ``setup.ceiling``; `NONE` where there is none.
+    """The first driver branch that `system` ships between ``setup.floor`` and ``setup.ceiling``; `NONE` without one.
 
     Raises `CannotJudge` where a bound is unread or the tables do not know the release.
     """
@@ -221,7 +234,10 @@ def _first_fitting_branch(snapshot: Snapshot, system: str) -> Fact:
 
 
 def _shipped_branches(snapshot: Snapshot, system: str) -> Sequence[str]:
-    """Driver branches the system's release has packages of; raises `CannotJudge` where the tables lack it."""
+    """The driver branches that the machine's release of that system ships, in the table's order.
+
+    Raises `CannotJudge` where the table lacks it.
+    """
     release = snapshot.text("host.distribution_version")
     for row in table("drivers")["shipped"]:
         matches = not row["release"] or release == row["release"] or release.startswith(f"{row['release']}.")
@@ -232,13 +248,13 @@ def _shipped_branches(snapshot: Snapshot, system: str) -> Sequence[str]:
 
 
 def _driver_to_install(snapshot: Snapshot) -> Fact:
-    """The first driver of the distribution's branch, else of NVIDIA's; raises `CannotJudge`."""
+    """The oldest driver that can come of the distribution's fitting branch, else of NVIDIA's; raises `CannotJudge`."""
     own = snapshot.text("setup.branch")
     return _first_driver_of(own if own and own != NONE else required_text(snapshot, "setup.nvidia_branch"))
 
 
 def _first_driver_of(branch: str) -> Fact:
-    """The oldest driver of the branch that shipped with a toolkit; raises `CannotJudge` where none did."""
+    """The oldest Linux driver of the branch that shipped with a CUDA toolkit; raises `CannotJudge` where none did."""
     drivers = [row["linux"] for row in table("drivers")["toolkit"] if row["linux"].split(".")[0] == branch]
     if not drivers:
         raise CannotJudge("driver", "no branch that fits is known")
@@ -248,7 +264,8 @@ def _first_driver_of(branch: str) -> Fact:
 def _toolkit_release(snapshot: Snapshot) -> Fact:
     """The CUDA toolkit release to install (``12.8``): torch's CUDA, else the newest that the driver serves in full.
 
-    A newer one of the same major where only its nvcc compiles for the GPUs; raises `CannotJudge`.
+    A newer one of the same major where only its nvcc compiles for the GPUs; as ``torch.cuda`` where neither is known.
+    Raises `CannotJudge`.
     """
     if torch := snapshot.known("torch.cuda"):
         release_, source = _release_numbers(str(torch.value)), torch.source

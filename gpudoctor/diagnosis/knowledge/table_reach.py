@@ -51,7 +51,7 @@ def facts_beyond_tables(snapshot: Snapshot) -> tuple[BeyondTables, ...]:
 
 
 def newer_driver(snapshot: Snapshot) -> bool:
-    """Whether the driver's branch is newer than the table's newest (on Windows and WSL: by over 4); False if unknown."""
+    """Whether the driver's branch is above the table's newest (on Windows and WSL: by over 4); False if unknown."""
     version = snapshot.text("driver.version")
     windows = snapshot.text("host.platform") == "windows" or snapshot.text("host.wsl")
     return bool(version) and _is_beyond(version, [_shipped_reach()["branch"][0] + (_WINDOWS_SPAN if windows else 0)])

@@ -49,7 +49,7 @@ class Rulebook:
         return self.cluster if snapshot.target.kind == "fleet" else self.rules
 
     def word_index(self, snapshot: Snapshot) -> WordIndex:
-        """Index of the required words of all signs of `rules_for` the snapshot; made once."""
+        """Index (`word_index`) of the required words of all signs of `rules_for` the snapshot; made once."""
         scope: Scope = "cluster" if snapshot.target.kind == "fleet" else "machine"
         if scope not in self._indexes:
             self._indexes[scope] = word_index(sign for rule in self.rules_for(snapshot) for sign in rule.signs)
@@ -65,7 +65,7 @@ class Rulebook:
 
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
-    """The shipped pages and those of `extra` folders or pages, in the language in use.
+    """The rulebook of the shipped pages and those of `extra` folders or pages, in the language in use.
 
     Raises `RuleError` on a broken page, a folder that may not be read or an id defined twice, `UsageError` where others
     can write to a page.
@@ -100,19 +100,19 @@ def _refuse_untrusted(folder: Path) -> None:
 
 
 def _refuse_unlisted(error: OSError) -> None:
-    """Raises `RuleError` that names the folder."""
+    """Raises `RuleError` that names the folder which `os.walk` could not list."""
     raise RuleError(f"{error.filename}: {error.strerror}") from error
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
-    """The cases on the pages under `folder` (a folder or a page), by default on the shipped pages."""
+    """The cases on the pages under `folder` (a folder or a page), else on the shipped pages; raises `RuleError`."""
     return tuple(
         case for path in page_files(folder or page_cache.home()) for case in cases_on(page_cache.toml(path), path)
     )
 
 
 def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
-    """The cases on the rule's own page."""
+    """The cases on the rule's own page, which is shipped or under one of the folders `extra`; raises `RuleError`."""
     return tuple(
         case
         for folder in (page_cache.home(), *extra)

@@ -37,7 +37,10 @@ def is_id(name: str) -> bool:
 
 
 def refuse_blanks(raw: object, page: Spot, where: str = "") -> None:
-    """Raises `RuleError` for the first placeholder of a new page that is still to be filled in."""
+    """Raises `RuleError` for the first text in `raw` that is still to be filled in, as on a new page.
+
+    `where` names its key in the message.
+    """
     if isinstance(raw, str) and raw.startswith(BLANK):
         blank = raw.removeprefix(BLANK).strip()
         raise page.text(raw).broken(f"{where} is still to be filled in: {blank}")
@@ -51,7 +54,7 @@ def refuse_blanks(raw: object, page: Spot, where: str = "") -> None:
 
 
 def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
-    """Raise `RuleError` for the first thing wrong with the page at `path`."""
+    """Raises `RuleError` for the first thing wrong with the page at `path`: shape, names, expressions, fixes, cases."""
     known, page = catalog(), Spot(path)
     _check_shape(rule, cases, path)
     if rule.each and rule.each not in known.groups:
@@ -68,7 +71,7 @@ def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
 
 
 def spot_of(page: Spot, number: int, name: str) -> Spot:
-    """The place of the page's case of that number, for messages."""
+    """The place of the page's case of that number, from 0, called by its name in messages."""
     return page.entry("case", number).called(f"case {name!r}")
 
 
@@ -87,12 +90,12 @@ def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None
 
 
 def _known_setups() -> tuple[str, ...]:
-    """Names that a fix's ``setup`` may refer to: setup pages, and what the solver works out."""
+    """Names that a fix's ``setup`` may refer to: the setup pages' ids, and what the solver works out."""
     return (*sorted(path.stem for path in (page_cache.home() / SETUP).glob("*.toml")), *SOLVED)
 
 
 def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:
-    """Raises `RuleError` for a fix with an unknown ``setup`` or a wrong value in ``makes``."""
+    """Raises `RuleError` for a fix with an unknown ``setup``, or a step with a wrong fact or value in ``makes``."""
     for number, fix in enumerate(fixes):
         where = page.entry("fix", number).called(f"fix {fix.title!r}")
         if fix.setup and fix.setup not in (there := _known_setups()):
@@ -139,7 +142,7 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
 
 
 def _check_facts(facts: Mapping[str, object], known: Catalog, case: Spot) -> None:
-    """Raises `RuleError` where a case's fact or row is unknown or of the wrong kind."""
+    """Raises `RuleError` where a fact, row or column of a case is unknown, or its value of the wrong kind."""
     for name, value in facts.items():
         if name not in known.groups:
             _check_value(name, value, known, case)
@@ -192,7 +195,7 @@ def has_nested_repeat(pattern: str) -> bool:
 
 
 def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
-    """As `has_nested_repeat`, of parsed items; `inside`: they are in an ambiguous long repeat."""
+    """As `has_nested_repeat`, for parsed items of a pattern; `inside`: they are in a long repeat of ambiguous turns."""
     for operation, argument in items:
         if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
             body = list(argument[2])
@@ -211,7 +214,7 @@ def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
 
 
 def _end_overlaps_beginning(body: Items) -> bool:
-    """Whether the end of one turn may match what the next turn begins with."""
+    """Whether the optional end of one turn of a repeat may match what the next turn begins with."""
     if len(body) == 1 and body[0][0] is codes.SUBPATTERN:
         return _end_overlaps_beginning(list(body[0][1][3]))
     begins = _first_characters(body)
@@ -224,7 +227,7 @@ def _end_overlaps_beginning(body: Items) -> bool:
 
 
 def _may_be_empty(operation: Any, argument: Any) -> bool:
-    """Whether the item can match the empty text."""
+    """Whether the parsed item of a pattern can match the empty text."""
     if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
         return not argument[0]
     parts = _sub_patterns(operation, argument)
@@ -232,7 +235,7 @@ def _may_be_empty(operation: Any, argument: Any) -> bool:
 
 
 def _first_characters(items: Items) -> frozenset[str]:
-    """Characters that a match of these items may begin with, among `_SAMPLE`."""
+    """Characters that a match of these parsed items may begin with, of those in `_SAMPLE`."""
     found: frozenset[str] = frozenset()
     for operation, argument in items:
         is_repeated = operation in (codes.MAX_REPEAT, codes.MIN_REPEAT)
@@ -245,7 +248,10 @@ def _first_characters(items: Items) -> frozenset[str]:
 
 
 def _has_separator(body: Items) -> bool:
-    """Whether each turn contains a character that nothing else in it repeats, so that turns are unambiguous."""
+    """Whether a repeat's body has an item that must match, and only what nothing else in it repeats.
+
+    Then it is plain where each turn ends.
+    """
     return any(
         _is_separator(operation, argument, [*body[:at], *body[at + 1 :]])
         for at, (operation, argument) in enumerate(body)
@@ -253,7 +259,7 @@ def _has_separator(body: Items) -> bool:
 
 
 def _is_separator(operation: Any, argument: Any, others: Items) -> bool:
-    """Whether the item is required and matches nothing that the other items repeat."""
+    """Whether the parsed item must match, and only characters that the other items do not repeat."""
     if operation in (codes.LITERAL, codes.NOT_LITERAL, codes.IN):
         return not _item_characters([(operation, argument)]) & _repeated_characters(others)
     if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
@@ -273,12 +279,12 @@ def _is_separator(operation: Any, argument: Any, others: Items) -> bool:
 
 
 def _is_required(operation: Any, argument: Any) -> bool:
-    """Whether the item must match at least once."""
+    """Whether the parsed item must match at least once."""
     return operation not in (codes.MAX_REPEAT, codes.MIN_REPEAT) or bool(argument[0])
 
 
 def _all_characters(items: Items) -> frozenset[str]:
-    """All characters of `_SAMPLE` that any part of the items matches."""
+    """The characters of `_SAMPLE` that any part of the parsed items, however deep, matches."""
     found: set[str] = set()
     for operation, argument in items:
         parts = _sub_patterns(operation, argument)
@@ -289,7 +295,7 @@ def _all_characters(items: Items) -> frozenset[str]:
 
 
 def _repeated_characters(items: Items) -> frozenset[str]:
-    """Characters of `_SAMPLE` that a long repeat among the items matches."""
+    """The characters of `_SAMPLE` that long repeats (up to 30 times or more) of one item match, however deep."""
     found: set[str] = set()
     for operation, argument in items:
         if operation in (codes.MAX_REPEAT, codes.MIN_REPEAT):
@@ -303,7 +309,7 @@ def _repeated_characters(items: Items) -> frozenset[str]:
 
 
 def _sub_patterns(operation: Any, argument: Any) -> list[Items]:
-    """The item lists inside a group, alternatives or an assertion; empty for others."""
+    """The item lists inside a parsed group, alternatives or an assertion; empty for others, repeats too."""
     if operation is codes.SUBPATTERN:
         return [list(argument[3])]
     if operation is codes.BRANCH:
@@ -314,7 +320,7 @@ def _sub_patterns(operation: Any, argument: Any) -> list[Items]:
 
 
 def _item_characters(body: Items) -> frozenset[str]:
-    """Characters of `_SAMPLE` that a single item matches; none for several items."""
+    """The characters of `_SAMPLE` that the one item, a literal, set or dot, matches; none for anything else."""
     if len(body) != 1:
         return frozenset()
     operation, argument = body[0]
@@ -331,7 +337,7 @@ def _item_characters(body: Items) -> frozenset[str]:
 
 @lru_cache(maxsize=512)
 def _set_characters(members: tuple[tuple[Any, Any], ...]) -> frozenset[str]:
-    """Characters of `_SAMPLE` in a bracketed set; cached."""
+    """The characters of `_SAMPLE` that a parsed bracketed set matches; cached."""
     return frozenset(character for character in _SAMPLE if _set_contains(members, character))
 
 

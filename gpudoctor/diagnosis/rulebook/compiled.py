@@ -30,15 +30,14 @@ T = TypeVar("T")
 
 
 def compiled(folder: Path | None, name: str) -> Any:
-    """The compiled copy of that name (``rules``, ``signs``, ``zh``) of the pages under `folder`, for None of ours.
-
-    Raises `RuleError`, where the pages are compiled now and one is broken.
+    """The compiled copy of that name (``rules``, ``signs``, ``fixes``, ``zh``) of the pages under `folder`, or the
+    shipped ones for None. Raises `RuleError` where they must be compiled now and one is broken.
     """
     return page_cache.compiled(folder, name, partial(_compile, name=name))
 
 
 def _compile(folder: Path, name: str) -> Any:
-    """The compiled copy `name`, made from the pages under the folder."""
+    """The copy of that name (``rules``, ``signs``, ...) made from the pages under the folder; raises `RuleError`."""
     from gpudoctor.diagnosis.rulebook.compiling import COPIES  # as much code as judging, and mostly not needed
 
     return COPIES[name](folder)
@@ -54,7 +53,7 @@ class LazySequence(Sequence[T]):
         self._made: Sequence[T] | None = None
 
     def _all(self) -> Sequence[T]:
-        """The built sequence."""
+        """The sequence itself, built at the first call."""
         if self._made is None:
             self._made = self._make()
         return self._made
@@ -82,7 +81,7 @@ class PageParts:
         self._read: dict[str, Mapping[str, Any]] = {}
 
     def of(self, origin: str, kind: str) -> Sequence[Any]:
-        """The page's entries of that kind (``signs`` or ``fixes``), as compiled; raises `RuleError`."""
+        """The page's entries of that kind (``signs``, ``fixes``), as compiled; may be empty; raises `RuleError`."""
         if kind not in self._read:
             self._read[kind] = compiled(self._folder, kind)
         found: Sequence[Any] = self._read[kind].get(origin, ())
@@ -90,7 +89,10 @@ class PageParts:
 
 
 def rule_from_compiled(raw: Mapping[str, Any], parts: PageParts, translation: Mapping[str, Any] | None) -> Rule:
-    """The rule of a checked page, in the words of its translation where there is one."""
+    """The rule of a compiled page, in the words of its translation if there is one that is up to date.
+
+    Signs and fixes are made when they are first looked at.
+    """
     origin = raw["origin"]
     if translation:
         whole = {**raw, "sign": parts.of(origin, "signs"), "fix": parts.of(origin, "fixes")}
@@ -136,13 +138,13 @@ def _setups(language_code: str) -> Mapping[str, SetupPage]:
 
 
 def setup_cases() -> tuple[SetupCase, ...]:
-    """The cases on all setup pages."""
+    """The cases on all shipped setup pages; raises `RuleError`."""
     files = sorted((page_cache.home() / SETUP).glob("*.toml"))
     return tuple(case for path in files for case in setup_cases_on(page_cache.toml(path), path))
 
 
 def setup_page(raw: Mapping[str, Any], origin: str) -> SetupPage:
-    """The setup page that the mapping gives; raises `RuleError` for missing keys or fixes of one title."""
+    """The setup page that the mapping gives; raises `RuleError` for wrong keys, or two fixes of one title."""
     spot = Spot(origin)
     refuse_unknown_keys(raw, "id title sources step fix case origin", spot)
     if missing := {"id", "title", "fix"} - set(raw):
@@ -161,7 +163,10 @@ def setup_page(raw: Mapping[str, Any], origin: str) -> SetupPage:
 
 
 def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], page: Spot) -> dict[str, Any]:
-    """The fix with steps that it only names replaced by those under ``[step]``; raises `RuleError`."""
+    """The fix's table, each step that it only names replaced by the one of that name in `named` (under ``[step]``).
+
+    Raises `RuleError` for an unknown name.
+    """
     steps = [named.get(step) if isinstance(step, str) else step for step in fix.get("steps", ())]
     if None in steps:
         raise page.text(str(fix.get("title"))).broken(f"{fix.get('title')!r} names a step that is not under [step]")
@@ -169,13 +174,16 @@ def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], page: Spot) ->
 
 
 def setup_cases_on(raw: Mapping[str, Any], path: Path) -> tuple[SetupCase, ...]:
-    """The cases of a setup page; raises `RuleError`."""
+    """The cases of a setup page, from its ``[[case]]`` entries; raises `RuleError`."""
     page = Spot(path)
     return tuple(_test_case(entry, raw["id"], page.entry("case", at)) for at, entry in enumerate(raw.get("case", ())))
 
 
 def _test_case(entry: Mapping[str, Any], page: str, where: Spot) -> SetupCase:
-    """A test of a setup page: what it must offer on given facts; raises `RuleError` for missing or unknown keys."""
+    """The case of a setup page's ``[[case]]`` entry: given facts, and the fix and commands that it must offer on them.
+
+    Raises `RuleError` for missing or unknown keys.
+    """
     refuse_unknown_keys(entry, "name facts offers argv has", where)
     if missing := {"name", "facts", "offers"} - set(entry):
         raise where.broken(f"a case says its {', '.join(sorted(missing))}")
@@ -215,7 +223,7 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
     by_english: Mapping[str, str] = translation["sentences"]
 
     def of(part: Any, key: str = "") -> Any:
-        """The part with its texts translated; `key` is the page's key it stands under."""
+        """The part of the page, which stands under `key`, with its texts translated where there is a translation."""
         if isinstance(part, str):
             return by_english.get(part, part) if key in _WORDED else part
         if isinstance(part, Mapping):
@@ -227,7 +235,10 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
 
 
 def translations(folder: Path | None, language_code: str) -> Mapping[str, Raw]:
-    """Translations under `folder` (of the shipped pages for None) by page origin: ``driver/x.toml``."""
+    """By page origin (``driver/x.toml``), the translations under `folder`, or of the shipped pages for None.
+
+    Empty for English, and where the folder has none in that language.
+    """
     if language_code == language.ENGLISH or (folder and not (folder / language_code).is_dir()):
         return {}
     found: Mapping[str, Raw] = compiled(folder, language_code)
@@ -235,7 +246,7 @@ def translations(folder: Path | None, language_code: str) -> Mapping[str, Raw]:
 
 
 def page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
-    """Every sentence of a page, with its position in a translation."""
+    """(position in a translation, English sentence) of every sentence of a page that is to be translated."""
     yield from (((key,), page[key]) for key in SENTENCES if page.get(key))
     for name, places in LISTED.items():
         own = dict.fromkeys(entry[key] for kind, key in places for entry in page.get(kind, ()) if entry.get(key))
@@ -258,7 +269,10 @@ WordIndex = Mapping[str, Sequence[str]]
 
 
 def word_index(signs: Iterable[Sign]) -> WordIndex:
-    """The required words of all these signs."""
+    """Index of the required words of all these signs: words by the first three letters of their longest part.
+
+    Those shorter than that stand under the empty text.
+    """
     required_words = {word for sign in signs for word in _needles(sign)}
     index: dict[str, list[str]] = {}
     for needle in required_words:

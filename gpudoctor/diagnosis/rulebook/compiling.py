@@ -55,13 +55,19 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
 
 
 def _parts_by_origin(folder: Path, key: str) -> dict[str, Any]:
-    """The entries under `key` of each page in the folder, by page origin; pages without any are left out."""
+    """By page origin, the entries under `key` (``sign``, ``fix``) of each page in the folder that has any.
+
+    Signs are completed by what is derived from their patterns.
+    """
     found = ((origin_of(path, folder), read_page(path)) for path in page_files(folder))
     return {origin: _with_compiled_signs(raw)[key] for origin, raw in found if raw.get(key)}
 
 
 def _with_compiled_signs(raw: dict[str, Any]) -> dict[str, Any]:
-    """The page, its signs completed by what is derived from their patterns (required words, alternatives)."""
+    """The same page, in each of whose signs ``compiled`` is set to what is derived from the pattern.
+
+    That is required words, whether a match may span lines, and the parts of alternatives.
+    """
 
     def plain(part: Part, match: str) -> tuple[Any, ...]:
         """The part as a tuple; its pattern as start and end within the whole one where possible."""
@@ -103,7 +109,7 @@ _OPTIONAL = ("confirm", "undo")
 
 
 def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
-    """The up-to-date translations under `folder`, by origin: digest and sentences by the English ones.
+    """By origin, the up-to-date translations under `folder`: ``of`` (digest) and ``sentences`` (by the English ones).
 
     Raises `RuleError` for one that does not fit its page.
     """
@@ -115,7 +121,7 @@ def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
 
 
 def stale(folder: Path) -> list[str]:
-    """Messages for the translations under `folder` whose pages have changed since."""
+    """A message for each translation under `folder` whose page has changed since; raises `RuleError` for broken ones."""
     return [
         f"{language}/{origin}: its page has changed, and is shown in English until this says the same again,"
         f' with of = "{digest(page)}"'
@@ -126,7 +132,10 @@ def stale(folder: Path) -> list[str]:
 
 
 def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, Raw, dict[str, str]]]:
-    """Origin, page, translation and its sentences, none where it is stale; raises `RuleError`."""
+    """(origin, page, translation, its sentences by the English ones) of each file; the last empty where it is stale.
+
+    Raises `RuleError` for one without a page or a digest, or that does not fit its page.
+    """
     there = folder / language
     for path in sorted(there.rglob("*.toml")):
         origin = path.relative_to(there).as_posix()
@@ -141,7 +150,10 @@ def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, 
 
 
 def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
-    """Every sentence of a translation, by the same positions; raises `RuleError` for an unknown key."""
+    """(position, sentence) of every sentence of a translation, by the positions of `page_sentences`.
+
+    Raises `RuleError` for an unknown key.
+    """
     page = Spot(path)
     refuse_unknown_keys(raw, f"of {' '.join(LISTED)} step fix {' '.join(SENTENCES)}", page)
     yield from (((key,), raw[key]) for key in SENTENCES if key in raw)
@@ -155,7 +167,10 @@ def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
 
 
 def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
-    """The translation of each sentence of the page; raises `RuleError` where one is missing or reads other facts."""
+    """By English sentence of the page its translation; commands (``confirm``, ``undo``) that are left out stay English.
+
+    Raises `RuleError` where one is missing, too many, or reads other facts.
+    """
     translated = dict(_translated_sentences(raw, path))
     sentences = {}
     for slot, english in page_sentences(page):
@@ -202,7 +217,7 @@ COPIES: Mapping[str, Callable[[Path], Any]] = {
 
 
 def compiled_copies(folder: Path) -> dict[str, object]:
-    """The compiled JSON copies to ship, by file path below `folder`; checks every page, raises `RuleError`."""
+    """The compiled JSON copies to ship, contents by file path below `folder`; checks every page, raises `RuleError`."""
     tables = folder / "tables"
     return {
         **{f"{name}.json": build(folder.joinpath(name).parent) for name, build in COPIES.items()},

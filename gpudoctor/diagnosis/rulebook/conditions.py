@@ -29,7 +29,7 @@ def described(name: str, spec: FactSpec) -> str:
 
 
 def family_of(value: object) -> str:
-    """Kind family of a page's value: ``bool``, ``number``, ``text`` or ``none``."""
+    """Kind family of a page's constant: ``bool``, ``number``, ``text``, or ``none`` for anything else."""
     if isinstance(value, bool):
         return "bool"
     return "number" if isinstance(value, (int, float)) else "text" if isinstance(value, str) else "none"
@@ -42,7 +42,10 @@ def value_with_kind(value: object) -> str:
 
 
 def suggested_value(value: object, spec: FactSpec) -> bool | int | float | str | None:
-    """The value as the fact's kind and unit would have it: 16384 for ``16 GiB`` in MiB; None where unclear."""
+    """The value as the fact's kind and unit would have it: 16384 for ``16 GiB`` in MiB, ``"12"`` for 12 as text.
+
+    None where that is unclear, or the value is of that kind already.
+    """
     wanted = FAMILIES.get(spec.kind, spec.kind)
     if wanted == "text" and family_of(value) == "number":
         return str(value)
@@ -69,7 +72,7 @@ _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.NotEq: "!=
 
 
 def check_expressions(found: Iterable[str], known: Catalog, each: str, page: Spot) -> None:
-    """Raises `RuleError` for the first wrong expression, with its line on the page."""
+    """Raises `RuleError` for the first of these expressions that is wrong, naming its line on the page."""
     for text in found:
         try:
             check_expression(_parse_strictly(text), known, each)
@@ -78,7 +81,7 @@ def check_expressions(found: Iterable[str], known: Catalog, each: str, page: Spo
 
 
 def _parse_strictly(text: str) -> ast.AST:
-    """The expression's syntax tree; Python's warnings (a wrong backslash) are errors."""
+    """The expression's syntax tree; Python's warnings (a wrong backslash) are errors. Raises `RuleError`."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return parse(text)
@@ -142,7 +145,10 @@ def _check_call(node: ast.Call, name: str) -> None:
 
 
 def _fact_spec(node: ast.Attribute, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
-    """The declaration of the fact that ``name.attr`` reads, None for other objects; raises `RuleError` if unknown."""
+    """The declaration of the fact that ``name.attr`` reads; raises `RuleError` where no such fact is declared.
+
+    None for the attribute of a loop variable that ranges over no group.
+    """
     assert isinstance(node.value, ast.Name)
     topic = variables.get(node.value.id, node.value.id)
     if not topic:
@@ -171,7 +177,7 @@ def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, st
 
 
 def _fact_of(node: ast.expr, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
-    """The declaration of the fact that the expression is; None for anything else."""
+    """The declaration of the fact that the expression names; None for any other; raises `RuleError` if undeclared."""
     named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     return _fact_spec(node, known, variables) if named else None  # type: ignore[arg-type]
 

@@ -64,7 +64,7 @@ def _holes(templates: Iterable[str]) -> Iterator[str]:
 
 
 def loop_groups(tree: ast.AST, each: str) -> dict[str, str]:
-    """The group that each loop variable (and `each` itself) ranges over; empty text for other iterables."""
+    """By loop variable, and by `each`, the group that it ranges over; empty text for other iterables."""
     found = {each: each} if each else {}
     for node in ast.walk(tree):
         if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name):
@@ -81,7 +81,7 @@ class Names:
 
 
 def names_in(text: str, each: str) -> Names:
-    """The names in one expression on a page judged for `each`."""
+    """The names in one expression on a page judged for `each`, loop variables left out; raises `RuleError`."""
     tree = parse(text)
     variables = loop_groups(tree, each)
     bare = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -89,7 +89,7 @@ def names_in(text: str, each: str) -> Names:
 
 
 def facts_read(rule: Rule) -> frozenset[str]:
-    """The names of all facts that the rule's conditions and sentences read."""
+    """The names of all facts that the rule's conditions, sentences and fixes read."""
     names: set[str] = set()
     for text in expressions(rule):
         tree = parse(text)
@@ -98,14 +98,14 @@ def facts_read(rule: Rule) -> frozenset[str]:
 
 
 def facts_weighed(rule: Rule, lookups: Mapping[str, object]) -> frozenset[str]:
-    """Names of facts that the conditions look up in a table or order (not equate) against a text: a version."""
+    """Names of facts that the conditions pass to one of `lookups`, or order (not equate) against a text: versions."""
     functions = frozenset(lookups)
     return frozenset().union(*(_weighed_facts(text, rule.each, functions) for text in conditions(rule)))
 
 
 @lru_cache(maxsize=4096)
 def _weighed_facts(text: str, each: str, lookups: frozenset[str]) -> frozenset[str]:
-    """The facts that one expression looks up in a table or orders against text; cached."""
+    """The facts that one expression passes to one of `lookups` or orders against a text; cached."""
     tree = parse(text)
     variables = loop_groups(tree, each)
     names: set[str] = set()
@@ -148,7 +148,7 @@ _RETIRED = frozenset(["said", "open", "about"])
 
 
 def read_page(path: Path) -> dict[str, Any]:
-    """The page's TOML with its ``let`` names expanded; raises `RuleError`, also for an unused name."""
+    """The page's TOML, without retired keys, ``let`` names expanded; raises `RuleError`, also for an unused name."""
     whole = page_cache.toml(path)
     raw = {key: part for key, part in whole.items() if key not in _RETIRED}
     if "let" not in raw:
@@ -187,7 +187,7 @@ class LetNames:
         """The page, or its translation, with each ``let`` name replaced by its expression; cases are left alone."""
 
         def of(part: Any, key: str) -> Any:
-            """The part with its texts expanded; `key` says whether they are conditions or sentences."""
+            """The part with its texts expanded; `key`, under which it stands, tells conditions from sentences."""
             if isinstance(part, Mapping):
                 return {name: of(value, key if key == "makes" else name) for name, value in part.items()}
             if isinstance(part, list):
@@ -206,7 +206,10 @@ class LetNames:
             raise self._page.text(text).broken(f"in {text!r}: {error}") from error
 
     def _expand_hole(self, hole: str) -> str:
-        """One hole of a sentence with names expanded; unchanged where it uses none; raises `RuleError`."""
+        """One hole of a sentence, in braces, with ``let`` names expanded; unchanged where it uses none.
+
+        Raises `RuleError` where an expansion holds a brace or bar.
+        """
         expression, mark, otherwise = hole.partition("|")
         try:
             used = any(self._name_nodes(expression))
@@ -220,7 +223,10 @@ class LetNames:
         return f"{{{spelled} {mark}{otherwise}}}" if mark else f"{{{spelled}}}"
 
     def _expand(self, expression: str) -> str:
-        """The expression with each ``let`` name replaced by its expression in parentheses."""
+        """The expression with each ``let`` name replaced by its expression in parentheses, and noted as used.
+
+        Raises `RuleError`.
+        """
         data = expression.strip().encode()
         lines = [0, *(at + 1 for at, byte in enumerate(data) if byte == ord("\n"))]
         for node in sorted(self._name_nodes(expression), key=lambda node: (node.lineno, node.col_offset), reverse=True):

@@ -39,7 +39,10 @@ _NO_PAGES = ("profiles", "tables", SETUP, *OTHERS)
 
 
 def page_files(place: Path) -> list[Path]:
-    """The rule pages under the folder, sorted; a page by itself gives that page."""
+    """The rule pages under the folder, sorted; a page by itself gives that page.
+
+    Tables, profiles, setup pages and translations are none.
+    """
     if place.is_file():
         if place.resolve().parent.name in _NO_PAGES:
             return []
@@ -65,29 +68,29 @@ class Spot:
         self._name = name
 
     def key(self, name: str) -> Spot:
-        """The place where that key, or a table of that name, is written, after this spot."""
+        """The place behind this one where that key, or a table of that name, is written."""
         word = re.escape(name)
         return self._at(rf"(?:^|[{{,])\s*[\"']?{word}[\"']?\s*=|^\s*\[{word}\]")
 
     def entry(self, name: str, number: int) -> Spot:
-        """The place of the entry of that number, from 0, under ``[[name]]``."""
+        """The place behind this one of the entry of that number, from 0, under ``[[name]]``."""
         return self._at(rf"(?:^\s*\[\[{name}\]\](?s:.*?)){{{number}}}^\s*\[\[{name}\]\]")
 
     def text(self, words: str) -> Spot:
-        """The place where this text is written, after this spot, also with TOML's escapes."""
+        """The place behind this one where this text is written, also with TOML's escapes."""
         escaped = words.replace("\\", "\\\\").replace('"', '\\"')
         return self._at(f"{re.escape(words)}|{re.escape(escaped)}")
 
     def called(self, name: str) -> Spot:
-        """The same place with a name for messages."""
+        """The same place, under that name in messages."""
         return Spot(self._origin, self._near, name)
 
     def _at(self, pattern: str) -> Spot:
-        """A place after this one that matches the pattern."""
+        """The place behind this one where the page's text matches the pattern (multi-line)."""
         return Spot(self._origin, (*self._near, pattern), self._name)
 
     def broken(self, problem: str) -> RuleError:
-        """The `RuleError` for a problem at this place."""
+        """The `RuleError` to raise for a problem at this place: ``FILE:LINE: PROBLEM``."""
         return RuleError(f"{self}: {problem}")
 
     def __str__(self) -> str:
@@ -96,7 +99,7 @@ class Spot:
         return f"{place}: {self._name}" if self._name else place
 
     def _line(self) -> int:
-        """The line number, from 1; 0 for the page as a whole or where it cannot be read."""
+        """The line number, from 1; 0 for the page as a whole or where nothing is found."""
         if not self._near:
             return 0
         try:
@@ -114,7 +117,10 @@ class Spot:
 
 
 def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
-    """The rule that the page's mapping gives; raises `RuleError` for a missing, unknown or wrong key."""
+    """The rule that the page's mapping gives, without cases; raises `RuleError` for a missing, unknown or wrong key.
+
+    `origin` is the page's path; its folder is the layer where the page names none.
+    """
     page = Spot(origin)
     refuse_unknown_keys(raw, _KEYS, page)
     for key, what in _REQUIRED.items():
@@ -194,7 +200,7 @@ def _comma_list(words: Iterable[object]) -> str:
 
 
 def proof_of(raw: Mapping[str, Any], where: Spot) -> Proof:
-    """An entry of ``proof``; raises `RuleError`."""
+    """The `Proof` of an entry of ``proof`` on a page; raises `RuleError` for an unknown or wrong key."""
     refuse_unknown_keys(raw, "when says finding confidence severity once fixes", where)
     confidence = _one_of(raw, "confidence", ("", *CONFIDENCES), "", where)
     once = _one_of(raw, "once", (False, True), False, where)
@@ -204,7 +210,7 @@ def proof_of(raw: Mapping[str, Any], where: Spot) -> Proof:
 
 
 def details_of(raw: Mapping[str, Any], page: Spot) -> tuple[Detail, ...]:
-    """What the page's proofs add to its sentence, then the entries of ``detail``; raises `RuleError`."""
+    """The page's details: of entries of ``proof`` with ``says``, then of ``detail``; raises `RuleError`."""
     found = [
         Detail(_conditions(item, page.key("proof")), item["says"])
         for item in tables(raw, "proof", page)
@@ -227,7 +233,7 @@ def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
 
 
 def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
-    """A ``[[sign]]`` entry; raises `RuleError`."""
+    """The `Sign` of a ``[[sign]]`` entry, with what was derived from its pattern if compiled; raises `RuleError`."""
     refuse_unknown_keys(raw, "match weight when finding severity fixes compiled", where)
     match = _required_text(raw, "match", where)
     conclusive = _one_of(raw, "weight", ("conclusive", "suggestive"), None, where) == "conclusive"
@@ -238,7 +244,9 @@ def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
 
 
 def compiled_sign(sign: Sign, required_words: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
-    """The sign with what was derived from its pattern at compile time."""
+    """The sign with what was derived from its pattern at compile time: required words, alternatives, and whether a
+    match may go on over line ends.
+    """
 
     def compiled_part(
         pattern: str | Sequence[int], words: Sequence[Sequence[str]], spans_lines: bool, reach: int
@@ -258,7 +266,7 @@ def _as_tuples(required_words: Sequence[Sequence[str]]) -> tuple[tuple[str, ...]
 
 
 def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
-    """A ``[[fix]]`` entry; raises `RuleError` unless it has exactly one of ``steps`` and ``setup``."""
+    """The `Fix` of a ``[[fix]]`` entry; raises `RuleError` unless it has exactly one of ``steps`` and ``setup``."""
     refuse_unknown_keys(raw, "title when steps undo setup", where)
     title = _required_text(raw, "title", where)
     if ("setup" in raw) == ("steps" in raw):
@@ -268,7 +276,7 @@ def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
 
 
 def _step(raw: Mapping[str, Any], where: Spot) -> Step:
-    """One step of a fix; raises `RuleError`."""
+    """One step of a fix, from its table; raises `RuleError` for an unknown or wrong key."""
     refuse_unknown_keys(raw, "argv text needs touches makes when", where)
     return Step(
         texts(raw, "argv", where),
@@ -284,13 +292,16 @@ _VERDICTS = ("finds", "passes", "unjudged")
 
 
 def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
-    """The page's ``[[case]]`` entries; raises `RuleError`."""
+    """The cases of the page's ``[[case]]`` entries, may be empty; raises `RuleError`."""
     page = Spot(path)
     return tuple(_case(entry, raw, page.entry("case", at), path) for at, entry in enumerate(tables(raw, "case", page)))
 
 
 def _case(entry: Mapping[str, Any], raw: Mapping[str, Any], where: Spot, path: Path) -> Case:
-    """One case; raises `RuleError` unless it has facts or a report, and exactly one expected result."""
+    """The case of one ``[[case]]`` entry; `raw` is its page.
+
+    Raises `RuleError` unless it has facts or a report, and exactly one of finds, passes and unjudged.
+    """
     name = _required_text(entry, "name", where)
     where = where.called(f"case {name!r}")
     refuse_unknown_keys(entry, f"name facts report {' '.join(_VERDICTS)}", where)
@@ -322,7 +333,7 @@ def _required_text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
 
 
 def text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
-    """The text under `key`; raises `RuleError` where it is something else."""
+    """The text under `key`, which must be there; raises `RuleError` where it is something else."""
     value = raw[key]
     if not isinstance(value, str):
         raise where.key(key).broken(f"{key} is text, in quotes, not {value!r}")
@@ -330,7 +341,7 @@ def text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
 
 
 def texts(raw: Mapping[str, Any], key: str, where: Spot) -> tuple[str, ...]:
-    """The list of texts under `key`; raises `RuleError` where it is something else."""
+    """The list of texts under `key`, empty where it is missing; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
     if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
         instead = f": write {key} = [{json.dumps(value)}]" if isinstance(value, str) else ""

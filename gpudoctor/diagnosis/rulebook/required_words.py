@@ -29,7 +29,10 @@ _LINE_ENDS = {f"CATEGORY_{name}" for name in ("SPACE", "NOT_WORD", "NOT_DIGIT", 
 
 @lru_cache(maxsize=8192)
 def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Up to three sets of lower-case words: every match contains a word of each set; longest words first."""
+    """Up to three sets of lower-case words of three letters or more: every match contains a word of each set; cached.
+
+    Sets of the longest words come first; empty for an invalid pattern.
+    """
     found = [words for words in _required_word_sets(_parsed(pattern)) if len(words) <= _MOST_WORDS]
     sets = sorted({frozenset(words) for words in found}, key=lambda words: (-min(map(len, words)), sorted(words)))
     return tuple(tuple(sorted(words)) for words in sets[:_MOST_SETS])
@@ -51,7 +54,7 @@ def _parsed(pattern: str) -> list[tuple[Any, Any]]:
 
 @lru_cache(maxsize=64)
 def syntax_tree(pattern: str) -> Any:
-    """The pattern as `re` parses it; kept for a while, for several questions are asked of each. Raises `re.error`."""
+    """The pattern as `re` parses it, case ignored and multi-line; cached. Raises `re.error`."""
     return _parser.parse(pattern, re.IGNORECASE | re.MULTILINE)
 
 
@@ -71,7 +74,7 @@ def _required_word_sets(items: list[tuple[Any, Any]]) -> list[frozenset[str]]:
 
 
 def _best_word_set(items: list[tuple[Any, Any]]) -> frozenset[str]:
-    """The required set whose shortest word is longest; empty without one."""
+    """Of the items' required word sets the one whose shortest word is longest; empty without one."""
     return max(_required_word_sets(items), key=lambda words: min(map(len, words)), default=frozenset())
 
 
@@ -90,7 +93,7 @@ def _inner_word_sets(operation: Any, argument: Any) -> list[frozenset[str]]:
 
 
 def _can_match_line_end(items: list[tuple[Any, Any]]) -> bool:
-    """Whether any of the items can match a line end."""
+    """Whether any of the parsed items can match a line end, or look at one."""
     return any(_item_matches_line_end(operation, argument) for operation, argument in items)
 
 
@@ -153,7 +156,10 @@ def alternative_parts(pattern: str) -> tuple[tuple[Part, ...], ...]:
 
 
 def _compile_part(match: str, reach: int) -> Part:
-    """The part as a pattern of its own, with its required words; back references to earlier parts match anything."""
+    """The text `match` as a `Part` of its own, with its required words; `reach` characters later the next may begin.
+
+    Back references to groups of earlier parts match anything on the line.
+    """
 
     def resolved(back: re.Match[str], otherwise: str) -> str:
         """The back reference itself if its group is in this part, else `otherwise`."""
@@ -165,7 +171,10 @@ def _compile_part(match: str, reach: int) -> Part:
 
 
 def _split_alternatives(pattern: str) -> list[list[tuple[str, int]]]:
-    """For each alternative its parts, each with how many characters later the next may begin (last: 0)."""
+    r"""For each top-level alternative of the pattern its parts between gaps (``[\s\S]*?``), in order.
+
+    Each is (pattern, how many characters later the next part may begin, 0 for the last).
+    """
     alternatives: list[list[tuple[str, int]]] = [[]]
     begun, depth, at = 0, 0, 0
     while at < len(pattern):

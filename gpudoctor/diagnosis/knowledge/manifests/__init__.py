@@ -29,7 +29,7 @@ _PLACE = ("python.version", "host.platform", "host.arch", "host.glibc")
 
 
 def with_images(snapshot: Snapshot) -> Snapshot:
-    """The manifest's snapshot with the facts of its container images, which precede those of the host."""
+    """The manifest's snapshot with the facts that its containers' images bring added."""
     facts, groups = dict(snapshot.facts), dict(snapshot.groups)
     whole = replace(snapshot, facts=facts, groups=groups)
     imply_images(whole, facts, groups)
@@ -37,7 +37,9 @@ def with_images(snapshot: Snapshot) -> Snapshot:
 
 
 def imply_images(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Adds the facts that the containers' images bring; Python, libraries and torch from the main container."""
+    """Adds what the containers' images bring: ``for_gpus`` to each row of ``service``, and of the main container
+    Python, C library, torch (as a row of ``requirement``) and CUDA's requirement. Nothing without rows of ``service``.
+    """
     rows = groups.get("service")
     if not isinstance(rows, tuple) or not rows:
         return
@@ -72,14 +74,18 @@ def _with_for_gpus(row: Row, image: Image) -> Row:
 
 
 def _main_container(images: list[tuple[Row, Image]]) -> tuple[Row, Image]:
-    """The container that asks for GPUs, else the first whose image is made for them, else the first."""
+    """(row, image) of the first container that asks for GPUs, else whose image is made for them, else of all."""
     asking = [pair for pair in images if value_of(pair[0].get("asks_gpus"))]
     made = [pair for pair in images if pair[1].for_gpus]
     return (asking or made or images)[0]
 
 
 def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Adds torch, its build and companions as the requirement lines would install them, command by command."""
+    """Adds torch, its build and companions as the requirement lines would install them, command by command.
+
+    Also what of these lines stays open, is left out or fits no wheel (``manifest.*``). Nothing without requirement
+    lines, or where packages were listed.
+    """
     rows = groups.get("requirement")
     if not isinstance(rows, tuple) or isinstance(groups.get("package"), tuple):
         return
@@ -102,7 +108,7 @@ def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _assumed_python(snapshot: Snapshot) -> str:
-    """The Python assumed where none is stated: the usual one, or the newest the project allows."""
+    """The Python assumed where none is stated: the usual one if the project allows it, else the newest it allows."""
     spec = _python_spec(snapshot)
     usual = Place().usual
     if spec is None or spec.contains(usual):
@@ -111,7 +117,7 @@ def _assumed_python(snapshot: Snapshot) -> str:
 
 
 def _python_conflict(snapshot: Snapshot, python: str) -> str:
-    """Message where the project does not allow the given Python; otherwise empty."""
+    """Message where the project does not allow that Python; empty where it does, or either is unknown."""
     spec = _python_spec(snapshot)
     if spec is None or not python or spec.contains(python) or spec.contains(f"{python}.99"):
         return ""
@@ -128,7 +134,10 @@ def _python_spec(snapshot: Snapshot) -> SpecifierSet | None:
 
 
 def _write_environment_facts(snapshot: Snapshot, facts: Facts, groups: Groups, environment: Environment) -> None:
-    """Adds the environment's facts where nobody knows them already."""
+    """Adds torch.*, manifest.no_wheel and the rows of ``package`` of the worked-out environment.
+
+    Facts that a probe or report has stay as they are.
+    """
     if environment.no_wheel:
         facts["manifest.no_wheel"] = Known(tuple(environment.no_wheel), environment.source)
     if environment.installer in ("pip", "uv", "conda"):
@@ -162,7 +171,10 @@ _TENSORFLOW = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-int
 
 
 def framework_facts(lines: Sequence[Line], torch: bool) -> Iterator[tuple[str, Fact]]:
-    """The facts of TensorFlow and JAX as pinned; `torch` is whether any line brings it, else it is absent."""
+    """(name, fact) of TensorFlow and JAX as lines pin them; then torch is absent unless `torch`: some line brings it.
+
+    JAX without TensorFlow makes the latter absent, too.
+    """
     by_name = {line.name: line for line in lines}
     found = dict([*_tensorflow(by_name), *_jax(by_name)])
     yield from found.items()
@@ -173,7 +185,7 @@ def framework_facts(lines: Sequence[Line], torch: bool) -> Iterator[tuple[str, F
 
 
 def _tensorflow(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
-    """TensorFlow's version fact, and that CPU packages have no CUDA."""
+    """TensorFlow's version as pinned, and, of a CPU package, that it was built without CUDA; nothing if not pinned."""
     for name in _TENSORFLOW:
         if (line := by_name.get(name)) and (version := pinned(line.spec)):
             yield "tf.version", Known(version, line.source)
@@ -182,7 +194,7 @@ def _tensorflow(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
 
 
 def _jax(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
-    """Version facts of JAX, jaxlib and the CUDA plugin; the plugin absent where no line asks for it."""
+    """Versions of JAX, jaxlib and the CUDA plugin where JAX is pinned; the plugin absent where no line asks for it."""
     line = by_name.get("jax")
     if not line or not (version := pinned(line.spec)):
         return
@@ -253,7 +265,7 @@ def parse_image(reference: str) -> Image:
 
 
 def _distribution_image(tag: str, name: str) -> Image:
-    """Python and C library of the distribution named by image or tag; empty `Image` for none."""
+    """Python and C library of the distribution that image name and tag name by the table; empty `Image` for none."""
     words = tag.split("-")
     for row in table("images")["distribution"]:
         names = row["tags"].split()
@@ -284,9 +296,10 @@ _MOST_REQUIREMENTS = 200
 def undecided_lines(
     rows: Sequence[Row], lines: Sequence[Line], placed: Collection[str], unsure: Sequence[str]
 ) -> Iterator[tuple[str, Fact]]:
-    """Facts of lines that settle nothing: built from source, unpinned, left out.
+    """Facts manifest.compiled, .loose and .left_out: packages built from source, not pinned, and excluded (why).
 
-    `placed` are packages whose version is known, `unsure` says which lines may not apply.
+    Each only where there are some. `placed` are packages whose version is known, `unsure` says which lines may not
+    apply.
     """
     source = "the manifest"
     compiled = {line.name: f"{line.name} ({line.source})" for line in lines if _is_built_from_source(line)}
@@ -317,12 +330,12 @@ def _is_built_from_source(line: Line) -> bool:
 
 
 def _exclusion_reason(row: Row) -> str:
-    """Why the requirement row was left out: its extra, or its environment marker."""
+    """Why the requirement row was left out: ``the extra NAME``, or its environment marker."""
     if extra := text_of(row.get("extra")):
         return f"the extra {extra}"
     return text_of(row.get("marker"))
 
 
 def _is_undecided(name: str, unsure: Sequence[str]) -> bool:
-    """Whether `unsure` says of that package that it may not apply."""
+    """Whether one of the reasons in `unsure` says of that package that it may not apply."""
     return any(reason.startswith(f"whether {name} is") for reason in unsure)

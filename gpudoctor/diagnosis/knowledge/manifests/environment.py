@@ -47,9 +47,9 @@ class Line(NamedTuple):
 
 
 def applicable_lines(rows: Sequence[Row], place: Place) -> tuple[list[Line], list[str]]:
-    """The lines whose markers hold there, and in words those of which that cannot be told.
+    """(requirement rows that apply there as lines, in words those of which that cannot be told).
 
-    Extras and groups are left out, except the one that brings torch where no other line does.
+    Lines of extras and groups apply only if no other line brings torch and exactly one extra names it.
     """
     lines: list[Line] = []
     unsure: list[str] = []
@@ -86,7 +86,7 @@ def _line(row: Row) -> Line:
 
 
 def _applies(marker: str, place: Place) -> bool | None:
-    """Whether the environment marker holds there; None where it needs what is unknown or is invalid."""
+    """Whether the environment marker (may be empty) holds there; None where a variable is unknown or it is invalid."""
     if not marker:
         return True
     values = _marker_variables(place)
@@ -138,7 +138,7 @@ class Environment:
         self.build_unknown = ""
 
     def install(self, lines: Sequence[Line]) -> None:
-        """Applies one install command; all of its lines must hold together."""
+        """Applies one install command, whose lines must hold together: conda's if they name torch, then pip's."""
         by_conda = [line for line in lines if line.installer == "conda"]
         by_pip = [line for line in lines if line.installer != "conda"]
         if any(line.name == "torch" for line in by_conda):
@@ -147,7 +147,7 @@ class Environment:
             self._install_by_pip(by_pip)
 
     def packages(self) -> Iterator[Row]:
-        """Rows of the group ``package``: torch, then what is installed beside it."""
+        """Rows of the group ``package``: torch, if settled, then what is beside it, each with its version."""
         found = {"torch": self.torch, **self.beside}
         for name, version in found.items():
             if version:
@@ -157,7 +157,10 @@ class Environment:
                 yield row
 
     def _install_by_conda(self, lines: Sequence[Line]) -> None:
-        """Applies a conda command that names torch: release, flavor and CUDA as far as its lines settle them."""
+        """Applies a conda command that names torch: sets release, flavor and CUDA as far as its lines settle them.
+
+        What they leave open is noted in `open`.
+        """
         line = next(line for line in lines if line.name == "torch")
         self.installer, self.source = line.installer, line.source
         channels = line.urls if line.urls[0] else ()
@@ -175,7 +178,10 @@ class Environment:
             self.open.append("which release of torch: conda takes the newest of its channel")
 
     def _install_by_pip(self, lines: Sequence[Line]) -> None:
-        """Applies a pip or uv command; keeps the present torch where it still satisfies every line."""
+        """Applies a pip or uv command; keeps the present torch where it still satisfies every line.
+
+        Does nothing without a line that names torch or a package that depends on it.
+        """
         named = [line for line in lines if line.name == "torch"]
         others = [(line.name, line.spec) for line in lines if line.name != "torch"]
         asks = named or [line for line in lines if line.name in pip_takes.BRING]
@@ -195,7 +201,10 @@ class Environment:
         return meets and not list(pip_takes.misfits(version, others))
 
     def _install_torch(self, named: Sequence[Line], asks: Sequence[Line], others: Sequence[tuple[str, str]]) -> None:
-        """Sets the torch that the command installs; where the tables do not tell, the version that a line pins."""
+        """Sets the torch that the command installs; where the tables do not tell, the version that a line pins.
+
+        Where no wheel fits (noted in `no_wheel`), or neither tells (in `open`), torch stays as it is.
+        """
         try:
             found = self._torch_with_companions(named, asks, others)
         except NoWheelError as none:
@@ -241,14 +250,14 @@ class Environment:
         return found
 
     def _newest_owner(self, specs: Sequence[str], others: Sequence[tuple[str, str]]) -> pip_takes.Neighbour | None:
-        """The vllm and torch that pip picks together where neither is pinned; None in other cases."""
+        """The newest vllm that fits, with its torch, where vllm is asked for and neither is pinned; else None."""
         open_vllm = [spec for name, spec in others if name == "vllm" and not pinned(spec)]
         if not open_vllm or any(pinned(spec) for spec in specs):
             return None
         return pip_takes.newest_owner(open_vllm[0], [spec for spec in specs if spec], self.place)
 
     def _between_releases_text(self, others: Sequence[tuple[str, str]]) -> str:
-        """In words, which neighbouring releases bound torch where a companion's release is in no table."""
+        """In words, which neighbouring releases bound torch, for each companion whose own release is in no table."""
         texts = []
         for name, spec in others:
             near = pip_takes.between_torches(name, pinned(spec).partition("+")[0]) if pinned(spec) else ()
@@ -271,7 +280,10 @@ class Environment:
         return resolve_torch([spec for spec in specs if spec], urls, self.place, first_only=uv)
 
     def _install_companions(self, lines: Sequence[Line], torch: str) -> None:
-        """Sets the versions of the packages beside torch, and records those that do not fit it."""
+        """Sets in `beside` the versions of packages installed with torch, and in `misfits` those that do not fit it.
+
+        What the tables do not tell is noted in `open`.
+        """
         for line in lines:
             try:
                 if (
@@ -312,7 +324,10 @@ class CondaTorch(NamedTuple):
 def torch_from_conda(
     spec: str, build: str, channels: Sequence[str], beside: Mapping[str, str], place: Place
 ) -> CondaTorch:
-    """What the conda line for torch and those `beside` it (name to specifier) settle."""
+    """torch's release, flavor and CUDA as the conda line for torch and those `beside` it settle them; else empty.
+
+    `spec` and `build` are of that line, `beside` maps the other packages to their specifiers.
+    """
     cuda_pins = [(name, cuda) for name in _CUDA_OF if (cuda := _cuda_release(beside.get(name, "")))]
     flavor, cuda, why = "", "", ""
     if "cpu" in build or "cpuonly" in beside:
@@ -356,7 +371,7 @@ _MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 
 
 def wheel_mismatch(url: str, place: Place) -> str:
-    """Why pip refuses that wheel file there (Python, platform, machine); empty where it fits or is unknown."""
+    """Why pip refuses the wheel file of that URL there (Python, platform, machine); empty if it fits or is no wheel."""
     file = re.split(r"[#?]", url, maxsplit=1)[0].replace("\\", "/").rpartition("/")[2]
     match = _TAGS.fullmatch(file)
     if not match:

@@ -54,7 +54,7 @@ def specifiers(text: str) -> SpecifierSet:
 
 
 def pinned(text: str) -> str:
-    """The one version that a specifier takes, as written; empty where it takes several."""
+    """The one version that a specifier takes (``==2.4.0``), as written; empty where it may take several."""
     match = re.fullmatch(r"===?([\w.+!]+)", text)
     return match[1] if match else ""
 
@@ -95,7 +95,10 @@ def resolve_torch(specs: Sequence[str], urls: Sequence[str], place: Place, first
 
 
 def _index_kinds(urls: Sequence[str]) -> list[str]:
-    """What the indexes hold (see `builds_in`), each kind once; raises `CannotJudge` where one is unknown."""
+    """What the indexes hold (see `builds_in`), each kind once, those without torch left out.
+
+    Raises `CannotJudge` where one is unknown.
+    """
     kinds = list(dict.fromkeys(builds_in(url) for url in urls))
     if UNKNOWN in kinds:
         url = next(url for url in urls if builds_in(url) == UNKNOWN)
@@ -104,7 +107,10 @@ def _index_kinds(urls: Sequence[str]) -> list[str]:
 
 
 def _available_versions(kind: str, exact: str, place: Place) -> Iterator[str]:
-    """The versions with wheels for the place in an index of that kind; raises `CannotJudge` where unlisted."""
+    """The torch versions with wheels for the place in an index of that kind, with its build (``+cu124``) but on PyPI.
+
+    Of an index that no table lists only the exact version; raises `CannotJudge` without one.
+    """
     if kind.startswith(("rocm", "xpu")) or kind == EVERY:
         if not exact:
             raise CannotJudge("torch build", f"the tables do not list what the index of {kind} holds")
@@ -134,7 +140,7 @@ def _has_build(version: str, tag: str, place: Place) -> bool:
 
 
 def _for_platform(row: TableRow, place: Place) -> bool:
-    """Whether the build's wheels exist for the place's platform and machine."""
+    """Whether that build (a row) has wheels for the place's platform and machine; True where these are unknown."""
     if place.platform == "windows":
         return bool(row.get("windows_wheel", True))
     if place.machine == "aarch64":
@@ -178,7 +184,7 @@ def _no_match_error(specs: Sequence[str], exact: str, kinds: Sequence[str], plac
 
 
 def _where_available(exact: str, release: str, kinds: Sequence[str]) -> str:
-    """Where the requested build is, or which builds there are, as the end of a sentence; may be empty."""
+    """End of the message that a torch is in no index: where that build is, or which builds there are; may be empty."""
     if "+" in exact and (flavor := builds.flavor_of(exact)) and flavor.name in ("cuda", "cpu"):
         return f", it is in https://download.pytorch.org/whl/{exact.partition('+')[2]}"
     tags = [row["build"] for row in table("torch")["build"] if row["torch"] == release]
@@ -213,9 +219,8 @@ _VENDOR = re.compile(
 
 
 def builds_in(url: str) -> str:
-    """``cu124``, ``cpu`` or ``rocm6.2`` of one build's index; `PYPI`, `EVERY`, `WITHOUT_TORCH`, or `UNKNOWN`.
-
-    A nightly index holds what no table follows.
+    """Which torch builds the index at that address has: ``cu124``, ``cpu`` or ``rocm6.2`` of one build's index; `PYPI`
+    (also for an empty one), `EVERY`, `WITHOUT_TORCH`, or `UNKNOWN`, as of nightlies, which no table follows.
     """
     if not url:
         return PYPI
@@ -241,7 +246,10 @@ BRING = frozenset(_BRING.split())
 
 
 def required_torch(name: str, spec: str) -> str:
-    """The one torch release that the package needs at that version; empty where it leaves a choice or is unknown."""
+    """The one torch release that the package needs at its pinned version; empty where it leaves a choice.
+
+    Of torchvision, torchaudio, xformers and vllm; empty for others and for what the table does not settle.
+    """
     version = pinned(spec).partition("+")[0]
     if name not in _STRICT or not version:
         return ""
@@ -284,7 +292,7 @@ def torch_bounds(name: str, spec: str) -> str:
 
 
 def newest_beside(name: str, spec: str, torch: str, place: Place) -> str:
-    """The newest release of an `OWNED` package allowed by the line that needs that torch; empty where none does."""
+    """The newest release of xformers or vllm that the specifier allows and that needs that torch; else empty."""
     for row in reversed(table("companions")[name]):
         if (
             row.get("torch") == builds.base(torch)
@@ -296,7 +304,7 @@ def newest_beside(name: str, spec: str, torch: str, place: Place) -> str:
 
 
 def newest_owner(spec: str, torches_asked: Sequence[str], place: Place) -> Neighbour | None:
-    """The newest vllm allowed by the line whose torch meets the other requirements; None where none does."""
+    """The newest vllm that its specifier allows, with a torch that meets the others; None where there is none."""
     asked = [specifiers(asked_spec) for asked_spec in torches_asked]
     for row in reversed(table("companions")["vllm"]):
         fits_torch = all(asked_spec.contains(row["torch"]) for asked_spec in asked)
@@ -311,7 +319,7 @@ def _python_fits(row: TableRow, place: Place) -> bool:
 
 
 def misfits(torch: str, others: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """In words, which of `others` (name, specifier) cannot be installed beside that torch."""
+    """In words, each of `others` (name, specifier) that is pinned and cannot be installed beside that torch."""
     for name, spec in others:
         version = pinned(spec)
         if not version:
@@ -334,7 +342,7 @@ def misfits(torch: str, others: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def companion_version(name: str, spec: str, torch: str, place: Place) -> str:
-    """The torchvision or torchaudio that pip picks beside that torch; empty where unknown."""
+    """The version pinned, else that of torchvision or torchaudio that pip picks beside that torch; empty if unknown."""
     if version := pinned(spec):
         return version
     local = torch.partition("+")[2]
