@@ -141,7 +141,7 @@ def _one_sided_findings(
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    """Key by which findings of both sides are the same: id, severity and first subject value (the GPU's index)."""
+    """Key by which both sides' findings are the same: id, severity and first value of the subject (a GPU's index)."""
     return finding.id, finding.severity, next(iter((finding.subject or {}).values()), None)
 
 
@@ -160,7 +160,10 @@ def _rule_result(rule_id: str, other: Diagnosis) -> str:
 def _evidence_changes(
     finding: Finding, rows: Mapping[str, list[str]], changes: Mapping[_Place, Change]
 ) -> Iterator[Change]:
-    """The changes among the finding's evidence: each fact, or the row where only one side has it."""
+    """The change, if any, for each item of the finding's evidence: of the fact, else of its row, else of its group.
+
+    `rows` has the labels of each group's rows on the finding's side.
+    """
     for item in finding.evidence:
         group = item.fact.rpartition(".")[0]
         row = rows[group][item.index] if item.index is not None and group in rows else ""
@@ -207,8 +210,9 @@ def _is_row_count(change: Change) -> bool:
 
 
 def _expected_to_differ(change: Change) -> bool:
-    """Whether the fact is a text, or a value that always moves; a moving column (a name with a dot) must be in the same
-    state on both sides.
+    """Whether the change is of a text, or of a value that differs at any two moments or machines (`MOVING`).
+
+    A column of a group (a name with a dot) must be known, absent or unread on both sides alike.
     """
     if TEXT.fullmatch(change.fact):
         return True
@@ -271,7 +275,10 @@ def row_labels(group: str, left: Sequence[Row], right: Sequence[Row]) -> Labels:
 
 
 def _labels(rows: Sequence[Row], key: Sequence[str]) -> list[str]:
-    """Each row's values of the key, with a number where several rows share them; its place where it has none."""
+    """The label of each row: its known values of the key columns, or its index where it has none.
+
+    The second row of a label gets `` (2)`` behind it, and so on.
+    """
     seen: Counter[str] = Counter()
     labels = []
     for place, row in enumerate(rows):
@@ -308,7 +315,7 @@ def _change_key(row: Row) -> tuple[Value, ...]:
 
 
 def _since(row: Row) -> Since:
-    """The logged package change as a `Since`."""
+    """The row of ``package_change`` as a `Since`, None for texts that are not known."""
     name, before, after, time, by, user = (
         text_of(row.get(column)) or None for column in ("name", "before", "after", "time", "by", "user")
     )

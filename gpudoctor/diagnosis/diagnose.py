@@ -73,7 +73,7 @@ def _with_by_rule(finding: Finding, new: Sequence[BeyondTables], weighed: frozen
 
 
 def _newer_text(new: Sequence[BeyondTables]) -> str:
-    """One sentence for all: ``Tables of 2026-11; your torch 2.17.0 is newer: judged by rule, not by record.``"""
+    """One sentence on facts newer than the tables: ``Tables of 2026-11; your torch 2.17.0 is newer: judged by ...``"""
     texts = list(dict.fromkeys(item.says for item in new))
     months = sorted({table_reach.date_checked(item.table)[:7] for item in new})
     newer = _ARE_NEWER if len(texts) > 1 else _IS_NEWER
@@ -94,7 +94,7 @@ def _clashes_text(clashes: Known) -> str:
 
 
 def _value_texts(fact: Known) -> list[str]:
-    """The fact's value, or each item of a list, as text."""
+    """The fact's value as text, in a list; of a list each item as text."""
     return [str(item) for item in (fact.value if isinstance(fact.value, tuple) else (fact.value,))]
 
 

@@ -189,7 +189,7 @@ class _Pipes:
         return all(goes_on)
 
     def _output_is_open(self) -> bool:
-        """Whether standard output or standard error is still open."""
+        """Whether the child's standard output or standard error has not reached its end."""
         return any(key.data != "in" for key in self._selector.get_map().values())
 
     def _output_is_ready(self) -> bool:
@@ -232,9 +232,9 @@ def wait_for(child: Process, seconds: float) -> bool:
 
 
 def wait_until_reaped(child: Process) -> bool:
-    """Wait for a killed child to exit; False where it does not, as one in uninterruptible sleep (state D).
+    """Wait for a killed child to exit: True once it has, False where it does not, as in state D.
 
-    `KILL_SECONDS` seconds, and up to `_BUSY_KILL_SECONDS` more while it is not in state D.
+    `KILL_SECONDS` seconds, and up to `_BUSY_KILL_SECONDS` more while it is not in uninterruptible sleep (state D).
     """
     reaped = wait_for(child, KILL_SECONDS)
     deadline = time.monotonic() + _BUSY_KILL_SECONDS

@@ -107,7 +107,7 @@ class Local:
         return system_paths.spelled(found)
 
     def path(self, path: str) -> Path:
-        """The path to open; under another root a link to ``/usr/src/x`` leads to ``root/usr/src/x``, as in a chroot.
+        """The path to open here; under another root, links lead inside that, as in a chroot.
 
         Raises `FileNotFoundError` for a path with a null byte.
         """
@@ -116,7 +116,10 @@ class Local:
         return Path(path) if self._is_system_root else self._inside(path)
 
     def _openable(self, path: str) -> str | Path:
-        """As `path`, but the text itself for this machine's own root: making a Path costs more than a small read."""
+        """What to open for that path: as `path` gives, but the text itself for this machine's own root.
+
+        Making a Path costs more than a small read.
+        """
         return path if self._paths_are_native and "\0" not in path else self.path(path)
 
     def read(self, path: str, limit: int = 1 << 20) -> str:
@@ -188,7 +191,10 @@ class Local:
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
-        """Run a program of this machine with the trusted environment and `env`; see `Target.run`."""
+        """The `Answer` of a program run on this machine with the trusted environment and `env`; see `Target.run`.
+
+        Raises `OSError`.
+        """
         variables, popen_options = self._start_options(argv, env or {})
         return run_child(argv, timeout, variables, stdin, limit, silence, watch, **popen_options)
 

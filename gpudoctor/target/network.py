@@ -38,7 +38,7 @@ class Address:
         return ipaddress.ip_address(self.text).is_loopback
 
     def in_same_network(self, other: str) -> bool:
-        """Whether another address lies in this address's network."""
+        """Whether another address lies in this address's network; False for one of the other IP version."""
         plain = self.text.partition("%")[0]
         network = ipaddress.ip_network(f"{plain}/{self.prefix}", strict=False)
         return ipaddress.ip_address(other.partition("%")[0]) in network
@@ -126,7 +126,7 @@ def is_address(name: str) -> bool:
 
 
 def _ask_resolver(name: str) -> Resolved:
-    """The addresses that getaddrinfo gives; its error text in `why` where it fails."""
+    """The addresses that getaddrinfo gives, each once; none, with the error's text in `why`, where it fails."""
     try:
         entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError:
@@ -306,7 +306,7 @@ _ADDRESS, _LOCAL = 1, 2
 
 
 def _links() -> list[tuple[int, str, bool]]:
-    """Index, name and whether it is running, of every interface. Raises `OSError`."""
+    """(index, name, whether it is running) of every interface, in the kernel's order. Raises `OSError`."""
     links = []
     for head, attributes in _dump(_GETLINK, 16):  # struct ifinfomsg
         index, flags = struct.unpack_from("=xxxxiI", head)
@@ -316,7 +316,7 @@ def _links() -> list[tuple[int, str, bool]]:
 
 
 def _addresses() -> list[tuple[int, str, int]]:
-    """Interface index, address and prefix length of every address, IPv4 first. Raises `OSError`."""
+    """(interface index, address, prefix length) of every address, in the kernel's order. Raises `OSError`."""
     addresses = []
     for head, attributes in _dump(_GETADDR, 8):  # struct ifaddrmsg
         family, prefix, _, _, index = struct.unpack_from("=BBBBI", head)

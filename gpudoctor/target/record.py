@@ -245,16 +245,16 @@ class _JsonObject:
         self.raw, self.where = raw, where
 
     def optional_object(self, key: str) -> Mapping[str, Any] | None:
-        """The object under `key`; None where it is missing or null."""
+        """The object under `key`, None where it is missing or null; raises `DocumentError` for anything else."""
         entry = self.raw.get(key)
         return None if entry is None else _JsonObject(entry, key).raw
 
     def child_object(self, key: str) -> _JsonObject:
-        """The object under `key`, empty where it is missing or null."""
+        """The object under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
         return _JsonObject(self.raw.get(key) or {}, key)
 
     def text(self, key: str) -> str:
-        """The text under `key`, empty where it is missing or null."""
+        """The text under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
         entry = self.raw.get(key)
         if entry is None:
             return ""
@@ -263,14 +263,17 @@ class _JsonObject:
         return entry
 
     def text_items(self, key: str, paths: bool = False) -> Iterator[tuple[str, str]]:
-        """Name and text of each member of the object under `key`; with `paths` each name must be an absolute path."""
+        """Name and text of each member of the object under `key`; with `paths` each name must be an absolute path.
+
+        Raises `DocumentError` for anything else.
+        """
         for name, entry in self.child_object(key).raw.items():
             if not isinstance(entry, str):
                 raise DocumentError(f"{self.where}.{key}: {str(name)[:80]!r} is not a text")
             yield _checked_path(name, f"{self.where}.{key}") if paths else str(name), entry
 
     def items(self, key: str) -> list[Any]:
-        """The list under `key`, empty where it is missing or null."""
+        """The list under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
         entry = self.raw.get(key) or []
         if not isinstance(entry, list):
             raise DocumentError(f"{self.where}: {key} is not a list")
@@ -281,7 +284,7 @@ class _JsonObject:
         return tuple(_checked_path(entry, f"{self.where}.{key}") for entry in self.items(key))
 
     def sizes(self, key: str, unit: str) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Path, and (total, free) in `unit`, of each member of the object under `key`."""
+        """Path and (total, free), in `unit`, of each member of the object under `key`; raises `DocumentError`."""
         for path, pair in self.child_object(key).raw.items():
             well_formed = isinstance(pair, list) and len(pair) == 2 and all(type(size) is int for size in pair)
             if not well_formed or not 0 <= pair[1] <= pair[0] < 1 << 62:
@@ -289,14 +292,17 @@ class _JsonObject:
             yield _checked_path(path, f"{self.where}.{key}"), (pair[0], pair[1])
 
     def times(self) -> Iterator[tuple[str, int]]:
-        """Path, and modification time in seconds since 1970, of each member of ``times``."""
+        """Path, and modification time in seconds since 1970, of each member of ``times``; raises `DocumentError`."""
         for path, seconds in self.child_object("times").raw.items():
             if type(seconds) is not int or not 0 <= seconds < 1 << 40:
                 raise DocumentError(f"{self.where}.times: {str(path)[:80]!r} is no time in seconds since 1970")
             yield _checked_path(path, f"{self.where}.times"), seconds
 
     def sparse(self) -> Iterator[tuple[str, Sparse]]:
-        """Path and parts of each member of ``sparse``, decompressed; parts must lie within the file's size."""
+        """Path and `Sparse` of each member of ``sparse``, decompressed.
+
+        Raises `DocumentError`, also where parts lie outside of the file's size.
+        """
         for path, entry in self.child_object("sparse").raw.items():
             file = _JsonObject(entry, f"{self.where}.sparse")
             size, parts = file.raw.get("size"), file.items("parts")

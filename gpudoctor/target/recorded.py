@@ -49,7 +49,7 @@ class Recorded(Local):
 
     @property
     def python(self) -> str | None:
-        """The interpreter that was diagnosed when the record was made; None where there was none."""
+        """The interpreter that was diagnosed when the record was made, by its path there; None where there was none."""
         return self._record.python
 
     def meanwhile(self, kernel: str, gpu: int) -> Mapping[str, Any] | None:
@@ -74,7 +74,7 @@ class Recorded(Local):
         return tree_path
 
     def exists(self, path: str) -> bool:
-        """Whether the machine had that path, also where its content was left out of the record."""
+        """Whether the machine had that path, links followed, also where its content was left out of the record."""
         return self._original_path(super().path(path)) in self._record.left_out or super().exists(path)
 
     def _original_path(self, tree_path: Path) -> str:
@@ -94,7 +94,7 @@ class Recorded(Local):
         return system.file_name(name), self._record.links.get(original, "")
 
     def listing(self, path: str) -> list[str]:
-        """The names in a folder, sorted, links among them; empty where the folder does not exist."""
+        """The recorded names in a folder, sorted, links among them; empty where the folder does not exist."""
         names = super().listing(path)
         if system.HAS_LINKS:
             return names
@@ -181,7 +181,7 @@ def lay_out(record: Record, root: Path) -> None:
     created_folders: set[Path] = set()
 
     def place_of(path: str) -> Path:
-        """Where `path` lies under `root`; its folder is created."""
+        """Where `path` of the machine lies under `root`; the folder that holds it is created."""
         file_path = root.joinpath(*map(system.file_name, path.split("/")[1:]))
         if file_path.parent not in created_folders:
             file_path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,10 @@ _REQUEST_KEYS = ("family", "device", "kernels")
 
 
 def _kernel_child_answer(record: Record, argv: Sequence[str], request: Mapping[str, Any]) -> Command:
-    """What the kernel child with the same request printed; a "closed" line where the record has none."""
+    """What the kernel child with the same request printed; where none is recorded, a line that it closed.
+
+    Requests are the same by family, device and kernels.
+    """
     for child in (record.kernels or {}).get("children") or ():
         recorded_request = child.get("ask") or {}
         if all(recorded_request.get(key) == request.get(key) for key in _REQUEST_KEYS):
@@ -314,7 +317,10 @@ def _library_child_answer(section: Mapping[str, Any] | None, argv: Sequence[str]
 
 
 def _library_calls(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
-    """GPU index (None: the system), call and answer of every recorded call, the `init` call first."""
+    """(GPU index or None for the system, call, answer) of every recorded call, the `init` call first.
+
+    Calls recorded for every GPU are given for each; those of a GPU without an answer are left out.
+    """
     code = section.get("init", 0)
     words = {"text": section["init_text"]} if section.get("init_text") else {}
     system, every = section.get("system") or {}, section.get("every") or {}  # null is as good as nothing

@@ -55,7 +55,7 @@ class Recording(Local):
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The session's variables; each one read by name is noted in `seen.variables`."""
+        """The session's variables, as a mapping that notes each one read by name in `seen.variables`."""
         return _Environ(self._environ, self.seen.variables)
 
     def path(self, path: str) -> Path:
@@ -80,7 +80,7 @@ class Recording(Local):
         return watched
 
     def listing(self, path: str) -> list[str]:
-        """As `Local.listing`; the folder and each entry are noted."""
+        """The names in a folder, sorted, as `Local.listing`; the folder and each entry are noted in `seen`."""
         with self._noting_refusal(path) as real_path:
             names = super().listing(path)
         if names or self._under_root(real_path).is_dir():
@@ -90,7 +90,7 @@ class Recording(Local):
         return names
 
     def exists(self, path: str) -> bool:
-        """As `Local.exists`; what is there is noted."""
+        """Whether the path exists, as `Local.exists`; what is there, or a refusal, is noted in `seen`."""
         with self._noting_refusal(path) as real_path:
             found = super().exists(path)
         if found:
@@ -98,28 +98,28 @@ class Recording(Local):
         return found
 
     def link(self, path: str) -> str:
-        """As `Local.link`; the links on the way are noted."""
+        """The path with all links resolved, as `Local.link`; the links on the way are noted in `seen`."""
         self._note_path(self._real_path(path))
         return super().link(path)
 
     def space(self, path: str) -> tuple[int, int]:
-        """As `Local.space`; the answer is noted."""
+        """Total and free bytes of the file system that holds `path`, as `Local.space`; noted in `seen`."""
         self.seen.space[path] = super().space(path)
         return self.seen.space[path]
 
     def inodes(self, path: str) -> tuple[int, int]:
-        """As `Local.inodes`; the answer is noted."""
+        """Total and free inodes of the file system that holds `path`, as `Local.inodes`; noted in `seen`."""
         self.seen.inodes[path] = super().inodes(path)
         return self.seen.inodes[path]
 
     def modified(self, path: str) -> float:
-        """As `Local.modified`; the answer is noted in whole seconds."""
+        """Modification time in seconds since 1970, as `Local.modified`; noted in `seen`, in whole seconds."""
         seconds = super().modified(path)
         self.seen.times[path] = int(seconds)
         return seconds
 
     def which(self, program: str) -> str | None:
-        """As `Local.which`; PATH and the program found are noted."""
+        """Full path of the program on PATH, else None, as `Local.which`; PATH and the program are noted in `seen`."""
         self.seen.variables.add("PATH")
         executable = super().which(program)
         if executable:
@@ -134,7 +134,10 @@ class Recording(Local):
 
     @contextmanager
     def _noting_refusal(self, path: str) -> Iterator[str]:
-        """Context manager giving the real path of `path`; a refusal (no missing file) is noted and raised again."""
+        """Context manager giving the path with links resolved; a refusal (`OSError`) inside is noted and raised again.
+
+        What is merely missing is no refusal, and only raised.
+        """
         real_path = self._real_path(path)
         try:
             yield real_path
@@ -151,7 +154,7 @@ class Recording(Local):
             return path
 
     def _entry(self, folder: Sequence[str], name: str) -> tuple[str, str]:
-        """As `Local._entry`; a link is noted."""
+        """Name and link target of a folder's entry, as `Local._entry`; a link is noted in `seen.links`."""
         name, link_target = super()._entry(folder, name)
         if link_target:
             self.seen.links["/".join(("", *folder, name))] = link_target
@@ -201,7 +204,7 @@ class _Environ(Mapping[str, str]):
         return len(self._variables)
 
     def items(self) -> ItemsView[str, str]:
-        """All variables, without noting any as read."""
+        """All variables with their values, without noting any as read."""
         return self._variables.items()
 
 
@@ -226,7 +229,7 @@ class Parts:
             self.read.append((offset, data))
 
     def joined(self) -> list[tuple[int, bytes]]:
-        """The parts sorted by offset, touching or overlapping ones merged."""
+        """What was read as (offset, bytes), sorted by offset, touching or overlapping parts merged."""
         out: list[tuple[int, bytearray]] = []
         for offset, data in sorted(self.read, key=lambda part: part[0]):
             end = out[-1][0] + len(out[-1][1]) if out else -1

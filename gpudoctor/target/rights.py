@@ -37,7 +37,7 @@ class Owner(NamedTuple):
     home: str
 
     def popen_options(self) -> Mapping[str, Any]:
-        """The options of `subprocess.Popen` that run a program as this user: user, group and extra groups."""
+        """The options of `subprocess.Popen` that run a program as this user: user, group, extra_groups."""
         groups = system.groups_of(self.name, self.gid) if self.name else []
         return {"user": self.uid, "group": self.gid, "extra_groups": groups}
 
@@ -87,7 +87,7 @@ def owner(program: str) -> Owner | None:
 
 
 def trusted_search_path(search_path: str) -> str:
-    """PATH without relative folders, and for root without folders that another user can change."""
+    """PATH without relative folders, and for root without folders that another user can change (with a warning)."""
     folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
     return os.pathsep.join(folder for folder in folders if not system.is_root() or not _doubt_of_folder(folder, "PATH"))
 

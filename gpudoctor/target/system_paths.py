@@ -48,7 +48,7 @@ def working_folder() -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path of a search list or a setting is absolute."""
+    """Whether the path, of a search list or a setting, is absolute on this system."""
     return os.path.isabs(path)  # noqa: PTH117 - a text
 
 
@@ -120,7 +120,7 @@ def locate(program: str, environ: Mapping[str, str]) -> str | None:
 
 
 def is_program(path: str) -> bool:
-    """Whether the path is an executable file."""
+    """Whether the path is an executable file, by the rights of this process; no folder is."""
     return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112
 
 

@@ -119,11 +119,11 @@ class Process(subprocess.Popen[bytes]):
         return code - (1 << 32) if code is not None and code >= 1 << 31 else code
 
     def ask_to_end(self, attempt: int) -> None:  # noqa: ARG002
-        """End it and all that it has started: without a console there is no Ctrl-C to send."""
+        """End it and all that it has started at the first attempt: without a console there is no Ctrl-C to send."""
         self.kill_tree()
 
     def kill_tree(self) -> None:
-        """End it and all that it has started; no error where it is gone already."""
+        """End it and all that it has started, by its job object; no error where it is gone already."""
         if self._job:
             _KERNEL.TerminateJobObject(self._job, _ENDED_BY_US)
             _KERNEL.CloseHandle(self._job)

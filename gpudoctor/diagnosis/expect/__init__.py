@@ -107,7 +107,10 @@ def _is_sound(finding: Finding, book: Rulebook) -> bool:
 
 
 def _note(profile: Profile, unmet: int, open_: Sequence[UnjudgedLine], held: Sequence[str]) -> Note:
-    """``As expected by hgx-h100: 14 lines hold, 1 does not, 2 are not judged.``"""
+    """The note on a held profile, with all its facts: ``As expected by hgx-h100: 14 lines hold, 1 does not.``
+
+    It also counts lines that are not judged, and those for want of a higher level.
+    """
     lines = list(profile.lines.values())
     facts = tuple(dict.fromkeys(line.fact for line in lines if isinstance(line, FactLine)))
     text = f"As expected by {profile.name}: {_count_phrase(len(held), 'line holds', 'lines hold')}"
@@ -119,7 +122,7 @@ def _note(profile: Profile, unmet: int, open_: Sequence[UnjudgedLine], held: Seq
 
 
 def _count_phrase(count: int, one: str, several: str) -> str:
-    """The count with singular or plural wording."""
+    """The count and the words `one` or `several` behind it: ``2 lines hold``."""
     return f"{count} {one if count == 1 else several}"
 
 

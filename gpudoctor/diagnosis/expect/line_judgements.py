@@ -69,7 +69,7 @@ def unmet_sentence(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], 
 
 
 def _spelling_hint(wanted: str, unmet: Sequence[Place]) -> str:
-    """How to write what the line probably meant (a version's whole branch, a part of a text); empty where unclear."""
+    """End of the sentence on unmet texts: how a version's branch, or a part of a text, is written; else empty."""
     values = [value_of(state) for _, state in unmet]
     texts = [value.casefold() for value in values if isinstance(value, str)]
     if len(texts) < len(unmet):
@@ -183,7 +183,10 @@ class Judgement(Generic[L]):
         return UnjudgedLine(Unjudged(finding_id(self.line.name), f"{fact}: {why}", reason, named), not unasked)
 
     def finding(self, title: str, why: str, evidence: Sequence[Evidence], group: str, rows: Sequence[int]) -> Finding:
-        """The finding that the line is not met, in these rows of the group or (no rows) on the machine."""
+        """The finding that the line is not met, in these rows of the group or (no rows) on the machine.
+
+        It has severity and fixes of the line, and at most 64 items of evidence.
+        """
         annotations = self.line.annotations
         return Finding(
             id=finding_id(self.line.name),
@@ -204,7 +207,7 @@ class FactJudgement(Judgement[FactLine]):
     """Judges a line by one fact: of the machine, or in every row that counts."""
 
     def outcome(self) -> Outcome:
-        """The finding, the unjudged line, or None where the line holds."""
+        """The finding where a fact is not as the line expects, the unjudged line if it is unread, or None."""
         line = self.line
         if not line.group:
             return self._outcome_of_facts([(None, self.snapshot.get(line.fact))])
@@ -313,7 +316,7 @@ class ConditionJudgement(Judgement[ConditionLine]):
         return self._rows_outcome(rows)
 
     def _machine_outcome(self) -> Outcome:
-        """The outcome on the machine as a whole."""
+        """The outcome on the machine as a whole: a finding where a condition is false, else unjudged if one is open."""
         facts = Facts(self.snapshot)
         self.evaluator.names = facts
         holds = all_hold(self.line.when, self.evaluator)
@@ -324,7 +327,7 @@ class ConditionJudgement(Judgement[ConditionLine]):
         return self.finding(self._title("", facts), self.line.annotations.why, _evidence(facts), "", ())
 
     def _rows_outcome(self, rows: Sequence[Row]) -> Outcome:
-        """The outcome over all rows: one finding for those that fail, else unjudged where one could not be judged."""
+        """The outcome over all rows: one finding for those that fail, else unjudged where one is open, else None."""
         unmet: list[tuple[int, Facts]] = []
         pending: CannotJudge | None = None
         for index in range(len(rows)):

@@ -63,7 +63,7 @@ def level_of_condition(condition: str, each: str) -> str:
 
 
 def why_not_measured(level: str, asked: str) -> str:
-    """Why a fact of `level` is not read by a check at level `asked`; empty where it is."""
+    """Why a fact of `level` is not read by a check at level `asked`, in words; empty where it is."""
     if level == _JOB:
         return "measured across the ranks of a job only: gpudoctor preflight under srun or torchrun"
     if level in ORDER and ORDER.index(level) > ORDER.index(asked):
@@ -187,7 +187,7 @@ def _items(raw: object) -> list[str]:
 
 
 def _any_of(raw: list[Any], each: Callable[[object], Wanted]) -> Wanted:
-    """One of several expectations; raises `UsageError` for an empty list."""
+    """One of several expectations, each made by `each` of an item of `raw`; raises `UsageError` for an empty list."""
     if not raw:
         raise UsageError("an empty list leaves nothing that it may be")
     parts = [each(item) for item in raw]
@@ -201,14 +201,17 @@ def _any_of(raw: list[Any], each: Callable[[object], Wanted]) -> Wanted:
 
 
 def _text(raw: object) -> Wanted:
-    """Exactly that text; raises `UsageError` where `raw` is no text."""
+    """What a text must be: exactly `raw`; raises `UsageError` where that is no text."""
     if not isinstance(raw, str):
         raise UsageError(f"it is text, not {_toml_text(raw)}")
     return Wanted(raw, lambda value: value == raw)
 
 
 def _number(raw: object, unit: str) -> Wanted:
-    """A number or a range as text (``>= 570, < 590``, ``100 +- 5 %``), units converted; raises `UsageError`."""
+    """What a number must be: `raw`, or within a range as text (``>= 570, < 590``, ``100 +- 5 %``), units converted.
+
+    `unit` is the fact's. Raises `UsageError`.
+    """
     if isinstance(raw, (int, float)) and not isinstance(raw, bool) and abs(raw) < 1e18:
         return Wanted(_with_unit(raw, unit), lambda value: value == raw)
     if not isinstance(raw, str):
@@ -280,7 +283,7 @@ def _with_unit(raw: object, unit: str) -> str:
 
 
 def _toml_text(raw: object) -> str:
-    """A value as a TOML file writes it, at most 60 characters."""
+    """A value for messages, about as TOML has it (``true``, ``a table``, ``'text'``), cut at 60 characters."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, Mapping):

@@ -84,7 +84,10 @@ def fact_line(key: str, entry: Any, origin: str) -> FactLine:
 
 
 def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
-    """A line for ``matmul.bf16 = ">= 600 TFLOP/s"``, what a kernel must reach on every GPU; raises `UsageError`."""
+    """A line for ``matmul.bf16 = ">= 600 TFLOP/s"``, what a kernel must reach on every GPU.
+
+    Raises `UsageError`, also for an unknown kernel or one without a rate.
+    """
     kernels = {each.spec.id: each.kernel for each in all_kernels()}
     if key not in kernels:
         raise UsageError(f"no kernel {key[:60]!r}{meant(key, kernels)}; gpudoctor bench --list names them")
@@ -182,7 +185,7 @@ def _check_condition(condition: object, group: str) -> None:
 
 
 def _annotations(raw: Mapping[str, Any], origin: str) -> Annotations:
-    """Severity, reason and fixes of an entry; raises `UsageError` for a wrong one."""
+    """Severity (``error`` if none), reason and fixes of an entry, and its file; raises `UsageError` for a wrong one."""
     severity, why = raw.get("severity", "error"), raw.get("why", "")
     if severity not in SEVERITIES:
         raise UsageError(f"severity is one of {', '.join(SEVERITIES)}, not {str(severity)[:40]!r}")
@@ -192,7 +195,7 @@ def _annotations(raw: Mapping[str, Any], origin: str) -> Annotations:
 
 
 def _fixes(raw: Mapping[str, Any]) -> tuple[Fix, ...]:
-    """The fix of ``do`` and ``needs``: a sentence or a command; empty without ``do``; raises `UsageError`."""
+    """The one fix of ``do`` (a sentence, or a command as list) and ``needs``, if any; raises `UsageError`."""
     do, needs = raw.get("do"), raw.get("needs", [])
     if not isinstance(needs, list) or not set(map(str, needs)) <= set(_NEEDS):
         raise UsageError(f"needs is a list of {', '.join(_NEEDS)}")
@@ -276,16 +279,20 @@ def _no_such_profile(asked: str) -> str:
 
 
 def _load_file(path: Path, extending: tuple[Path, ...]) -> Profile:
-    """The profile in that file; raises `UsageError` where profiles extend each other in a circle or too deep."""
+    """The profile in that file; raises `UsageError`, also where profiles extend each other in a circle or too deep.
+
+    `extending` are the files whose profiles extend this one.
+    """
     if path in extending or len(extending) == _DEEPEST_EXTENDS:
         raise UsageError(f"{path}: profiles extend each other without end, or more than {_DEEPEST_EXTENDS} deep")
     return profile_of(_toml(path), str(path), path.parent, (*extending, path))
 
 
 def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), extending: tuple[Path, ...] = ()) -> Profile:
-    """What TOML gave as a profile; `beside` is the folder in which the profiles that it extends are looked for.
+    """The profile of a TOML file's tables, with the lines of profiles that it extends, those under ``without`` removed.
 
-    Raises `UsageError` for the first thing that is wrong, naming the file and the entry.
+    `beside` is the folder in which extended profiles are looked for, `extending` the files that extend this one. Raises
+    `UsageError` for the first thing that is wrong, naming the file and the entry.
     """
     for key in raw:
         if key not in _KEYS:

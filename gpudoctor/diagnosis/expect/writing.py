@@ -88,7 +88,7 @@ def _fact_lines(kept: Kept, snapshots: Sequence[Snapshot]) -> Iterator[str]:
 
 
 def _with_comment(line: str, about: str) -> Iterator[str]:
-    """The line with its comment behind it, or above it where the line is long."""
+    """The line with ``# about`` behind it, or on a line before it where either is long."""
     if len(line) > _COMMENT_COLUMN or _COMMENT_COLUMN + len(about) > _LINE_WIDTH:
         yield f"# {about}"
         yield line
@@ -235,7 +235,7 @@ def at_least_lowest(values: Sequence[Value]) -> str:
 
 
 def at_least_nine_tenths(values: Sequence[Value]) -> str:
-    """``>=`` nine tenths of the lowest number, as TOML: firmware reserves differ; empty where none is positive."""
+    """``>=`` nine tenths of the lowest number, as TOML: firmware reserves differ; empty if one is not above 0."""
     numbers = _numbers(values)
     return toml_string(f">= {int(0.9 * min(numbers))}") if numbers and min(numbers) > 0 else ""
 
@@ -249,12 +249,15 @@ def same_branches(values: Sequence[Value]) -> str:
 
 
 def any_build(values: Sequence[Value]) -> str:
-    """The release without its build, as TOML: ``2.9.1`` of ``2.9.1+cu128``; a list of up to four, of more empty."""
+    """The release without its build, as TOML: ``2.9.1`` of ``2.9.1+cu128``; an array of up to four, of more empty."""
     return as_observed(sorted({version.public if (version := parse(str(value))) else str(value) for value in values}))
 
 
 def any_patch(values: Sequence[Value]) -> str:
-    """Any patch release, as TOML: ``3.12.*`` of ``3.12.3``; empty where none is a version."""
+    """Any patch release, as TOML: ``3.12.*`` of ``3.12.3``; up to four different ones as array, else empty.
+
+    What is no version is left out.
+    """
     releases = {f"{version.major}.{version.minor}.*" for value in values if (version := parse(str(value)))}
     return as_observed(sorted(releases)) if releases else ""
 
@@ -373,7 +376,7 @@ def toml_array(texts: Sequence[str]) -> str:
 
 
 def toml_value(value: Value) -> str:
-    """A fact's value as TOML; empty for objects, infinities, and lists of anything but texts and numbers."""
+    """A fact's value as TOML, a list as array of strings; empty for objects, infinities and lists of others."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

@@ -57,7 +57,7 @@ def show(value: object) -> str:
 
 
 def _version(text: object) -> object:
-    """The text as a version that compares by PEP 440; an absent value stays absent."""
+    """The text as a `Version`, which compares by PEP 440 with versions and text; an absent value stays absent."""
     return text if isinstance(text, Nothing) else Version(str(text))
 
 
@@ -211,12 +211,18 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return cannot_judge(first, facts.snapshot)
 
     def _eval_boolop(self, node: ast.BoolOp) -> object:
-        """``and`` and ``or`` in three values: decided by one operand even where others are unread."""
+        """The value, true or false, of ``and`` or ``or``: one operand may decide even where others are unread.
+
+        Raises `CannotJudge` where none decides and one is unread.
+        """
         settles = isinstance(node.op, ast.Or)
         return self._any_is([partial(self._eval, part) for part in node.values], settles)
 
     def _eval_call(self, node: ast.Call) -> object:
-        """A call; ``known``, ``either``, ``any`` and ``all`` are evaluated in three values here."""
+        """The call's value; ``known``, ``either``, ``any`` and ``all`` are evaluated in three values here.
+
+        ``known`` and ``either`` take an unread argument as absent; others raise `CannotJudge` for one.
+        """
         called = node.func.id if isinstance(node.func, ast.Name) else ""
         if called in ("known", "either"):
             try:
@@ -341,7 +347,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             yield from ({**scope, **more} for more in inner)
 
     def _with_names(self, scope: Mapping[str, object], part: Callable[[], T]) -> T:
-        """The part's result, evaluated with these names bound."""
+        """The result of `part()`, called while the names in `scope` stand for its values."""
         outer = self.nodes[ast.Name]
         self.nodes[ast.Name] = lambda node: scope[node.id] if node.id in scope else outer(node)
         try:

@@ -55,7 +55,7 @@ class Facts:
         return _MachineTopic(self, name)
 
     def scalar(self, name: str) -> object:
-        """The value of a fact of the machine; `NOTHING` where absent; raises `CannotJudge` where unread."""
+        """The value of that fact of the machine; `NOTHING` where absent; raises `CannotJudge` where unread."""
         return self.value(name, self.snapshot.get(name), None)
 
     def value(self, name: str, fact: Fact, index: int | None) -> object:

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether the verdict is one of `GOOD`."""
+        """Whether the verdict is ``sound`` or ``impaired``, with which the machine worked."""
         return self.verdict in GOOD
 
     @property
@@ -232,7 +232,7 @@ class Shelf:
     folder: Path
 
     def runs(self) -> list[Run]:
-        """The kept checks (without runs of commands), in the order of `everything`."""
+        """The kept checks, newest first, those dated in the future last; runs of commands are left out."""
         return [run for run in self.everything() if run.level != BESIDE]
 
     def everything(self) -> list[Run]:

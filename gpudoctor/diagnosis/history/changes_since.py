@@ -275,7 +275,7 @@ class Family:
     inside: bool = False
 
     def has(self, package: str) -> bool:
-        """Whether the package belongs to the family."""
+        """Whether the package, by its whole name, belongs to the family."""
         return re.fullmatch(self.packages, package) is not None
 
     def leads(self, package: str) -> bool:

@@ -153,7 +153,10 @@ class Judgement:
         evaluator.names = facts
 
     def outcome(self) -> Outcome:
-        """The finding, unjudged, or None where the rule passes, from its conditions and matched signs."""
+        """The finding, unjudged, or None where the rule passes: by conditions and proofs, else by matched signs.
+
+        None as well where a condition of ``unless`` holds.
+        """
         if not self.matches and (open_ := self._unread()):
             return open_
         proof, way = self._proven()

@@ -244,7 +244,7 @@ class Text:
 
     @cached_property
     def _present(self) -> frozenset[str]:
-        """The required words of all signs that the text contains."""
+        """Of the required words of all signs in the index those that the text contains; cached."""
         text = " ".join(set(self._lower.split()))
         grams = {"", *map("".join, zip(text, text[1:], text[2:], strict=False))} & self._words.keys()
         return frozenset(word for gram in grams for word in self._words[gram] if word in self._lower)

@@ -84,7 +84,7 @@ def _captured_values(groups: Mapping[str, str]) -> Iterator[tuple[str, Json]]:
 
 
 def _row_subject(snapshot: Snapshot, group: str, row: Row) -> Subject:
-    """A row's identifying columns as a subject, completed by the GPU it names."""
+    """A row's identifying columns as a subject, completed by the identity of the GPU that it names; may be empty."""
     known = {key: _json_value(row.get(column)) for column, key in _COLUMNS.get(group, _OTHERS).items()}
     subject = {key: value for key, value in known.items() if value is not None}
     if group == "gpu":

@@ -93,9 +93,10 @@ def _known_device_name(device_id: str) -> Known:
 
 
 def _gpus_on_the_bus(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """GPU rows by name from the PCI bus, where the driver lists no GPUs or no names.
+    """Fills the group ``gpu`` from the PCI bus where the driver lists no GPUs, or names without any.
 
-    Not in containers and WSL, where the bus is another machine's; ``gpu.count`` stays what the driver says.
+    A new row has name, address and compute_capability. Not in containers and WSL, where the bus is another machine's;
+    ``gpu.count`` stays what the driver says.
     """
     rows, given = groups.get("pci"), groups.get("gpu")
     inside = any(snapshot.known(name) for name in ("host.container", "host.wsl"))

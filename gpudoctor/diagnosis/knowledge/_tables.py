@@ -60,7 +60,7 @@ def text(value: object, what: str) -> str:
 
 
 def version(value: object, what: str) -> Version:
-    """The version at the start of the text, with or without a leading v or V; raises `CannotJudge`."""
+    """The version at the start of the text, with or without a leading v or V; raises `CannotJudge` for none."""
     written = text(value, what)
     parsed = versions.parse(written.removeprefix("V"))
     if parsed is None or max(parsed.release) > 10**9:
@@ -69,7 +69,7 @@ def version(value: object, what: str) -> Version:
 
 
 def release(value: object, what: str) -> tuple[int, int]:
-    """The first two numbers of a version: (12, 4) of ``12.4.131``; raises `CannotJudge`."""
+    """The first two numbers of a version: (12, 4) of ``12.4.131``, (12, 0) of ``12``; raises `CannotJudge` for none."""
     numbers = version(value, what).release
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 

@@ -128,7 +128,10 @@ def needs_jit(archs: object, compute_capability: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _targets(wanted: tuple[int, int]) -> frozenset[Capability]:
-    """Compute capabilities that this nvcc compiles for; raises `CannotJudge`; cached."""
+    """Compute capabilities that the nvcc of that (major, minor) compiles for; cached.
+
+    Of one newer than the table those of its newest row; raises `CannotJudge` for others that the table lacks.
+    """
     return frozenset(code.capability for code in codes_of_list(_row_of_nvcc(wanted)["targets"]))
 
 
@@ -175,7 +178,8 @@ def nvcc_dropped(nvcc: object, compute_capability: object) -> bool:
 def cuda_serves(cuda: object, compute_capability: object) -> bool:
     """Whether any machine code that this CUDA can make runs on that GPU: the most that a build of it can hold.
 
-    CUDA 11.7 serves 8.9 (sm_86 code runs there), CUDA 12.6 does not serve 12.0, CUDA 13.0 not 7.0.
+    CUDA 11.7 serves 8.9 (sm_86 code runs there), CUDA 12.6 does not serve 12.0, CUDA 13.0 not 7.0. Raises `CannotJudge`
+    for a CUDA that the table lacks.
     """
     gpu = capability(compute_capability)
     wanted = release(cuda, "CUDA version")

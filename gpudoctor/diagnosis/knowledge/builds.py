@@ -40,14 +40,14 @@ def flavor_of(torch: str) -> Flavor | None:
 
 @lru_cache(maxsize=1)
 def releases() -> Mapping[str, TableRow]:
-    """Rows of torch releases by version; the earliest have no build for Arm."""
+    """Rows of all torch releases by version, the earliest with an empty ``aarch64`` (no build for Arm); cached."""
     early = ({**row, "aarch64": ""} for row in table("torch")["early"])
     return {row["version"]: row for row in (*early, *table("torch")["release"])}
 
 
 @lru_cache(maxsize=1)
 def _builds() -> Mapping[tuple[str, str], TableRow]:
-    """Rows of torch builds by release and build tag."""
+    """Rows of torch builds by (release, build tag): ``("2.4.0", "cu121")``; cached."""
     return {(row["torch"], row["build"]): row for row in table("torch")["build"]}
 
 

@@ -47,7 +47,7 @@ def driver_floor(cuda: object, platform: object = "linux") -> str:
 
 @lookup
 def driver_serves(driver: object, cuda: object, platform: object = "linux") -> bool:
-    """Whether that driver runs programs built with that CUDA, by minor-version compatibility."""
+    """Whether that driver runs programs built with that CUDA, by minor-version compatibility; see `driver_floor`."""
     return version(driver, "driver version") >= version(driver_floor(cuda, platform), "driver floor")
 
 

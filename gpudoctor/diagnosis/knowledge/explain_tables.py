@@ -75,7 +75,10 @@ def find_torch(key: str) -> Matches:
 
 
 def find_images(key: str) -> Matches:
-    """Rows of the table images for a container image reference, an NGC release or a distribution's tag."""
+    """Rows of the table images for a container image reference, an NGC release or a distribution's tag.
+
+    No rows where the key fits none.
+    """
     wanted = key.strip().removeprefix("docker.io/").removeprefix("library/")
     name, _, tag = wanted.partition(":")
     release = re.search(r"\d\d\.\d\d", tag or wanted)
@@ -193,7 +196,10 @@ def _with_action_texts(row: TableRow) -> TableRow:
 
 
 def find_codes(key: str) -> Matches:
-    """Rows of the table codes for an error by number or name (``nvml 15``, ``cudaErrorNoDevice``) or a clock event."""
+    """Rows of the table codes for an error by number or name (``nvml 15``, ``cudaErrorNoDevice``) or a clock event.
+
+    A bare number may be one of CUDA, NVML and NCCL: all are given. No rows where none fits.
+    """
     kind = re.match(r"(nvml|cuda|nccl)[\s:=-]+(?=\d)", key, re.IGNORECASE)
     wanted = (key[kind.end() :] if kind else key).casefold()
     sections = (kind[1].lower(),) if kind else ("cuda", "nvml", "nccl")
@@ -275,7 +281,10 @@ def _find_driver_version(version: str) -> Matches:
 
 
 def find_gpus(key: str) -> Matches:
-    """Rows of the table gpus for a PCI device id, generation, compute capability (``sm_89``, 8.9) or product name."""
+    """Rows of the table gpus for a PCI device id, generation, compute capability (``sm_89``, 8.9) or product name.
+
+    In this order; no rows where none fits.
+    """
     if match := re.match(r"(?:10de[: ])([0-9a-f]{4})$|([0-9a-f]{4})$", key.removeprefix("0x"), re.IGNORECASE):
         matches = _find_pci_device((match[1] or match[2]).lower())
         named = match[2] == key and gpus.rows_for(key)  # a GTX 1080, before the chip of 10de:1080
@@ -465,7 +474,7 @@ def _keys_by_heading(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _entry(name: str, hit: Hit) -> Entry:
-    """The hit as an entry to show: title, labelled lines, source."""
+    """The hit as an `Entry` to show: title, (label, text) of its cells, source."""
     section = _sections(name)[hit.section]
     title = section.title.format_map({"meaning": hit.row.get("name", ""), **hit.row})
     return Entry(title, tuple(_labelled_cells(section, hit.row)), hit.row.get("source", ""))

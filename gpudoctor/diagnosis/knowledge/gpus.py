@@ -104,7 +104,7 @@ def _as_virtual_slice(gpu: Gpu) -> Gpu:
 
 
 def _gpus_with_prefix(prefix: str) -> Iterator[Gpu]:
-    """The products whose names begin so (rare ones left out), else those of a matching family."""
+    """The products whose names begin so, any case, rare ones left out; without one, those of a matching family."""
     starting = [row for key, row in products().items() if key.startswith(prefix.casefold())]
     listed = [row for row in starting if not row.get("rare")]
     for row in listed:
@@ -311,6 +311,7 @@ def needs_fabric_manager(name: object) -> bool:
     """Whether GPUs of that name are sold on NVSwitch boards of eight, which need the fabric manager.
 
     Boards of four (and GB200 trays) carry the same or like modules without local switches: ask ``driver.nvswitch`` too.
+    Raises `CannotJudge` where the name is unknown or does not settle it.
     """
     return bool(_agreed_value(name, "fabric manager", lambda gpu: gpu.nvswitch))
 

@@ -132,7 +132,7 @@ def _pair_rates(row: Row) -> Iterator[tuple[tuple[int, ...], float]]:
 
 
 def _unmeasured_rows(rows: Sequence[Row]) -> Iterator[Row]:
-    """A row of ``rate``, unread, for each GPU on which nothing ran, with the reason."""
+    """A row of ``rate``, its columns unread with the reason, for each GPU of which no measured row ran."""
     ran = {number(row, "gpu") for row in rows if value_of(row.get("status")) == "ran"}
     why = {
         gpu: str(value_of(row.get("because")) or "nothing ran on it")
@@ -145,7 +145,7 @@ def _unmeasured_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _with_sibling_values(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[float]]]:
-    """Each run with the values of the same kernel on other GPUs of the same name."""
+    """(run, values of the same kernel on other GPUs of the same name) of each run."""
     alike: dict[tuple[str, str], list[_Run]] = {}
     for run in runs:
         alike.setdefault((run.kernel, run.name), []).append(run)

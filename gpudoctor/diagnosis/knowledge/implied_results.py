@@ -396,7 +396,7 @@ def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[b
 
 
 def _platform_by_processor(snapshot: Snapshot, groups: Groups) -> str:
-    """``linux`` for an NVIDIA GPU beside an Arm processor; else empty."""
+    """``linux`` where the processor is Arm and NVIDIA GPUs are listed; else empty."""
     return "linux" if snapshot.text("host.arch") == "aarch64" and isinstance(groups.get("gpu"), tuple) else ""
 
 
@@ -416,7 +416,7 @@ def _build_row(snapshot: Snapshot) -> TableRow | None:
 
 
 def _imply_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
-    """Fills torch.archs with the architectures of the wheel in the table, where nobody looked."""
+    """Fills torch.archs, where nobody looked, with the architectures that the table has of this platform's wheel."""
     row = _build_row(snapshot) if is_open(snapshot, "torch.archs") else None
     platform, machine = snapshot.text("host.platform") or "linux", snapshot.text("host.arch") or "x86_64"
     column = {"windows": "windows", "linux": "aarch64" if machine == "aarch64" else "archs"}.get(platform, "")

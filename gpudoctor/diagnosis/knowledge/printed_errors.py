@@ -43,7 +43,7 @@ def _row(group: str, code: object) -> TableRow:
 
 @lookup
 def xid_name(code: object) -> str:
-    """What the Xid is about, in NVIDIA's words: ``GPU has fallen off the bus`` for 79."""
+    """What the Xid is about, in NVIDIA's words: ``GPU has fallen off the bus`` for 79; `CannotJudge` if unknown."""
     row = _row("xid", code)
     return str(row.get("meaning") or row["name"])
 
@@ -93,19 +93,22 @@ _GPU_ACTIONS = (
 
 @lookup
 def sxid_name(code: object) -> str:
-    """What the NVSwitch error is about: ``Minion Halt`` for 22003."""
+    """What the NVSwitch error (SXid) is about: ``Minion Halt`` for 22003; raises `CannotJudge` if unknown."""
     return str(_row("sxid", code)["name"])
 
 
 @lookup
 def sxid_fatal(code: object) -> str:
-    """Whether the NVSwitch error is fatal: ``no``, ``may be`` (to the GPUs behind it) or ``always`` (to the fabric)."""
+    """Whether the NVSwitch error is fatal: ``no``, ``may be`` (to the GPUs behind it) or ``always`` (to the fabric).
+
+    Raises `CannotJudge` if unknown.
+    """
     return str(_row("sxid", code)["fatal"])
 
 
 @lookup
 def nvml_name(code: object) -> str:
-    """NVML's name of its return code: ``NVML_ERROR_GPU_IS_LOST`` for 15."""
+    """NVML's name of its return code: ``NVML_ERROR_GPU_IS_LOST`` for 15; raises `CannotJudge` if unknown."""
     return str(_row("nvml", code)["name"])
 
 
@@ -117,7 +120,7 @@ def nvml_says(code: object) -> object:
 
 @lookup
 def cuda_error_name(code: object) -> str:
-    """The CUDA runtime's name of an error: ``cudaErrorSystemNotReady`` for 802."""
+    """The CUDA runtime's name of an error: ``cudaErrorSystemNotReady`` for 802; raises `CannotJudge` if unknown."""
     return str(_row("cuda", code)["name"])
 
 
@@ -176,7 +179,7 @@ def _matching_symbols(symbol: str) -> Iterator[tuple[TableRow, re.Match[str]]]:
 
 
 def _bare_symbol(symbol: object) -> str:
-    """The symbol without quotes, version suffix (``@GLIBC_2.34``) and trailing text; raises `CannotJudge` for none."""
+    """The symbol alone: without quotes, version (``@GLIBC_2.34``) and text behind it; raises `CannotJudge` for none."""
     words = text(symbol, "symbol").strip("'\"`,;:()").split()
     if not words:
         raise CannotJudge("symbol", "there is none")

@@ -232,7 +232,7 @@ def is_slice_name(name: str) -> bool:
 
 
 def _nvlink_rates(snapshot: Snapshot) -> Mapping[float | None, float]:
-    """GB/s one way of all active NVLinks by NVML's GPU index; empty where some do not lead to switches."""
+    """By NVML's GPU index, GB/s one way of its active NVLinks together; empty where some do not lead to switches."""
     each = {row["version"]: float(row["rate"]) for row in table("rates")["nvlink"]}
     rows = [row for row in listed(snapshot.rows("nvlink")) if value_of(row.get("active")) is True]
     if any(text_of(row.get("remote")) != "switch" for row in rows):

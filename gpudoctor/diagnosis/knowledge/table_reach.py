@@ -41,7 +41,7 @@ class BeyondTables(NamedTuple):
 
 
 def facts_beyond_tables(snapshot: Snapshot) -> tuple[BeyondTables, ...]:
-    """Every torch, driver, CUDA, Python and GPU of the snapshot that is newer than the tables."""
+    """Every torch, driver, CUDA, nvcc, Python and GPU of the snapshot that is newer than its table."""
     beyond = []
     for fact, says, name, kind in _SUBJECTS:
         value = snapshot.text(fact)
@@ -117,7 +117,7 @@ def reach_of(folder: Path) -> dict[str, Any]:
 
 @cache
 def _shipped_reach() -> Mapping[str, Any]:
-    """`reach_of` of the shipped tables; cached."""
+    """How far the shipped tables reach, as `reach_of` gives it, from a compiled copy where there is one; cached."""
     reach: Mapping[str, Any] = page_cache.compiled(None, "tables/tables-reach", reach_of)
     return reach
 
@@ -137,7 +137,7 @@ _USED_FOR_ROWS = {"gpu": "gpus", "xid": "xid"}
 
 
 def date_checked(name: str) -> str:
-    """The day that the table's rows were last compared with their sources: 2026-11-21."""
+    """The day that the rows of that table were last compared with their sources: ``2026-11-21``."""
     return str(_shipped_reach()["checked"][name])
 
 

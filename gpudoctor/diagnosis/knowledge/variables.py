@@ -135,7 +135,10 @@ def nccl_like(name: object) -> object:
 
 @lru_cache(maxsize=256)
 def _similar_variable(name: str) -> str:
-    """The known variable with the same words or the nearest spelling; empty for a known name or none near; cached."""
+    """The known variable of the same words or nearest spelling that `name` may mean; empty if known or none is near.
+
+    Only for names that begin with NCCL_, GLOO_ or TORCH_NCCL_; cached.
+    """
     known = _known_variables()
     if name in known or not name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_")):
         return ""
@@ -160,7 +163,7 @@ def _known_variables() -> tuple[str, ...]:
 
 
 def _edit_distance(name: str, other: str) -> int:
-    """Levenshtein distance, at most `_MOST_LETTERS_OFF` + 1."""
+    """Levenshtein distance of two names; 3 for anything above 2."""
     if abs(len(name) - len(other)) > _MOST_LETTERS_OFF:
         return _MOST_LETTERS_OFF + 1
     above = list(range(len(other) + 1))

@@ -121,7 +121,7 @@ def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
 
 
 def stale(folder: Path) -> list[str]:
-    """A message for each translation under `folder` whose page has changed since; raises `RuleError` for broken ones."""
+    """A message for each translation under `folder` whose page has changed since; raises `RuleError` if one is bad."""
     return [
         f"{language}/{origin}: its page has changed, and is shown in English until this says the same again,"
         f' with of = "{digest(page)}"'

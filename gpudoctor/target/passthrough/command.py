@@ -248,7 +248,7 @@ class Command:
             self._witness = Witness.start()
 
     def start(self, descriptors: Mapping[int, int] = {}) -> None:
-        """Start it, with `descriptors` (1 and 2) in place of ours; raises `CommandError`.
+        """Start it, with `descriptors` (1 and 2) in place of ours; raises `CommandError`. The witness then guards it.
 
         It has our process group, terminal, working directory and standard input, and the mask and dispositions of
         signals that we were started with, but for SIGCHLD (`system.restore_child_statuses`).

@@ -186,7 +186,10 @@ def _start_thread(route: Route) -> threading.Thread:
 
 
 def _move(route: Route) -> None:
-    """Move a stream on until nobody can write to it, or nobody reads it any more; then close both ends."""
+    """Move a stream on until nobody can write to it, or nobody reads it any more; then close both ends.
+
+    Pages are spliced where possible, else all is copied. Sets `ended` of the route.
+    """
     try:
         if route.kind == "pipe":
             try:
@@ -320,7 +323,7 @@ class _Pipe:
         return True
 
     def _tee_pages(self) -> int:
-        """Duplicate (tee) the next pages into the side pipe: bytes duplicated, 0 at the end, -1 if none are waiting."""
+        """Duplicate (tee) the next pages into the side pipe: bytes duplicated, 0 at the end, -1 if none are there."""
         assert self._side
         assert self._tee
         while self._held > KEPT_BYTES:

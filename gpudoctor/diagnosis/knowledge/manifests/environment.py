@@ -70,7 +70,7 @@ def applicable_lines(rows: Sequence[Row], place: Place) -> tuple[list[Line], lis
 
 
 def _line(row: Row) -> Line:
-    """The manifest row as a line."""
+    """The row of ``requirement`` as a `Line`."""
     step, name = value_of(row.get("step")), known(row.get("name"))
     return Line(
         text_of(row.get("name")),
@@ -224,9 +224,10 @@ class Environment:
     def _torch_with_companions(
         self, named: Sequence[Line], asks: Sequence[Line], others: Sequence[tuple[str, str]]
     ) -> ResolvedTorch:
-        """The torch that torch's own lines and the pinned companions allow; by its own lines where they clash.
+        """The torch that torch's own lines and the companions beside it allow; by its own lines where these clash.
 
-        Raises `NoWheelError` where nothing fits, and `CannotJudge` where the tables do not tell.
+        `named` are torch's lines, `asks` all that bring torch, `others` (name, specifier) of the rest. Raises
+        `NoWheelError` where nothing fits, and `CannotJudge` where the tables do not tell.
         """
         specs = [line.spec for line in named]
         owners = {name: owner for name, spec in others if (owner := pip_takes.required_torch(name, spec))}

@@ -68,9 +68,10 @@ def parsed(text: str) -> Version | None:
 
 
 def resolve_torch(specs: Sequence[str], urls: Sequence[str], place: Place, first_only: bool = False) -> ResolvedTorch:
-    """The torch that pip picks for these specifiers from these indexes; `first_only` as uv does.
+    """The torch that pip picks for these specifiers from the indexes at these addresses: the newest that fits.
 
-    Raises `NoWheelError` where none fits, and `CannotJudge` where a table or the place does not tell.
+    `first_only`: from the first index alone, as uv does. Raises `NoWheelError` where none fits, and `CannotJudge` where
+    a table or the place does not tell.
     """
     wanted = [specifiers(spec) for spec in specs]
     exact = next((version for spec in specs if (version := pinned(spec))), "")
@@ -126,7 +127,10 @@ def _available_versions(kind: str, exact: str, place: Place) -> Iterator[str]:
 
 
 def _requested_build(kind: str, exact: str) -> str:
-    """The exact version with the index's build; raises `CannotJudge` where the index has many and none is named."""
+    """The exact version with the index's build (``+rocm6.2``) unless it names one.
+
+    Raises `CannotJudge` where the index has many builds and none is named.
+    """
     if kind == EVERY and "+" not in exact:
         raise CannotJudge("torch build", "that index holds several builds, and the line names none (==2.5.1+cu124)")
     return exact if "+" in exact else f"{exact}+{kind}"
@@ -149,7 +153,7 @@ def _for_platform(row: TableRow, place: Place) -> bool:
 
 
 def has_wheels_for(row: TableRow, place: Place) -> bool:
-    """Whether the release has wheels for the place's Python and C library; unknown ones count as fitting."""
+    """Whether the release (a row) has wheels for the place's Python and glibc; unknown ones count as fitting."""
     python = _python_tag(place.python)
     if python and python not in row["pythons"].split():
         return False
@@ -269,7 +273,7 @@ class Neighbour(NamedTuple):
 
 
 def between_torches(name: str, version: str) -> tuple[Neighbour, ...]:
-    """The releases before and after one that the table lacks, with their torch; only for `OWNED` packages.
+    """The releases before and after one that the table lacks, with their torch; only of xformers and vllm.
 
     Two where it lies between them, one where it is older or newer than all, none otherwise.
     """
@@ -285,7 +289,7 @@ def between_torches(name: str, version: str) -> tuple[Neighbour, ...]:
 
 
 def torch_bounds(name: str, spec: str) -> str:
-    """Specifier of the torch that a release missing in the table may need: ``>=2.7.0,<=2.8.0``; empty where open."""
+    """Specifier of the torch that a pinned release between two of the table needs: ``>=2.7.0,<=2.8.0``; else empty."""
     version = pinned(spec).partition("+")[0]
     near = between_torches(name, version) if version else ()
     return f">={near[0].torch},<={near[1].torch}" if len(near) == 2 else ""
