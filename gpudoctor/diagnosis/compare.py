@@ -296,7 +296,7 @@ GROUP = "package_change"
 
 
 def package_changes(a: Snapshot, b: Snapshot) -> tuple[Since, ...]:
-    """Package changes in b's log that are newer than all of a's, in b's order (newest first).
+    """Package changes in b's log that a's lacks and that are newer than a's oldest, in b's order (newest first).
 
     Empty where a has no such log, or the logs share no entry and so are of different machines.
     """

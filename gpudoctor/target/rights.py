@@ -95,8 +95,8 @@ def trusted_search_path(search_path: str) -> str:
 def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a child: PATH by `trusted_search_path`; for root nothing that another user can change.
 
-    A variable that names such a file or folder is left out; of a list of folders, only those folders are. HOME becomes
-    root's own then. With the consent ``trust`` only PATH is changed.
+    A variable that names such a file or folder is left out (HOME becomes root's own); of a list of folders, only those
+    folders are. With the consent ``trust`` only PATH is changed.
     """
     trusted = dict(environ)
     if "PATH" in trusted:

@@ -71,8 +71,8 @@ def judge_rule(
     """The rule's outcomes, each a `Finding`, an `Unjudged` or None where it passed: one, or one per row with `each`.
 
     With `each`, one `Unjudged` where the rows are unread, none where there are no rows. Where no row is a finding,
-    signs in the text and proofs with `once` are judged for the whole: a finding of these stands alone in place of the
-    rows. `text` and `evaluator` are of that snapshot, where several rules are judged.
+    signs in the text and proofs with `once` are judged for the whole; that outcome replaces those of the rows if it is
+    a finding or there is no such proof. `text` and `evaluator` are of that snapshot, where several rules are judged.
     """
     text = text or Text(snapshot, word_index(rule.signs))
     evaluator = evaluator or new_evaluator(snapshot)

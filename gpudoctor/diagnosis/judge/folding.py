@@ -55,8 +55,8 @@ def _confirm_cost(finding: Finding) -> int:
 def _fold(ordered: Sequence[Finding]) -> list[Finding]:
     """The findings that are no other's consequence, in order; `explains` has the ids folded under each, and no others.
 
-    A consequence goes under the first finding that explains it, and with that under a further one; an error among the
-    consequences makes the cause an error.
+    A consequence goes under the first finding that explains it, or under what explains that one in turn; an error among
+    the consequences makes the cause an error.
     """
     under: dict[int, int] = {}
     for cause, finding in enumerate(ordered):

@@ -168,7 +168,7 @@ def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
 def nvcc_dropped(nvcc: object, compute_capability: object) -> bool:
     """Whether that nvcc dropped this compute capability, older than all it compiles for.
 
-    Raises `CannotJudge` for an nvcc that the table lacks.
+    One newer than the table is judged by its newest row; raises `CannotJudge` for others that the table lacks.
     """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     return gpu not in _targets(wanted) and gpu < min(_targets(wanted))

@@ -123,7 +123,7 @@ _COMPARE: dict[str, Callable[[Version, Version], bool]] = {
 
 @lookup
 def requirement_met(requirement: object, cuda: object, driver: object) -> bool:
-    """Whether that driver, serving `cuda`, meets an image's NVIDIA_REQUIRE_CUDA: one of its alternatives wholly.
+    """Whether that driver, serving `cuda`, meets one alternative of an image's NVIDIA_REQUIRE_CUDA in all its terms.
 
     Raises `CannotJudge` where brand or architecture of the GPU decides, or the requirement is malformed.
     """

@@ -122,9 +122,10 @@ def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, 
 
 
 def _compute_limit(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
-    """(TFLOP/s or TOP/s that multiprocessors and clock allow, words on it); None without `seen`: the clock at work.
+    """(TFLOP/s or TOP/s that multiprocessors and clock allow, words on it); None where unknown, as without `seen`.
 
-    None also where the GPU was not busy meanwhile.
+    The clock is the GPU's highest or, where its power limit held it down, the one seen meanwhile. None also where it
+    was not busy.
     """
     each = operations(product, device)
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:

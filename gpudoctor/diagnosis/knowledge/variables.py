@@ -163,7 +163,7 @@ def _known_variables() -> tuple[str, ...]:
 
 
 def _edit_distance(name: str, other: str) -> int:
-    """Levenshtein distance of two names; 3 for anything above 2."""
+    """Levenshtein distance of two names where that is 2 or less; for names farther apart some number above 2."""
     if abs(len(name) - len(other)) > _MOST_LETTERS_OFF:
         return _MOST_LETTERS_OFF + 1
     above = list(range(len(other) + 1))
