@@ -146,8 +146,8 @@ def _identity(finding: Finding) -> tuple[object, ...]:
 
 
 def _rule_result(rule_id: str, other: Diagnosis) -> str:
-    """The other side's result of the rule: ``passed``, ``not judged, WHY``, ``found, of something else or less grave``
-    or ``not found``.
+    """The other side's result of the rule, in words: ``passed``, ``not judged, WHY``, ``not found``, or, where its
+    finding is of another subject or severity, ``found, of something else or less grave``.
     """
     if rule_id in other.passed:
         return "passed"

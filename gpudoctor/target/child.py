@@ -326,11 +326,10 @@ class Stream:
         return self._is_open("out")
 
     def end(self) -> tuple[int | None, str]:
-        """Kill it if it still runs, and close its pipes; its exit status and the last line of its standard error (may
-        be empty).
+        """Kill it if it still runs, and close its pipes; its exit status and the last line of its standard error.
 
-        The status is negative for a signal, None where it cannot be killed. One that exited by itself keeps its own
-        status.
+        The line may be empty. The status is negative for a signal, None where it cannot be killed; one that exited by
+        itself keeps its own.
         """
         ended = self._exits_by_itself()
         if not ended:

@@ -52,8 +52,8 @@ def printable(text: object, limit: int = 300) -> str:
 def text_rows(text: str, source: str) -> tuple[Row, ...]:
     """Non-blank lines of machine-printed text as rows of the group ``text``, by the column ``line``.
 
-    Secrets are removed, unprintable characters escaped, lines cut to 1000 characters; of more than 200 the first and
-    last 100.
+    Secrets are removed, unprintable characters escaped, lines cut to 1000 characters; of over 200 the first and last
+    100.
     """
     lines = [printable(line.replace("\t", "    "), _LONGEST_LINE) for line in text.splitlines() if line.strip()]
     if len(lines) > TEXT_LINES:

@@ -329,9 +329,7 @@ class _JsonObject:
             yield Command(tuple(argv), status, part.text("out"), part.text("err"), part.raw.get("do") == "hang")
 
     def library(self, key: str) -> Mapping[str, Any] | None:
-        """The section of a native library (``nvml``, ``cuda``), the form of its calls and faults checked; None if it is
-        absent.
-        """
+        """The section of a native library (``nvml``, ``cuda``), its calls and faults checked; None if it is missing."""
         section = self.optional_object(key)
         if section is None:
             return None

@@ -167,7 +167,7 @@ class Recorded(Local):
 
 
 def _is_same_command(recorded: Sequence[str], requested: Sequence[str]) -> bool:
-    """Whether two commands have the same arguments and program name; the program's folder does not matter."""
+    """Whether both commands have the same arguments and program name; the program's folder does not matter."""
     return recorded[0].rpartition("/")[2] == requested[0].rpartition("/")[2] and tuple(recorded[1:]) == tuple(
         requested[1:]
     )
@@ -230,7 +230,7 @@ _NOT_SUPPORTED = 3
 
 
 def transcript(record: Record, argv: Sequence[str]) -> Command | None:
-    """What the gpudoctor child started by `argv` printed; None where it is none of our children."""
+    """The `Command` with what the gpudoctor child started by `argv` printed; None if that is none of our children."""
     name = next((os.path.basename(word) for word in argv if word.endswith(".py")), "")  # noqa: PTH119 - a text
     if name == "ask_torch.py":
         return _torch_child_answer(record, argv)

@@ -61,7 +61,7 @@ class Recording(Local):
     def path(self, path: str) -> Path:
         """The path to open, as a `Watched` one that notes in `seen` which parts of the file are read.
 
-        A refusal is noted as well. The kernel log device and PCI config files are read and noted at once. Raises
+        A refusal is noted, too. The kernel log device and PCI config files are read and noted at once. Raises
         `OSError`.
         """
         local_path = super().path(path)
@@ -161,9 +161,7 @@ class Recording(Local):
         return name, link_target
 
     def _note_path(self, real_path: str) -> Parts | None:
-        """Note the file, link, folder or device at that path, if any; a plain file's `Parts` to note reads in, else
-        None.
-        """
+        """Note the file, link, folder or device at that path, if any; for a plain file the `Parts` to note reads in."""
         try:
             status = self._under_root(real_path).lstat()
         except (OSError, ValueError):

@@ -42,9 +42,7 @@ class Owner(NamedTuple):
         return {"user": self.uid, "group": self.gid, "extra_groups": groups}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Those variables with HOME, USER and LOGNAME of this user, without those of a session (XDG_*, SUDO_*, PWD,
-        ...).
-        """
+        """Those variables with HOME, USER and LOGNAME of this user, without a session's (XDG_*, SUDO_*, PWD, ...)."""
         variables = {name: value for name, value in environ.items() if not _OF_A_SESSION.fullmatch(name)}
         return {**variables, "HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 

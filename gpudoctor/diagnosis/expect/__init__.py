@@ -214,8 +214,7 @@ _CONSEQUENCES: Mapping[str, str] = {
 def explains(cause: Finding, line: Line, unmet: Finding) -> bool:
     """Whether the line is unmet because of that cause, by a table of the facts that each cause upsets.
 
-    What is wrong with one GPU does not explain what is wrong with another; a guess or mere information explains
-    nothing.
+    What is wrong with one GPU does not explain what is wrong with another; guesses and information explain nothing.
     """
     if cause.confidence == "possible" or cause.severity == "info":
         return False

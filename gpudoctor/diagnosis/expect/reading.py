@@ -48,7 +48,7 @@ def line_name(key: str) -> str:
 
 
 def is_key(name: str, table: str) -> bool:
-    """Whether a table of that name is one entry (a fact, or a kernel in [measure]), not a prefix of longer names."""
+    """Whether that dotted name is a fact's or, in the table ``measure``, a kernel's: then its table is one entry."""
     if table == "measure":
         return name in {kernel.spec.id for kernel in all_kernels()}
     return catalog().find(name) is not None
@@ -176,7 +176,7 @@ def _wanted(spec: FactSpec, raw: Mapping[str, Any]) -> Wanted:
 
 
 def _check_condition(condition: object, group: str) -> None:
-    """Raises `UsageError` where the condition is invalid or names no known fact."""
+    """Raises `UsageError` where the condition is invalid, too costly, or names a fact that is not declared."""
     tree = checked_condition(condition)
     try:
         check_expression(tree, catalog(), group)
@@ -233,7 +233,7 @@ _KEYS = ("profile", "about", "sources", "checked", "extends", "without", "expect
 
 
 def folder() -> Path:
-    """The folder of the profiles that ship with the package."""
+    """The folder of the profiles that ship with the package: ``rules/profiles``."""
     return page_cache.home() / "profiles"
 
 

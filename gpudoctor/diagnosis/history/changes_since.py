@@ -30,8 +30,7 @@ _MOST_CHANGES = 6
 def with_changes(diagnosis: Diagnosis, shelf: Shelf | None = None) -> Diagnosis:
     """The diagnosis with, as `since` of each finding, what changed before it; unchanged where nothing is known.
 
-    Not of findings that are folded or mere information. `shelf` has the kept runs of this machine; None for another
-    one.
+    Not of findings that are folded or mere information. `shelf` has this machine's kept runs, None for another one.
     """
     return _Past(diagnosis, shelf).annotated()
 

@@ -33,8 +33,7 @@ _JOB_TOPICS = frozenset({"run", "run_gpu", "run_process", "job", "rank", "rank_g
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     """The diagnosis by all rules for this snapshot: findings folded under their causes and in order, unjudged, passed.
 
-    Left out are rules unjudged only because no job was watched, and, where the verdict is broken, findings of `sound`
-    rules.
+    Left out are rules unjudged only because no job was watched, and findings of `sound` rules if the verdict is broken.
     """
     text = Text(snapshot, rulebook.word_index(snapshot))
     evaluator = new_evaluator(snapshot)

@@ -36,8 +36,8 @@ class Code(NamedTuple):
     def runs_on(self, gpu: Capability) -> bool:
         """Whether a GPU of that compute capability runs it: PTX on newer ones too, machine code inside its major.
 
-        With suffix ``a`` on exactly that one, with ``f`` inside the major; systems on chip run machine code of their
-        own.
+        With suffix ``a`` on exactly that one, with ``f`` inside the major; systems on chip run only their own machine
+        code.
         """
         if self.suffix == "a":
             return self.capability == gpu
@@ -154,8 +154,7 @@ def _row_of_nvcc(wanted: tuple[int, int]) -> TableRow:
 def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
     """Whether that nvcc compiles for that compute capability itself; one that does not may still make PTX for it.
 
-    Raises `CannotJudge` for an nvcc that the table lacks; for one newer than the table only where its newest row would
-    say no.
+    Raises `CannotJudge` for an nvcc that the table lacks; for a newer one only where the newest row would say no.
     """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     known = gpu in _targets(wanted)

@@ -203,8 +203,7 @@ def _owning_torch() -> Mapping[_Companion, _Minor]:
 def misfit(name: str, companion: str, torch: str) -> str | None:
     """Why that torchvision or torchaudio does not fit that torch, in words; None where they fit or it is unknown.
 
-    They fit when they belong to the same torch x.y, and neither name of their builds (cpu, CUDA's major) contradicts
-    it.
+    They fit when they belong to the same torch x.y, and their builds (cpu, cuda and its major) do not differ.
     """
     try:
         owner = _owning_torch().get((name, release(companion, name)))

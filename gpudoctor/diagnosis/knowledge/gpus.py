@@ -114,7 +114,7 @@ def _gpus_with_prefix(prefix: str) -> Iterator[Gpu]:
 
 
 def _gpu_of_row(row: TableRow) -> Gpu:
-    """The product of a table row."""
+    """The row of the table's section ``gpu`` as a `Gpu`, not virtual."""
     return Gpu(
         name=row["name"],
         compute_capability=row["cc"],
@@ -205,7 +205,7 @@ def _generation_value(compute_capability: object, column: str) -> object:
 
 @lookup
 def gpu_known(name: object) -> bool:
-    """Whether the tables know the GPU of that name, by row or by family."""
+    """Whether the tables know the GPU of that name, by row or by family; raises `CannotJudge` for what is no text."""
     return bool(candidate_gpus(text(name, "GPU name")))
 
 

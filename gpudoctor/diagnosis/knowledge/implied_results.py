@@ -114,8 +114,8 @@ def _wrong_results(
 ) -> tuple[dict[int, dict[str, str]], list[str]]:
     """(by GPU its wrong kernels with words on the difference, kernels that are wrong everywhere: the software's fault).
 
-    Everywhere: on all of two or more GPUs, or on one GPU by a library's choice of algorithm. Those are not in the
-    former.
+    Everywhere: on all of two or more GPUs, or on one by a library's choice of algorithm. The former does not have
+    those.
     """
     by_kernel: dict[str, list[_Run]] = {}
     for run in runs:
@@ -257,8 +257,7 @@ def _result_columns(
 ) -> Iterator[tuple[str, Fact]]:
     """Columns of ``live_gpu`` by its kernels' results: index, wrong (kernels), wrong_words, uuid, address.
 
-    And, replacing torch's own look, kernel: ``error`` (with error) where `error` says that one failed, else ``wrong``
-    where `wrong` has any.
+    And kernel, in place of torch's own look: ``error`` where `error` says that one failed, else ``wrong`` if any is.
     """
     yield "index", Known(index, _SOURCE)
     yield "wrong", Known(tuple(wrong), _SOURCE)

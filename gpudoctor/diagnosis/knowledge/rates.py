@@ -82,7 +82,10 @@ def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: f
 
 @cache
 def _share_row(kernel: str, cc: str, name: str) -> TableRow | None:
-    """The row with the share of the limit that this kernel reaches on that GPU; None without one; cached."""
+    """The row with the share of its limit that this kernel reaches on a GPU of that compute capability and name.
+
+    None where there is no such row; cached.
+    """
     for row in table("rates")["reached"]:
         of_it = "cc" not in row or cc in row["cc"].split()
         if of_it and kernel in row["kernels"].split() and _name_matches(row, name):
@@ -96,7 +99,7 @@ def _name_matches(row: TableRow, name: str) -> bool:
 
 
 def product_side(details: object) -> float | None:
-    """Rows of the multiplied matrices, from the run's details; None where not given."""
+    """How many rows the multiplied matrices have, from a run's details (``side``); None where not given."""
     rows = details.get("side") if isinstance(details, Mapping) else None
     return float(rows) if isinstance(rows, (int, float)) else None
 
@@ -124,8 +127,7 @@ def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, 
 def _compute_limit(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
     """(TFLOP/s or TOP/s that multiprocessors and clock allow, words on it); None where unknown, as without `seen`.
 
-    The clock is the GPU's highest or, where its power limit held it down, the one seen meanwhile. None also where it
-    was not busy.
+    The clock is the GPU's highest or, where its power limit held it down, the one seen. None also if it was not busy.
     """
     each = operations(product, device)
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
@@ -281,5 +283,5 @@ def collective_rate(name: object, gpus: object, collective: object) -> object:
 
 @lookup
 def port_rate(gbps: object) -> object:
-    """Gbit/s that an RDMA port of that rate reaches at least by ib_write_bw; absent where the table has no row."""
+    """Gbit/s that an RDMA port of that rate reaches at least by ib_write_bw; absent if the table has no row for it."""
     return next((float(row["least"]) for row in table("nccl")["port"] if row["rate"] == gbps), NOTHING)

@@ -169,8 +169,7 @@ NONE = "none"
 def with_setup_facts(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the facts ``setup.*``: fitting driver, branch, modules, toolkit.
 
-    Those that cannot be worked out are unread. ``host.package_manager`` and ``host.kernel`` are replaced by checked
-    ones.
+    What cannot be worked out is unread. ``host.package_manager`` and ``host.kernel`` are replaced by checked ones.
     """
     working = replace(snapshot, facts=dict(snapshot.facts))
     for name, derive in _WORKS.items():

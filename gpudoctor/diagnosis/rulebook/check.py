@@ -32,7 +32,7 @@ BLANK = "FILL IN:"
 
 
 def is_id(name: str) -> bool:
-    """Whether it is a valid rule id: ``driver.not-loaded``."""
+    """Whether it has the form of a rule id, ``driver.not-loaded``; no such rule need exist."""
     return _ID.match(name) is not None
 
 

@@ -211,7 +211,7 @@ _WORDED = frozenset((*SENTENCES, "says", "text", "undo", "fixes"))
 
 
 def digest(page: Raw) -> str:
-    """Checksum of an English page's sentences, eight hexadecimal digits."""
+    """Checksum (CRC-32, eight hexadecimal digits) of an English page's sentences, by which a translation names them."""
     english_text = "\0".join(english for _, english in page_sentences(page))
     return f"{zlib.crc32(english_text.encode()):08x}"
 

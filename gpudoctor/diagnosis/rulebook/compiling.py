@@ -40,7 +40,10 @@ from gpudoctor.diagnosis.rulebook.required_words import alternative_parts, may_s
 
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
-    """Every page of the folder as a mapping, checked, without cases, signs and fixes; raises `RuleError`."""
+    """Every rule page of the folder as a mapping, checked, with ``origin``, without cases, signs and fixes.
+
+    Raises `RuleError`.
+    """
     checked = []
     for path in page_files(folder):
         raw = read_page(path)

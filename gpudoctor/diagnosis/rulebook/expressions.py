@@ -117,7 +117,7 @@ def _weighed_facts(text: str, each: str, lookups: frozenset[str]) -> frozenset[s
 
 
 def _orders_against_text(node: ast.AST) -> bool:
-    """Whether the node is a comparison by order with a text constant."""
+    """Whether the node is a comparison by ``<``, ``<=``, ``>`` or ``>=`` with a text constant on one side."""
     if not isinstance(node, ast.Compare):
         return False
     ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)

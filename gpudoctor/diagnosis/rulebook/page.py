@@ -185,7 +185,7 @@ _KEYS = (
 
 
 def refuse_unknown_keys(raw: Mapping[str, Any], keys: str, where: Spot) -> None:
-    """Raises `RuleError` for a key that is not among `keys`, which blanks separate."""
+    """Raises `RuleError` for the first key of `raw` that is not among `keys`, a text of them separated by blanks."""
     known = keys.split()
     for key in raw:
         if key not in known:
@@ -225,7 +225,7 @@ def details_of(raw: Mapping[str, Any], page: Spot) -> tuple[Detail, ...]:
 
 
 def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
-    """The conditions under ``when``; raises `RuleError` where there is none."""
+    """The conditions under ``when``; raises `RuleError` where there are none, or they are no list of texts."""
     found = texts(raw, "when", where)
     if not found:
         raise where.broken("when is missing: a list of conditions, all of which must hold")
@@ -251,7 +251,7 @@ def compiled_sign(sign: Sign, required_words: Sequence[Sequence[str]], goes_on: 
     def compiled_part(
         pattern: str | Sequence[int], words: Sequence[Sequence[str]], spans_lines: bool, reach: int
     ) -> Part:
-        """The `Part` of a compiled entry; `pattern` is text, or a (start, end) slice of the sign's own pattern."""
+        """The `Part` of a compiled entry; `pattern` is its text, or its (start, end) in the sign's own pattern."""
         return Part(
             pattern if isinstance(pattern, str) else sign.match[slice(*pattern)], _as_tuples(words), spans_lines, reach
         )

@@ -118,7 +118,7 @@ def _item_matches_line_end(operation: Any, argument: Any) -> bool:
 
 
 def _member_matches_line_end(kind: Any, value: Any) -> bool:
-    """Whether a member of a bracketed set matches a line end."""
+    """Whether a member (character, range, class) of a bracketed set matches a line end."""
     if kind is codes.LITERAL:
         return bool(value == 10)
     if kind is codes.RANGE:
@@ -142,7 +142,7 @@ _UNBOUNDED = 1 << 30
 def alternative_parts(pattern: str) -> tuple[tuple[Part, ...], ...]:
     """For each alternative of the pattern its parts in order; empty where the pattern is all one part.
 
-    Alternatives without a required word are joined into one.
+    Alternatives without a required word are joined into one. Empty as well where a group is referred to by its number.
     """
     alternatives = _split_alternatives(pattern)
     if not all(match for parts in alternatives for match, _ in parts) or _NUMBERED.search(pattern):

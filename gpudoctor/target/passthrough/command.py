@@ -306,8 +306,7 @@ class Command:
                 self._handle_signal(info)
 
     def _handle_signal(self, info: signal.struct_siginfo) -> None:
-        """Record a received signal, and pass it on unless the command got it itself, or a process of the command sent
-        it.
+        """Record a received signal, and pass it on unless the command got it itself or a process of it is the sender.
 
         A SIGQUIT to us alone is not passed on where `on_quit` is set: that is called instead, and the record removed.
         """

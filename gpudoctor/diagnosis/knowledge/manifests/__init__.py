@@ -298,8 +298,7 @@ def undecided_lines(
 ) -> Iterator[tuple[str, Fact]]:
     """Facts manifest.compiled, .loose and .left_out: packages built from source, not pinned, and excluded (why).
 
-    Each only where there are some. `placed` are packages whose version is known, `unsure` says which lines may not
-    apply.
+    Each only if there are some. `placed` are packages of known version, `unsure` says which lines may not apply.
     """
     source = "the manifest"
     compiled = {line.name: f"{line.name} ({line.source})" for line in lines if _is_built_from_source(line)}
