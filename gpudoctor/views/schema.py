@@ -31,22 +31,22 @@ COUNT = {**_INTEGER, "minimum": 0}
 
 
 def object_of(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    """Schema of an object with these required and optional keys; other keys are allowed, as later versions add some."""
+    """JSON Schema of an object with these required and optional keys; others are allowed: later versions add some."""
     return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
 
 
 def list_of(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    """Schema of an array of objects, each as `object_of` describes it."""
+    """JSON Schema of an array of objects with these required and optional keys; other keys are allowed."""
     return {"type": "array", "items": object_of(required, **optional)}
 
 
 def by_name(item: dict[str, Any]) -> dict[str, Any]:
-    """Schema of an object with any keys, whose values have the schema `item`."""
+    """JSON Schema of an object with any keys, whose values have the schema `item`."""
     return {"type": "object", "additionalProperties": item}
 
 
 def or_null(item: dict[str, Any]) -> dict[str, Any]:
-    """Schema that allows `item` or null."""
+    """JSON Schema that allows either `item` or null."""
     return {"oneOf": [item, {"type": "null"}]}
 
 

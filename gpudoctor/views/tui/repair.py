@@ -31,7 +31,7 @@ def repair_of(app: BaseApp) -> Repair:
 
 
 @contextmanager
-def errors_said(app: BaseApp) -> Iterator[None]:
+def errors_shown(app: BaseApp) -> Iterator[None]:
     """Context in which a `DoctorError` ends the block and becomes the application's message."""
     try:
         yield
@@ -42,7 +42,7 @@ def errors_said(app: BaseApp) -> Iterator[None]:
 def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
     """Open the plan for the findings with these ids, or for every cause (none); a run in progress is shown instead."""
     repair, make = repair_of(app), app.work.plan
-    with errors_said(app):
+    with errors_shown(app):
         if not repair.busy:
             repair.put(make(app.diagnosis, only) if make and app.diagnosis else None, only)
         repair.open(app)

@@ -139,7 +139,7 @@ def test_how_often_numbers_come_is_never_called_zero(every: float, words: str) -
     samples = gpus.LiveSamples()
     for number in range(5):
         samples.take(sample(1000 + number * every))
-    assert f"live · {words} ·" in samples.words()
+    assert f"live · {words} ·" in samples.status_text()
 
 
 async def test_a_gpu_that_is_lost_keeps_its_old_numbers_struck_out(opened: Opened) -> None:

@@ -62,7 +62,7 @@ class ClusterScreen(FramedScreen):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """Both heat maps, below them the suspects and the detail; on narrow screens suspects first."""
+        """Both heat maps, below them the suspects, the detail, and which hosts may train."""
         self.suspects, self.drain, self.detail = (
             SuspectsTable(),
             Pane("Who may train", id="drain"),
@@ -80,7 +80,7 @@ class ClusterScreen(FramedScreen):
             yield self.drain
 
     def on_resize(self) -> None:
-        """Reorder and resize the panes for the width."""
+        """Reorder and resize the panes for the width: suspects first on narrow screens, without their evidence."""
         narrow = self.app.size.width < NARROW
         self.suspects.shorten(narrow)
         cluster = self.query_one("#cluster")
@@ -91,16 +91,18 @@ class ClusterScreen(FramedScreen):
         self._update_layout()
 
     def on_mount(self) -> None:
-        """Load the fleet, if there is one."""
+        """Load the fleet in a thread, if one can be asked for; else show the diagnosis's or how to check one."""
         self.action_again()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show the diagnosis's fleet, if it has one."""
+        """Show the diagnosis's fleet; does nothing if it has none."""
         if diagnosis.fleet is not None:
             self._show_fleet(diagnosis.fleet)
 
     def action_again(self) -> None:
-        """Check the fleet again, in a thread, or show the diagnosis's."""
+        """Ask for the fleet again in a thread; if that is not possible, show the diagnosis's fleet, or how to check
+        one.
+        """
         ask = self.doctor.work.cluster
         diagnosis = self.doctor.diagnosis
         if ask is None and diagnosis and diagnosis.fleet is not None:
@@ -114,7 +116,7 @@ class ClusterScreen(FramedScreen):
         run_in_thread(self.app, "cluster", ask, self._receive_fleet)
 
     def _receive_fleet(self, answer: Fleet | BaseException | None) -> None:
-        """Show the fleet, or why there is none."""
+        """Show the fleet; else (None or an exception) why there is none, as a message if a fleet is shown already."""
         if isinstance(answer, Fleet):
             self._show_fleet(answer)
         elif answer is None:
@@ -125,18 +127,18 @@ class ClusterScreen(FramedScreen):
             self.doctor.say(f"not checked again: {error_text(answer)}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is done with hosts needs some."""
+        """False for actions on hosts while no fleet with hosts is shown; else as on every screen."""
         if action in ("next", "pairs", "copy", "write", "everyone") and not (self.fleet and self.fleet.hosts):
             return False
         return super().check_action(action, parameters)
 
     def _show_empty(self, message: str = "Only this machine is known: there is nothing to compare it with.") -> None:
-        """Say why there is no fleet, and how to check one."""
+        """Show `message`, and how to check a fleet; the pane gets the focus."""
         self.detail.put("Cluster", list(fleets.no_fleet_blocks(message)))
         self.detail.focus()
 
     def _show_fleet(self, fleet: Fleet) -> None:
-        """Show this fleet; cursors stay on their hosts."""
+        """Show this fleet in all panes; cursors stay on their hosts."""
         self.fleet = fleet
         self.refresh_bindings()
         cluster = self.query_one("#cluster")
@@ -154,7 +156,7 @@ class ClusterScreen(FramedScreen):
         self.reframe()
 
     def _show_checks(self) -> None:
-        """Show the hosts × checks: all hosts, or of many only those with something other than ok."""
+        """Draw the heat map of hosts × checks: all hosts, or of many only those with something other than ok."""
         fleet = self.fleet
         assert fleet
         hosts = fleets.shown_hosts(fleet, self._shows_all_hosts)
@@ -164,7 +166,7 @@ class ClusterScreen(FramedScreen):
         self.checks.border_subtitle = Content(f"+ {plural(more, 'host')} all sound (a)" if more else "")
 
     def _show_pairs(self, pairwise: Pairwise) -> None:
-        """Show from each host to each other the share of the expected bandwidth."""
+        """Draw the heat map of the measured share of the expected bandwidth from each host to each other."""
         names = pairwise.names
         cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
         self.pairs.border_title = Content(one_line(pairwise.title))
@@ -173,27 +175,29 @@ class ClusterScreen(FramedScreen):
         self.pairs.put(names, headings(names), cells)
 
     def _update_layout(self) -> None:
-        """Set the height of the heat maps: what they need, at most half the screen; all in the view of pairs alone."""
+        """Set the height of the heat maps: what they need, at most half the screen; all of it where only pairs are
+        shown.
+        """
         lines = max((matrix.lines for matrix in (self.checks, self.pairs) if matrix.display), default=0)
         height = min(lines + 2, max(self.app.size.height // 2 - 1, 4))
         self.maps.styles.height = "1fr" if self.query_one("#cluster").has_class("-pairs") else height
         self.query_one("#cluster").styles.grid_rows = f"{height} auto 1fr"
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show what is under the cursor of the focused pane."""
+        """Show the suspect under the cursor in the detail, if the suspects have the focus."""
         self._show_detail(event.rows)
 
     def on_matrix_moved(self, event: Matrix.Moved) -> None:
-        """Show what is under the cursor of the focused pane."""
+        """Show the host or pair under the heat map's cursor in the detail, if that map has the focus."""
         self._show_detail(event.matrix)
 
     def on_descendant_focus(self) -> None:
-        """Show what is under the cursor of the focused pane."""
+        """Show what is under the cursor of the pane that got the focus, unless it is the detail itself."""
         if self.focused is not self.detail:
             self._show_detail(self.focused)
 
     def _show_detail(self, about: Widget | None) -> None:
-        """Show the suspect, host or pair under the cursor of that widget, if it has the focus."""
+        """Show the suspect, host or pair under the cursor of that widget; does nothing unless it has the focus."""
         fleet = self.fleet
         if fleet is None or about is not self.focused:
             return
@@ -212,31 +216,33 @@ class ClusterScreen(FramedScreen):
             self.detail.put(f"{source} → {target}", list(fleets.pair_blocks(fleet.pairwise, source, target)))
 
     def _show_host(self, name: str, check: str = "") -> None:
-        """Show that host, the check of that id first."""
+        """Show the host of that name in the detail, the check with the id `check` first; does nothing if it is not
+        in the fleet.
+        """
         fleet = self.fleet
         host = next((host for host in fleet.hosts if host.name == name), None) if fleet else None
         if fleet and host:
             self.detail.put(host.name, list(fleets.host_blocks(fleet, host, check)))
 
     def on_rows_chosen(self, _: Rows.Chosen) -> None:
-        """Move from a suspect to its first host in the heat map."""
+        """Move from the suspect to its first host in the heat map of checks; nothing if that is not shown there."""
         suspect = self.suspects.suspect
         if suspect and suspect.names[0] in self.checks.rows:
             self.checks.go_to(suspect.names[0])
             self.checks.focus()
 
     def on_matrix_chosen(self, event: Matrix.Chosen) -> None:
-        """Show all that is known of the cell's host."""
+        """Show all that is known of the chosen cell's host in the detail, and focus that."""
         self._show_host(event.matrix.rows[event.matrix.at[0]])
         self.detail.focus()
 
     def action_next(self, by: int) -> None:
-        """Move to the next bad cell."""
+        """Focus the heat map of checks, and move to its next bad cell, wrapping round; `by` -1: the previous."""
         self.checks.focus()
         self.checks.action_next(by)
 
     def action_pairs(self) -> None:
-        """Show the pairs alone, or the checks again."""
+        """Show the heat map of pairs alone, or the checks again; only a message if no bandwidth was measured."""
         if not self.fleet or not self.fleet.pairwise:
             self.doctor.say("no bandwidth was measured between hosts")
             return
@@ -246,7 +252,7 @@ class ClusterScreen(FramedScreen):
         (self.pairs if alone else self.checks).focus()
 
     def action_everyone(self) -> None:
-        """Show all hosts, or only those with something other than ok."""
+        """Switch between all hosts and only those with something other than ok."""
         if self.fleet:
             self._shows_all_hosts = not self._shows_all_hosts
             self._show_checks()
@@ -262,14 +268,16 @@ class ClusterScreen(FramedScreen):
             super().action_leave()
 
     def action_copy(self) -> None:
-        """Copy the command that takes the bad hosts out."""
+        """Copy the command that drains the bad hosts; a message says which, or that no host is to be drained."""
         command = fleets.drain_command(self.fleet) if self.fleet else ""
         if command:
             self.app.copy_to_clipboard(command)
         self.doctor.say(f"copied: {command}" if command else "no host is to be taken out")
 
     def action_write(self) -> None:
-        """Write the sound hosts to a file, a line each."""
+        """Write the names of the sound hosts to `FILE` in a thread, a line each; a message if there are none or it
+        cannot be done.
+        """
         save, fleet = self.doctor.work.save, self.fleet
         if fleet is None or save is None:
             self.doctor.say("no file can be written from here")
@@ -280,21 +288,21 @@ class ClusterScreen(FramedScreen):
         names = fleet.sound
 
         def report(answer: BaseException | None) -> None:
-            """Say whether the file was written."""
+            """Show a message: the file was written (None), or why not."""
             message = f"{plural(len(names), 'sound host')} written to {FILE}"
             self.doctor.say(message if answer is None else f"not written: {error_text(answer)}")
 
         run_in_thread(self.app, "save", lambda: save("".join(f"{name}\n" for name in names), FILE), report)
 
     def band(self) -> Band:
-        """The fleet's verdict; as on every screen without a fleet."""
+        """The first line: the fleet's verdict and headline; without a fleet as on every screen."""
         if self.fleet is None:
             return super().band()
         glyph, word, look = fleets.VERDICT[self.fleet.verdict]
         return Band(look, f"{glyph} {word}", fleets.headline(self.fleet), tuple(fleets.size_lines(self.fleet)))
 
     def status(self) -> Sequence[Content | str]:
-        """The fleet's counts, and when it was checked."""
+        """Texts of the second line: the fleet's counts, and when it was checked; without a fleet as on every screen."""
         fleet = self.fleet
         if fleet is None:
             return super().status()
@@ -326,7 +334,7 @@ class SuspectsTable(Rows):
             self.put(self._suspects)
 
     def put(self, suspects: Sequence[Suspect]) -> None:
-        """Show these suspects; the cursor stays on its number."""
+        """Show these suspects; the cursor stays on the same position in their order."""
         here = self._lines[self.cursor][0] if self._lines else 0
         self._suspects = suspects
         self._lines = [
@@ -339,11 +347,13 @@ class SuspectsTable(Rows):
 
     @property
     def suspect(self) -> Suspect | None:
-        """The suspect under the cursor; None without one."""
+        """The suspect under the cursor, also from its evidence; None if there are none."""
         return self._suspects[self._lines[self.cursor][0]] if self._lines else None
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Number, severity, names and title of a suspect; or a piece of evidence."""
+        """The cells of that row: a suspect's number, severity, names, title, confidence and rule; or a piece of its
+        evidence.
+        """
         at, evidence = self._lines[index]
         width = min(max(len(fleets.suspect_label(suspect)) for suspect in self._suspects), _WIDEST)
         if evidence:
@@ -359,16 +369,16 @@ class SuspectsTable(Rows):
         ]
 
     def validate_cursor(self, cursor: int) -> int:
-        """The row that names the suspect which row `cursor` is about."""
+        """The row that names the suspect to which row `cursor` belongs: the cursor is never on evidence."""
         while 0 < cursor < len(self._lines) and self._lines[cursor][1]:
             cursor -= 1
         return cursor
 
     def action_move(self, by: int) -> None:
-        """Move by so many suspects."""
+        """Move the cursor by so many suspects, up to the first or last."""
         if self._lines:
             self._move_to(min(max(self._lines[self.cursor][0] + by, 0), len(self._suspects) - 1))
 
     def _move_to(self, suspect: int) -> None:
-        """Put the cursor on the suspect of that number."""
+        """Put the cursor on the row that names the suspect at that position; on row 0 if there is none."""
         self.cursor = next((row for row, (at, text) in enumerate(self._lines) if at == suspect and not text), 0)

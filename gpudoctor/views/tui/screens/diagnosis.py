@@ -69,7 +69,7 @@ class DiagnosisScreen(FramedScreen):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """Findings and sources at the left, the detail at the right; stacked on narrow screens."""
+        """Findings, sources and machine at the left, the detail at the right; stacked on narrow screens."""
         self.findings, self.sources, self.detail = Findings(), SourcesTable(), Pane("What is", id="detail")
         self.machine_pane = Pane("Machine", id="machine")
         self.machine_pane.can_focus = False
@@ -84,12 +84,14 @@ class DiagnosisScreen(FramedScreen):
             yield self.detail
 
     def on_mount(self) -> None:
-        """Follow the reading, too."""
+        """Follow the app's reading."""
         self._was_over = False
         self.watch(self.app, "reading", self._show_reading)
 
     def _show_reading(self) -> None:
-        """Show the sources while they are read, and why there is no diagnosis."""
+        """Show the sources while they are read, the machine afterwards, and why there is no diagnosis or that it is
+        awaited.
+        """
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         self.sources.set_class(reading.over, "-over")
         self.machine_pane.set_class(reading.over and bool(diagnosis) and self.app.size.height >= _TALL, "-shown")
@@ -105,14 +107,14 @@ class DiagnosisScreen(FramedScreen):
         self._was_over = reading.over
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show the findings of this diagnosis, and of what machine they are."""
+        """Show the findings of this diagnosis, and the machine that it is about."""
         self.findings.put(diagnosis)
         lines = summary.machine_lines(diagnosis.snapshot)
         blocks = [Block(plain(text), Content.styled(label, "dim"), 11) for label, text in lines]
         self.machine_pane.put("Machine", blocks, keep=True)
 
     def on_resize(self) -> None:
-        """Show the machine where there is room."""
+        """Show or hide the pane of the machine, which needs a tall screen."""
         self._show_reading()
 
     def go(self, name: str) -> bool:
@@ -126,7 +128,9 @@ class DiagnosisScreen(FramedScreen):
             self._show_detail()
 
     def _show_detail(self, keep: bool = False) -> None:
-        """Show the entry under the cursor; `keep` keeps the scroll position."""
+        """Show the entry under the cursor in the detail; `keep`, or the same title as before, keeps the scroll
+        position.
+        """
         diagnosis, entry = self.doctor.diagnosis, self.findings.entry
         if diagnosis and entry:
             title = _pane_title(entry)
@@ -135,7 +139,7 @@ class DiagnosisScreen(FramedScreen):
             self.detail.put(title, blocks if self.doctor.reading.over else [*blocks, *words.more_to_come()], keep)
 
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
-        """The detail of an entry."""
+        """The blocks of the detail of an entry: a finding, a reason why rules were not judged, or a summary line."""
         if entry.findings:
             first, *others = entry.findings
             narrow = self.app.size.width < NARROW
@@ -143,17 +147,20 @@ class DiagnosisScreen(FramedScreen):
         return words.reason_blocks(diagnosis, entry) if entry.reason else words.section_blocks(diagnosis, entry)
 
     def _commands(self) -> list[str]:
-        """Commands of the finding under the cursor."""
+        """Commands of the fix of the finding under the cursor; empty if it is no finding or there are none."""
         entry = self.findings.entry
         return words.commands(entry.findings[0]) if entry and entry.findings else []
 
     def selected(self) -> tuple[str, ...]:
-        """Id of the finding under the cursor, if there is one."""
+        """Id of the finding under the cursor as a tuple; empty if the cursor is on no finding."""
         entry = self.findings.entry
         return (entry.id,) if entry and entry.findings else ()
 
     def action_copy(self) -> None:
-        """Copy the fix's first command; when repeated, the next."""
+        """Copy the first command of the finding's fix; when repeated, the next.
+
+        A message says which, or that there is none.
+        """
         entry, commands = self.findings.entry, self._commands()
         if not entry or not commands:
             self.doctor.say("no command to copy here: what to do is in words")
@@ -168,7 +175,11 @@ class DiagnosisScreen(FramedScreen):
         self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
-        """Print the commands on the plain terminal, where they can be selected."""
+        """Suspend the interface, print the finding's commands on the plain terminal to be selected, and wait for Enter
+        or Esc.
+
+        Only a message if there are no commands or the interface cannot be suspended; nothing is run.
+        """
         entry = self.findings.entry
         if not entry or not self._commands():
             self.doctor.say("no command to show here: what to do is in words")
@@ -190,7 +201,7 @@ class DiagnosisScreen(FramedScreen):
             self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
 
     def action_report(self) -> None:
-        """Copy the whole report as text."""
+        """Copy the whole report as text; only a message before a diagnosis."""
         form = self.doctor.work.forms.get("txt")
         if not form or not self.doctor.diagnosis:
             self.doctor.say("there is no report to copy yet")
@@ -200,7 +211,7 @@ class DiagnosisScreen(FramedScreen):
         self.doctor.say(f"copied the report: {len(text.splitlines())} lines")
 
     def action_explain(self) -> None:
-        """Open the page of the rule."""
+        """Open the page of the rule under the cursor; only a message if the cursor is on none."""
         entry = self.findings.entry
         name = entry.id if entry and (entry.findings or entry.rule) else ""
         if not name:
@@ -210,14 +221,14 @@ class DiagnosisScreen(FramedScreen):
         self.app.push_screen(ExplainScreen(name))
 
     async def action_search(self) -> None:
-        """Open the search line."""
+        """Open and focus the search line above the findings; it is made the first time."""
         if self.search is None:
             self.search = Search("words of a cause, or a rule")
             await self.query_one("#found").mount(self.search, before=self.findings)
         self.search.open()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter the list by what was typed so far."""
+        """Show only the findings with the words typed so far."""
         self.findings.filter_by(event.value)
 
     def action_to_list(self) -> None:
@@ -235,24 +246,27 @@ class DiagnosisScreen(FramedScreen):
             super().action_leave()
 
     def _clear_search(self) -> None:
-        """Close the search line and show everything."""
+        """Close the search line, which shows everything again, and focus the findings."""
         if self.search:
             self.search.close()
         self.findings.focus()
 
     def action_next(self, by: int) -> None:
-        """Move to the next error or warning; `by` -1: the previous."""
+        """Move to the next error or warning, wrapping round; `by` -1: the previous."""
         self.findings.next(by)
 
     def action_unjudged(self) -> None:
-        """Switch between what was found and what was not judged."""
+        """Switch the list between what was found and what was not judged; only a message if everything was judged."""
         if self.doctor.diagnosis and not self.doctor.diagnosis.unjudged and not self.findings.only_unjudged:
             self.doctor.say("everything was judged")
         else:
             self.findings.toggle_unjudged()
 
     async def action_facts(self) -> None:
-        """Open the facts that the finding rests on, or that the rules read; Esc comes back."""
+        """Open the facts screen with what the finding rests on, or the rules read; Esc comes back.
+
+        A message without a rule.
+        """
         entry = self.findings.entry
         names = () if not entry else (entry.id,) if entry.findings else entry.names
         if not names:
@@ -263,7 +277,9 @@ class DiagnosisScreen(FramedScreen):
 
 
 def _pane_title(entry: Entry) -> str:
-    """Title of the detail for this entry."""
+    """Title of the detail of an entry: the rule's id, or ``Not judged``, ``What to do first``, ``Notes``, ``What
+    passed``.
+    """
     if entry.findings or entry.rule:
         return entry.id
     if entry.reason:
@@ -281,7 +297,10 @@ _SEQUENCE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def _unbuffered_keys(terminal: int) -> Iterator[int]:
-    """Context in which the terminal delivers each key at once (cbreak mode)."""
+    """Context in which that terminal delivers each key at once (cbreak mode); gives its file descriptor back.
+
+    The former mode is restored and unread input dropped at the end.
+    """
     if sys.platform == "win32":
         yield terminal  # not reached: Textual cannot suspend an interface there
         return
@@ -297,7 +316,7 @@ def _unbuffered_keys(terminal: int) -> Iterator[int]:
 
 
 def _is_key_sequence(key: bytes, terminal: int) -> bool:
-    """True if Esc began the sequence of another key, whose rest is then read."""
+    """True if `key` is the Esc that began another key's sequence, whose rest is then read; False for a plain Esc."""
     if key != b"\x1b" or not select.select([terminal], [], [], _SEQUENCE_SECONDS)[0]:
         return False
     if os.read(terminal, 1) in (b"[", b"O"):
@@ -323,12 +342,12 @@ class SourcesTable(Rows):
         self._sources: list[tuple[str, Source]] = []
 
     def put(self, reading: Reading) -> None:
-        """Show how far each source is."""
+        """Show how far each source is, those still being asked on top."""
         self._sources = sorted(reading.sources.items(), key=lambda item: (not item[1].asked, item[1].since))
         self.fill(len(self._sources))
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Mark, name, seconds, and state of a source."""
+        """The cells of that source: mark, name, seconds, and detail while it is asked or how it failed."""
         name, source = self._sources[index]
         now = time.monotonic()
         if source.asked:

@@ -79,19 +79,19 @@ class FactsScreen(FramedScreen):
             yield self.detail
 
     def on_mount(self) -> None:
-        """Load which rules read which facts, in a thread."""
+        """Load in a thread which rules read which facts, and follow the app's reading."""
         self.watch(self.app, "reading", self._show_unread)
         if self.doctor.work.used_by:
             run_in_thread(self.app, "used by", self.doctor.work.used_by, self._receive_infos)
 
     def _show_unread(self) -> None:
-        """Say that nothing was read, as soon as that is known."""
+        """Show in the empty table why nothing is listed, as long as there is no diagnosis."""
         if self.doctor.diagnosis is None:
             self.table.empty = self._empty_message(NO_FACTS, self._filter)
             self.table.refresh()
 
     def _receive_infos(self, infos: Mapping[str, FactInfo] | BaseException) -> None:
-        """Take what is declared of the facts, or say why it is not known."""
+        """Keep what is declared of the facts and search again, or show a message why it is not known."""
         if isinstance(infos, BaseException):
             self.doctor.say(f"which rules read a fact is not known: {error_text(infos)}")
             return
@@ -100,14 +100,16 @@ class FactsScreen(FramedScreen):
         self._search()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show the facts of this diagnosis, and compare again once it is complete."""
+        """List the facts of this diagnosis; once it is complete, also compare again with the other machine, if
+        there is one.
+        """
         self._facts = Facts(diagnosis.snapshot, diagnosis.findings)
         if self.doctor.reading.over:
             self.beside.again()
         self._search()
 
     def selected(self) -> tuple[str, ...]:
-        """Ids of the findings that rest on the fact under the cursor."""
+        """Ids of the findings that rest on the fact under the cursor, each once; none without a fact."""
         item = self.table.item
         return tuple(dict.fromkeys(finding.id for finding in item.findings)) if item else ()
 
@@ -115,11 +117,14 @@ class FactsScreen(FramedScreen):
 
     @property
     def _listing(self) -> Listing:
-        """What is listed: all facts, or those that differ from another machine's."""
+        """The facts listed: all, or those that differ from the other machine's while one is compared."""
         return self._facts if self.beside.listing is None else self.beside.listing
 
     def _search(self) -> None:
-        """Search with the current filter, in a thread if facts are many; a search that still runs is dropped."""
+        """Search the listing with the current filter and show the matches; in a thread if facts are many.
+
+        A search still running is given up. If the words only grew longer, only the last matches are searched.
+        """
         listing, filter_ = self._listing, self._filter
         searched, last_filter, matches = self._last_search
         narrower = searched is listing and filter_.narrows(last_filter)
@@ -128,12 +133,14 @@ class FactsScreen(FramedScreen):
         number = self._search_number
 
         def receive(matches: Sequence[int] | BaseException) -> None:
-            """Show the matches, unless another search has begun."""
+            """Show the matches; ignored if another search has begun, or after an exception."""
             if number == self._search_number and not isinstance(matches, BaseException):
                 self._show_matches(listing, filter_, matches)
 
         def search() -> Sequence[int]:
-            """The matches; given up once another search has begun."""
+            """Positions in the listing that match the filter; given up early (with those found so far) once another
+            search has begun.
+            """
             return listing.search(filter_.words, candidates, lambda: number != self._search_number)
 
         if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
@@ -143,7 +150,7 @@ class FactsScreen(FramedScreen):
             receive(search())
 
     def _show_matches(self, listing: Listing, filter_: Filter, matches: Sequence[int]) -> None:
-        """Show the facts at these places of the listing, and the filter's conditions."""
+        """Show the facts at these positions of the listing, and the filter's conditions in the table's frame."""
         self._last_search = (listing, filter_, matches)
         beside = self.beside.listing
         conditions = filter_.conditions()
@@ -158,7 +165,9 @@ class FactsScreen(FramedScreen):
         self.reframe()
 
     def _empty_message(self, listing: Listing, filter_: Filter) -> str:
-        """The message where no fact matches."""
+        """The message for a table without a row: nothing read yet, rules still being looked up, or nothing that
+        matches.
+        """
         if filter_.about and not self._infos and self.doctor.work.used_by:
             return f"looking up what {filter_.rules} {filter_.read}…"
         if not self.doctor.reading.over and not len(listing):
@@ -166,7 +175,7 @@ class FactsScreen(FramedScreen):
         return filter_.nothing(listing)
 
     def _set_filter(self, filter_: Filter) -> None:
-        """Set the filter and search; without words the search line closes."""
+        """Set the filter and search; if it has no words, close the search line and focus the table."""
         if not filter_.words:
             self.search.close()
             self.table.focus()
@@ -174,7 +183,10 @@ class FactsScreen(FramedScreen):
         self._search()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on the fact of that name (``gpu.5.name``), among all facts; False if there is none."""
+        """Put the cursor on the fact of that name (``gpu.5.name``); False if there is no such fact.
+
+        If there is one, comparison and filter end first.
+        """
         place = self._facts.position_named(name)
         if place is not None:
             self.beside.end()
@@ -183,13 +195,13 @@ class FactsScreen(FramedScreen):
         return place is not None
 
     def look_at(self, *rules: str) -> None:
-        """Show the facts that findings of these rules rest on, or that the rules read."""
+        """Show only the facts that findings of these rules rest on, or, without such findings, that the rules read."""
         self._set_filter(Filter(about=rules))
 
     # the fact under the cursor
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the fact under the cursor in detail."""
+        """Show the fact under the cursor in the detail pane: value, source, meaning and rules."""
         item, diagnosis = self.table.item, self.doctor.diagnosis
         if event.rows is not self.table:
             return
@@ -202,7 +214,9 @@ class FactsScreen(FramedScreen):
         self.detail.put("Where it came from", list(fact.blocks(item, self._listing, about, info, read)))
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Open the finding or the unjudged rule of the fact, or the page of a rule that passed."""
+        """Open the first finding or unjudged rule of the chosen fact; the page of the rule if it passed; a message
+        without a rule.
+        """
         item, diagnosis = self.table.item, self.doctor.diagnosis
         if event.rows is not self.table or item is None or diagnosis is None:
             return
@@ -215,20 +229,20 @@ class FactsScreen(FramedScreen):
             (await self.visit("diagnosis")).go(about[0].rule)
 
     def action_explain(self) -> None:
-        """Open the page of the fact."""
+        """Open the page that explains the fact under the cursor; does nothing without one."""
         if item := self.table.item:
             self.app.push_screen(ExplainScreen(item.fact))
 
     # keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False for letter keys while the user types a search."""
+        """False for actions on letter keys while the search line has the focus; else as on every screen."""
         return not (self.search.field.has_focus and action in _LETTER_ACTIONS) and super().check_action(
             action, parameters
         )
 
     def action_search(self) -> None:
-        """Open the search line."""
+        """Open and focus the search line."""
         self.search.open()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -244,15 +258,17 @@ class FactsScreen(FramedScreen):
             self.search.close()
 
     def action_only(self, kind: str) -> None:
-        """Show only facts of that kind, or all again."""
+        """Show only facts of that kind (``unread``, ``absent``, ``proof``); all again if they were shown already."""
         self._set_filter(replace(self._filter, only="" if self._filter.only == kind else kind, about=()))
 
     def action_all(self) -> None:
-        """Show every fact."""
+        """Show every fact: remove words, kind and rules from the filter."""
         self._set_filter(Filter())
 
     def action_leave(self) -> None:
-        """Esc: remove the search, then the filter, then the comparison, then as on every screen."""
+        """Esc: the first of these that there is: remove the searched words, a message, the filter, the comparison;
+        else go back.
+        """
         if self.search.opened:
             self._set_filter(replace(self._filter, words=""))
         elif self.doctor.message:
@@ -267,7 +283,9 @@ class FactsScreen(FramedScreen):
             super().action_leave()
 
     def action_copy(self) -> None:
-        """Copy the fact, its value and its source."""
+        """Copy name, value and source of the fact under the cursor, at most `_MOST_COPIED` characters; a message
+        says what.
+        """
         item = self.table.item
         if item is None:
             self.doctor.say("no fact to copy here")
@@ -280,22 +298,26 @@ class FactsScreen(FramedScreen):
     # another machine
 
     def action_compare(self) -> None:
-        """Ask for a file, and show in what its machine differs."""
+        """Ask for a file in a dialog, and then show only the facts in which its machine differs; a message if it is
+        not possible.
+        """
         self.beside.ask()
 
     def action_moving(self) -> None:
-        """Show or hide what differs between any two machines or moments."""
+        """Show or hide, in a comparison, the facts that differ between any two machines or moments."""
         self.beside.turn_moving()
 
     def _show_comparison(self) -> None:
-        """Show the listing anew after a comparison began, changed or ended."""
+        """Search again in the listing that is now right; if it changed between all facts and differing ones,
+        without a filter.
+        """
         if (self._last_search[0] is self._facts) == (self.beside.listing is None):
             self._search()
         else:
             self._set_filter(Filter())
 
     def status(self) -> Sequence[Content | str]:
-        """How to search or what is compared, and the counts."""
+        """Texts of the second line: how to search or what is compared, and counts of facts, absent and unread ones."""
         listing, name = self._listing, self.beside.name
         if self.doctor.diagnosis is None or not self.doctor.reading.over:
             return super().status()
@@ -323,12 +345,12 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """File name of the other machine, without folders; empty where there is none."""
+        """File name of the other machine, without folders; empty if none is compared."""
         whole = self._other[0].replace("\\", "/").rstrip("/") if self._other else ""
         return one_line(whole.rpartition("/")[2])
 
     def ask(self) -> None:
-        """Ask for a file, and compare with it; a message if that is not possible now."""
+        """Ask for a file in a dialog and compare with it; only a message if that is not possible now."""
         work = self._app.work
         if not work.open or not work.compare:
             self._app.say("nothing to compare with can be opened here")
@@ -338,20 +360,27 @@ class Comparison:
             self._app.push_screen(OpenFile("Compare with", work.open), self._receive_other)
 
     def _receive_other(self, answer: tuple[str, Diagnosis] | None) -> None:
-        """Compare with the diagnosis of the file; None: the user went back."""
+        """Compare with the file's diagnosis, given by file name and diagnosis; does nothing if the dialog was
+        cancelled (None).
+        """
         if answer:
             self._other = answer
             self.again()
 
     def again(self) -> None:
-        """Compare anew, after this machine was read again."""
+        """Compare this machine's current diagnosis with the other's in a thread; does nothing if one of them is
+        missing.
+        """
         compare, here, other = self._app.work.compare, self._app.diagnosis, self._other
         if other and compare and here:
             receive = partial(self._receive_difference, other)
             run_in_thread(self._app, "compare", lambda: compare(here, other[1]), receive)
 
     def _receive_difference(self, other: tuple[str, Diagnosis], difference: Difference | BaseException) -> None:
-        """Take the difference from `other` as the listing, or say why there is none; nothing if it was put away."""
+        """List the difference from `other`, or show a message and end the comparison after an exception.
+
+        Ignored if `other` is no longer the machine that is compared.
+        """
         if self._other is not other:
             return
         if isinstance(difference, BaseException):
@@ -362,7 +391,7 @@ class Comparison:
             self._changed()
 
     def turn_moving(self) -> None:
-        """Show or hide what differs between any two machines or moments."""
+        """Show or hide what differs between any two machines or moments; only a message if nothing is compared."""
         if self.listing is None:
             self._app.say("D goes with a comparison: d opens a file to compare with")
             return
@@ -371,6 +400,6 @@ class Comparison:
         self._changed()
 
     def end(self) -> None:
-        """End the comparison."""
+        """End the comparison, and call `changed`."""
         self._other = self.listing = None
         self._changed()

@@ -15,7 +15,7 @@ from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen, Repair
-from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, errors_said, repair_of
+from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, errors_shown, repair_of
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
@@ -50,7 +50,7 @@ class FixScreen(FramedScreen):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """Steps, below them their output, and how to undo."""
+        """The steps, below them their output, and how to undo."""
         self.steps, self.output, self.undo = Steps(), Pane("What would be done", id="output"), Pane("Undo", id="undo")
         self._copied, self._shown_version, self._shown_begun, self._step_shown = 0, -1, 0, False
         self._shown_busy = False
@@ -66,33 +66,36 @@ class FixScreen(FramedScreen):
 
     @property
     def repair(self) -> Repair:
-        """The open plan and its run."""
+        """The app's open plan with its run; an empty one is made if the app has none."""
         return repair_of(self.doctor)
 
     def on_mount(self) -> None:
-        """Follow the run, too."""
+        """Look a few times a second for changes of the run."""
         self.set_interval(self.PERIOD, self._tick)
 
     def on_screen_resume(self) -> None:
-        """Show the plan that is open now."""
+        """Redraw for the plan that is open now."""
         self._refresh()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Plan anew for this diagnosis, unless the user has changed or run the plan."""
+        """Make the plan anew for this diagnosis, unless it was changed, run or handed over ready."""
         repair, make = self.repair, self.doctor.work.plan
         if make and not (repair.run or repair.touched or repair.given or repair.busy):
-            with errors_said(self.doctor):
+            with errors_shown(self.doctor):
                 repair.plan = make(diagnosis, repair.only)
             if self.is_current:
                 self._refresh()
 
     def _tick(self) -> None:
-        """Redraw while the plan runs, and once after it."""
+        """Redraw while the plan runs, and once after it; nothing while another screen is shown."""
         if self.is_current and (self.repair.busy or self._shown_busy or self.steps.run is not self.repair.run):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Show steps, output, undo and frame as they are now."""
+        """Redraw steps, output, undo and frame as the plan and its run are now.
+
+        The cursor follows the running step until the user moves it.
+        """
         repair = self.repair
         self._shown_busy = repair.busy
         if self._shown_version != repair.version:
@@ -118,7 +121,9 @@ class FixScreen(FramedScreen):
         self.refresh_bindings()
 
     def _show_output(self) -> None:
-        """Show the output of the run's step, the step under the cursor, or the dry run."""
+        """Show why a run died, else the output of the step under the cursor (of the run's current one), else the
+        dry run.
+        """
         repair = self.repair
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
@@ -143,37 +148,42 @@ class FixScreen(FramedScreen):
             self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
 
     def _foreseen(self, plan: Plan) -> Foreseen | None:
-        """What the rules would say after that plan; computed once for each plan. None if that is not possible."""
+        """What the rules would say after that plan; computed once for each plan.
+
+        None if that is not possible; a `DoctorError` is shown as message.
+        """
         judge, diagnosis = self.doctor.work.foreseen, self.doctor.diagnosis
         if judge and diagnosis and self._foreseen_plan is not plan:
             self._foreseen_plan, self._foreseen_result = plan, None
-            with errors_said(self.doctor):
+            with errors_shown(self.doctor):
                 self._foreseen_result = judge(diagnosis, plan)
         return self._foreseen_result if self._foreseen_plan is plan else None
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the step under the cursor, and no longer follow the run."""
+        """Show the step to which the user moved, and no longer follow the run; moves by code are ignored."""
         if event.rows is not self.steps or self.steps.cursor == self._cursor_set_by_code:
             return
         self._cursor_set_by_code, self._step_shown, self._follows_run = self.steps.cursor, True, False
         self._show_output()
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Try again where something failed."""
+        """Enter on a step: run again from the failed step, if the run failed."""
         if event.rows is self.steps:
             self.action_again()
 
     def band(self) -> Band:
-        """State of the run; the verdict before it."""
+        """The first line: the state of the run; before a run as on every screen."""
         own = run_band(self.repair)
         return Band(*own, self.machine()) if own else super().band()
 
     def status(self) -> Sequence[Content | str]:
-        """What is planned, or the run's progress and how to stop it."""
+        """Texts of the second line: what is planned, or the run's progress and how to stop it; without a plan as
+        elsewhere.
+        """
         return run_status(self.repair, self.doctor.work.recorded) or super().status()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """False for keys that cannot be used now."""
+        """False for actions that are not possible now, such as ``apply`` during a run or ``undo`` before one."""
         repair = self.repair
         stopped = bool(repair.run and not repair.busy and repair.run.outcome in ("stopped", "still found"))
         shows = {
@@ -186,7 +196,9 @@ class FixScreen(FramedScreen):
         return shows.get(action, True)
 
     def action_leave_out(self) -> None:
-        """Leave the step out or choose it again; on a fix's heading, choose that fix."""
+        """Leave the step under the cursor out or choose it again; on the heading of another way to fix, choose that
+        way.
+        """
         line, plan = self.steps.line, self.repair.plan
         if not line or not plan:
             return
@@ -195,7 +207,7 @@ class FixScreen(FramedScreen):
         self._refresh()
 
     def action_dry_run(self) -> None:
-        """Show what would be done; nothing is run."""
+        """Show what would be done; nothing is run. After a run its plan is opened anew, the run kept to be undone."""
         self._step_shown = False
         if self.repair.run and not self.repair.busy:
             self.repair.put(self.repair.plan, self.repair.only, self.repair.given)
@@ -203,7 +215,7 @@ class FixScreen(FramedScreen):
         self.doctor.say("dry run: nothing was run")
 
     def action_copy(self) -> None:
-        """Copy the first command; when repeated, the next."""
+        """Copy the first command of the plan; when repeated, the next. A message says which, or that there is none."""
         plan = self.repair.plan
         commands = words.commands(plan) if plan else []
         if not commands:
@@ -215,28 +227,28 @@ class FixScreen(FramedScreen):
         self.doctor.say(f"copied{which}: {commands[number]}")
 
     def action_copy_all(self) -> None:
-        """Copy all chosen steps as a script."""
+        """Copy all chosen steps as a shell script; nothing without a plan."""
         if plan := self.repair.plan:
             self.app.copy_to_clipboard(words.script(plan))
             self.doctor.say(f"copied: all {len(plan.chosen)} steps as a shell script")
 
     def action_next_bad(self) -> None:
-        """Move to the next step that failed or cannot be run here."""
+        """Move to the next step that failed or cannot be run here; only a message if there is none."""
         if not self.steps.next_bad():
             self.doctor.say("every step can be run from here")
 
     def action_all(self) -> None:
-        """Open the plan for every cause."""
+        """Open the plan for every cause of the diagnosis; nothing during a run or without a diagnosis."""
         make, diagnosis, repair = self.doctor.work.plan, self.doctor.diagnosis, self.repair
         if repair.busy or not make or not diagnosis:
             return
-        with errors_said(self.doctor):
+        with errors_shown(self.doctor):
             repair.put(make(diagnosis, ()))
             self._refresh()
             self.doctor.say("the plan for every cause")
 
     def action_apply(self) -> None:
-        """Ask, then run the chosen steps up to a reboot."""
+        """Ask, then run the chosen steps up to a reboot; only a message if none is chosen or one cannot be run."""
         plan, work = self.repair.plan, self.doctor.work
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
@@ -249,7 +261,9 @@ class FixScreen(FramedScreen):
             ask_to_run(self.doctor, plan.until_reboot)
 
     def action_again(self) -> None:
-        """Ask, then run what is not done yet, from the failed step."""
+        """Ask, then run the steps that are not done yet, from the failed one; nothing unless the run stopped or did
+        not help.
+        """
         run = self.repair.run
         if not run or self.repair.busy or run.outcome not in ("stopped", "still found") or run.undoes:
             return
@@ -257,7 +271,7 @@ class FixScreen(FramedScreen):
             ask_to_run(self.doctor, run.rest)
 
     def action_undo(self) -> None:
-        """Ask, then undo the run, or the one before it if nothing was run since."""
+        """Ask, then undo the run, or the last one if nothing was run since; only a message if that is not possible."""
         repair = self.repair
         run = repair.run or repair.last
         if not run or repair.busy:
@@ -272,7 +286,7 @@ class FixScreen(FramedScreen):
             ask_to_undo(self.doctor, run)
 
     def action_end(self) -> None:
-        """Ask, then end the running command."""
+        """Ask, then end the command that runs now."""
         ask_to_end(self.doctor)
 
     def action_leave(self) -> None:
@@ -290,7 +304,7 @@ class FixScreen(FramedScreen):
 
 
 def run_band(repair: Repair) -> tuple[str, str, str] | None:
-    """Class, word and subject of the first line during and after a run; None before it."""
+    """Class, word and subject of the first line: ``("sound", "✓ FIXED", ...)``; None unless a plan runs or has run."""
     run = repair.run
     title = run.plan.title if run else repair.plan.title if repair.plan else ""
     if repair.busy:
@@ -312,7 +326,9 @@ def run_band(repair: Repair) -> tuple[str, str, str] | None:
 
 
 def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content | str] | None:
-    """The second line: what is planned, or the run's progress; None without a plan."""
+    """Left and right text of the second line: what is planned, or the run's progress and how to stop it; None
+    without a plan.
+    """
     run = repair.run
     if repair.busy:
         hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
@@ -329,7 +345,7 @@ def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content |
 
 
 def _plan_text(plan: Plan) -> Content:
-    """Number of steps and causes of the plan."""
+    """How many steps and causes the plan has, and how many steps cannot be run: ``plan: 3 steps for 2 causes``."""
     steps, causes = len(plan.chosen), len(set(plan.verifies))
     text = plural(steps, "step") + (f" for {plural(causes, 'cause')}" if causes else "")
     hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
@@ -337,7 +353,7 @@ def _plan_text(plan: Plan) -> Content:
 
 
 def nothing_to_fix(diagnosis: Diagnosis | None) -> str:
-    """Sentence that says why nothing can be done."""
+    """Sentence that says why the plan has no step: nothing is wrong, or no fix is known for what was found."""
     if diagnosis and diagnosis.verdict == "sound":
         return "Nothing is wrong here, so there is nothing to cure."
     return "No cure is written down for what was found here; e on the finding explains it."

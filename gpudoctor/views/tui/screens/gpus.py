@@ -35,15 +35,17 @@ class LiveScreen(FramedScreen):
         self._stop: Callable[[], None] = lambda: None
 
     def draw_samples(self) -> None:
-        """Draw the samples, after a new one; a subclass must define it."""
+        """Redraw what shows the GPU samples, called after each new one; raises NotImplementedError unless a
+        subclass defines it.
+        """
         raise NotImplementedError
 
     def follow_samples(self) -> None:
-        """Start sampling in a thread, where that is possible."""
+        """Start sampling the GPUs in a thread; does nothing if the app has no live samples (as for a report)."""
         live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
 
         def receive(sample: Sample) -> None:
-            """Pass a sample to the interface."""
+            """Pass a sample from the sampling thread to the screen, in the interface's thread."""
             call_in_app(app, lambda: self._receive_sample(sample))
 
         if live:
@@ -54,7 +56,9 @@ class LiveScreen(FramedScreen):
         self._stop()
 
     def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
-        """Keep the function that stops sampling, or show why there are no samples."""
+        """Keep the function that stops sampling, or call it at once if the screen was closed; an exception is shown
+        as trouble.
+        """
         if isinstance(stop, BaseException):
             self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
         elif self.is_attached:
@@ -63,7 +67,7 @@ class LiveScreen(FramedScreen):
             stop()
 
     def _receive_sample(self, sample: Sample) -> None:
-        """Take the sample, and draw it if it brought something new."""
+        """Take the sample, and redraw if there is something new to draw; ignored once the screen is closed."""
         if self.is_attached and self._samples.take(sample):
             self.draw_samples()
 
@@ -111,7 +115,7 @@ class GPUsScreen(LiveScreen):
         self._link_view = gpu_links.VIEWS[-1]
 
     def body(self) -> Iterable[Widget]:
-        """The table; below it links and detail."""
+        """The table of GPUs; below it the heat map of their links and the detail of one GPU."""
         self.table, self.detail = GPUTable(), Pane("GPU", id="gpu")
         self.matrix, self.reason, self.legend = Matrix(id="matrix", classes=""), Line(id="reason"), Line(id="legend")
         self.links = Vertical(self.matrix, self.reason, self.legend, id="links", classes="pane")
@@ -121,34 +125,34 @@ class GPUsScreen(LiveScreen):
             yield self.detail
 
     def on_mount(self) -> None:
-        """Follow the app, and start sampling in a thread."""
+        """Start sampling in a thread, and look once a second whether numbers have become outdated."""
         self.set_interval(self.AGED, self._redraw_if_outdated)
         self.follow_samples()
 
     def on_resize(self) -> None:
-        """Redraw in the new width."""
+        """Redraw table, detail and frame for the new size, after the layout."""
         self.call_after_refresh(self.draw_samples)
 
     def _redraw_if_outdated(self) -> None:
-        """Redraw if numbers have become outdated or the width has changed."""
+        """Redraw if live numbers have become outdated or the room for the detail has changed."""
         if self._samples.age() or self._available_size != self._detail_size:
             self.draw_samples()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show findings and links of the diagnosis, and its numbers until there are live ones."""
+        """Show findings and links of the diagnosis, and its numbers unless there are live ones."""
         self._samples.shown.health = gpu_words.health(diagnosis)
         self._samples.take(sample_of(diagnosis.snapshot))
         self._show_links()
         self.draw_samples()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on the GPU of that number; False if it is not listed."""
+        """Focus the table, and put its cursor on the GPU whose index `name` is; False if it is not listed."""
         found = name.isdigit() and self.table.go(int(name))
         self.table.focus()
         return found
 
     def draw_samples(self) -> None:
-        """Draw table, detail and frame, and set the layout for the number of GPUs."""
+        """Redraw table, detail and frame from the latest samples, with the layout for the number of GPUs."""
         shown = self._samples.shown
         count = len(shown.gpus)
         if count != self.table.count:
@@ -173,7 +177,10 @@ class GPUsScreen(LiveScreen):
         return max(self.detail.scrollable_content_region.width - 1, 20), self.detail.content_region.height
 
     def _show_detail(self, keep: bool) -> None:
-        """Show the GPU under the cursor in detail, or why there is none; `keep` keeps the scroll position."""
+        """Show the GPU under the cursor in detail, or why there is none; `keep` keeps the scroll position.
+
+        Does nothing while the table has the whole screen.
+        """
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
         self._detail_size = self._available_size
         if self.has_class("-many") and not self.has_class("-detail"):
@@ -188,7 +195,9 @@ class GPUsScreen(LiveScreen):
             self.detail.put("GPUs", [Block(plain(self._samples.trouble or "nothing was read yet"))], keep=keep)
 
     def _show_links(self) -> None:
-        """Show the heat map of the links."""
+        """Show the heat map of the chosen view of the links (topology, P2P or bandwidth); nothing before a
+        diagnosis.
+        """
         diagnosis = self.doctor.diagnosis
         if diagnosis is None:
             return
@@ -200,13 +209,16 @@ class GPUsScreen(LiveScreen):
         self.legend.say(view.legend)
 
     def status(self) -> Sequence[Content | str]:
-        """Whether the numbers are live, and what the marks mean."""
+        """Texts of the second line: whether the numbers are live and how old, and what ``?`` and ``-`` mean."""
         if not self.doctor.reading.over:
             return super().status()
-        return Content(self._samples.words(self.doctor.work.recorded)), Content("? could not be read   - not reported")
+        text = self._samples.status_text(self.doctor.work.recorded)
+        return Content(text), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the GPU under the cursor, in detail and links."""
+        """Show the GPU under the table's cursor in the detail, and go to its row of the heat map unless that has
+        the focus.
+        """
         if event.rows is not self.table:
             return
         gpu = self.table.gpu
@@ -215,22 +227,26 @@ class GPUsScreen(LiveScreen):
             self.matrix.go_to(f"GPU {gpu.index}")
 
     def on_matrix_moved(self, event: Matrix.Moved) -> None:
-        """Show the reason of the cell under the cursor."""
+        """Show the reason of the heat map's cell under the cursor."""
         mark = event.matrix.mark
         self.reason.say(plain(mark.reason) if mark else "")
 
     def selected(self) -> tuple[str, ...]:
-        """Ids of the findings about the GPU under the cursor."""
+        """Ids of the findings about the GPU under the cursor, each once; none without a GPU."""
         gpu = self.table.gpu
         found = self._samples.shown.health.of(gpu.index) if gpu else ()
         return tuple(dict.fromkeys(finding.id for finding in found))
 
     async def on_rows_chosen(self) -> None:
-        """Open the cause on Enter or a second click."""
+        """Open the first finding about the chosen GPU (Enter or a second click)."""
         await self.action_cause()
 
     async def action_cause(self) -> None:
-        """Open the first finding about this GPU; without a GPU the first cause."""
+        """Open the first finding about the GPU under the cursor on the diagnosis screen; without a GPU the first of
+        all.
+
+        A message if there is none; nothing before a diagnosis.
+        """
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
         if diagnosis is None:
             return
@@ -241,12 +257,16 @@ class GPUsScreen(LiveScreen):
             self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Links are between GPUs; what is done with numbers needs a GPU that has some."""
+        """False for ``links`` with fewer than two GPUs and for ``freeze`` and ``detail`` without one; else as on
+        every screen.
+        """
         least = {"links": 2, "freeze": 1, "detail": 1}.get(action, 0)
         return len(self._samples.shown.gpus) >= least and super().check_action(action, parameters)
 
     def action_links(self, view: str) -> None:
-        """Show that heat map of the links; if it hides another pane and is chosen again, hide it."""
+        """Show that view of the links large (``topology``, ``p2p``, ``bandwidth``); chosen again, back to the
+        normal layout.
+        """
         again = self.has_class("-matrix") and view == self._link_view
         self._link_view = view
         self.set_class(not again, "-matrix")
@@ -254,13 +274,13 @@ class GPUsScreen(LiveScreen):
         (self.table if again else self.matrix if self.has_class("-many") else self.table).focus()
 
     def action_detail(self) -> None:
-        """Show or hide the detail below a table that takes the whole screen."""
+        """Show or hide the detail below the table, which has the whole screen where there are many GPUs."""
         self.toggle_class("-detail")
         self.remove_class("-matrix")
         self._show_detail(keep=False)
 
     def action_freeze(self) -> None:
-        """Freeze the numbers, or go on with all that came meanwhile."""
+        """Freeze the numbers shown; when frozen, go on with all samples that came meanwhile."""
         self._samples.freeze()
         self.draw_samples()
 
@@ -289,7 +309,11 @@ class LiveSamples:
         self._held_samples: deque[Sample] = deque(maxlen=MOST)
 
     def take(self, sample: Sample) -> bool:
-        """Take a sample; True if there is something new to draw. Reported samples are ignored after live ones."""
+        """Take a sample and mark outdated numbers; True if there is something to redraw.
+
+        False if the sample is ignored (one of a report after live ones), or only kept for later because the view is
+        frozen.
+        """
         if not sample.live and self.live:
             return False  # what the report says is older
         if self.frozen is not None:
@@ -306,7 +330,7 @@ class LiveSamples:
         return True
 
     def _take_live(self, sample: Sample, now: float) -> None:
-        """Update GPUs, curves and errors from a live sample."""
+        """Update GPUs, curves and errors from a live sample; a GPU not in it keeps its numbers, with an error."""
         if not self.live:
             self.shown.gpus, self.live = {}, True
         self._last_sample_at = now
@@ -325,7 +349,7 @@ class LiveSamples:
                 self.shown.gpus[gpu.index] = gpu
 
     def age(self) -> bool:
-        """Mark outdated numbers; True if something must be redrawn only because time has passed."""
+        """Mark outdated numbers; True if live samples have stopped coming, so that their age must be redrawn."""
         if self.frozen is not None or not self.live:
             return False
         now = self.clock()
@@ -335,7 +359,7 @@ class LiveSamples:
         return True
 
     def _mark_outdated(self, now: float) -> None:
-        """Say of each GPU with outdated numbers why, and since when."""
+        """Set for each GPU whose numbers are outdated why (its NVML error, or no answer) and for how long."""
         silent = self.live and now - self._last_sample_at >= STALE_SECONDS
         outdated = {}
         for index in self.shown.gpus:
@@ -348,7 +372,7 @@ class LiveSamples:
         self.shown.struck = outdated
 
     def freeze(self) -> None:
-        """Freeze, or go on with all samples that came meanwhile."""
+        """Freeze; if frozen, take all samples that came meanwhile and go on."""
         if self.frozen is None:
             self.frozen = self.clock()
             return
@@ -356,8 +380,11 @@ class LiveSamples:
         while self._held_samples:
             self.take(self._held_samples.popleft())
 
-    def words(self, recorded: bool = False) -> str:
-        """The second line: live or recorded and how often, frozen, silent, or from a report."""
+    def status_text(self, recorded: bool = False) -> str:
+        """Text of the second line: live or recorded and how often, frozen, not answering, or from a report.
+
+        Without any GPU it is only the trouble.
+        """
         now = self.clock()
         if self.frozen is not None:
             return f"frozen {now - self.frozen:.0f} s ago · space goes on"

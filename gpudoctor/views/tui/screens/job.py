@@ -66,7 +66,7 @@ class JobScreen(LiveScreen):
         self._copied = 0
 
     def body(self) -> Iterable[Widget]:
-        """The ranks; below them the GPUs, then what was found, and the rank under the cursor."""
+        """The table of ranks; below it the job's GPUs, then what was found beside the rank under the cursor."""
         self.ranks, self.gpus = RankTable(), GPUTable()
         self.found, self.rank = Pane("Found", id="job-found"), Pane("Rank", id="job-rank")
         with Container(id="job"):
@@ -78,7 +78,9 @@ class JobScreen(LiveScreen):
                 yield self.rank
 
     def on_mount(self) -> None:
-        """Follow the app, the job and the GPUs, each in a thread."""
+        """Start watching the job and sampling the GPUs in threads, and a clock; says so if there is no job to be
+        watched.
+        """
         self.set_interval(self.CLOCK, self._tick)
         self.set_class(True, f"-{self._view}")
         app, work = self.app, self.doctor.work
@@ -87,31 +89,33 @@ class JobScreen(LiveScreen):
             return
         follow = work.job
         self._receive(JobLook(trouble="looking for its processes", reading=True))
-        hear = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
-        run_in_thread(app, "job", lambda: follow(hear), self._receive_watch)
+        receive = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
+        run_in_thread(app, "job", lambda: follow(receive), self._receive_watch)
         self.follow_samples()
 
     def on_unmount(self) -> None:
-        """Stop watching the job and the GPUs."""
+        """Stop watching the job."""
         if self._watch:
             self._watch.stop()
 
     def on_screen_suspend(self) -> None:
-        """Pause watching while another screen is shown."""
+        """Pause watching the job while another screen is shown; samples of the GPUs go on."""
         if self._watch:
             self._watch.rest(True)
 
     def on_screen_resume(self) -> None:
-        """Watch the job and the GPUs again."""
+        """Go on watching the job."""
         if self._watch:
             self._watch.rest(False)
 
     def on_resize(self) -> None:
-        """Redraw in the new width."""
+        """Redraw everything for the new size, after the layout."""
         self.call_after_refresh(self._draw)
 
     def _receive_watch(self, answer: JobWatch | BaseException) -> None:
-        """Keep the started watch on the job, or show why the job cannot be watched."""
+        """Keep the started watch on the job, or stop it at once if the screen was closed; an exception is shown as
+        trouble.
+        """
         if isinstance(answer, BaseException):
             self._receive(JobLook(trouble=error_text(answer)))
         elif self.is_attached:
@@ -120,7 +124,10 @@ class JobScreen(LiveScreen):
             answer.stop()
 
     def _receive(self, look: JobLook) -> None:
-        """Show the job as it is now; what was seen of it stays where a look fails."""
+        """Show this look at the job; if it has no diagnosis, the former one stays with the trouble of this one.
+
+        Where the job is the app's first screen, a diagnosis that says something new becomes the app's.
+        """
         if not self.is_attached:
             return
         before = self.job
@@ -137,13 +144,15 @@ class JobScreen(LiveScreen):
         self._draw()
 
     def _tick(self) -> None:
-        """Redraw how old the stacks are, and the GPUs' numbers where they have grown old."""
+        """Redraw the first two lines, which say how old the stacks are, and the GPUs' numbers if they have become
+        outdated.
+        """
         self.reframe()
         if self._samples.age():
             self.draw_samples()
 
     def _draw(self) -> None:
-        """Draw the ranks, the panes and the frame."""
+        """Redraw ranks, panes, GPUs and frame from the latest look; without a diagnosis only why there is none."""
         look, diagnosis = self.job, self.job.diagnosis
         self.set_class(diagnosis is None, "-none")
         if diagnosis is None:
@@ -169,11 +178,11 @@ class JobScreen(LiveScreen):
     """Whether the user went to a pane: then it keeps the focus."""
 
     def on_descendant_focus(self) -> None:
-        """Remember that the user went to a pane."""
+        """Remember whether the user went to another pane than the ranks, so that it keeps the focus."""
         self._asked_to_scroll = self.job.diagnosis is not None and self.focused is not self.ranks
 
     def _draw_panes(self) -> None:
-        """Draw what was found, and the rank under the cursor."""
+        """Redraw what was found, and the rank under the cursor; nothing before a diagnosis."""
         look, row = self.job, self.ranks.rank
         diagnosis = look.diagnosis
         if diagnosis is None:
@@ -190,7 +199,10 @@ class JobScreen(LiveScreen):
             self.rank.put(title, list(words.rank_blocks(diagnosis, row, look)), keep=same)
 
     def draw_samples(self) -> None:
-        """Draw the GPUs that the job uses; all of the machine where NVML does not name their processes."""
+        """Draw the GPUs that the job's ranks use, or all of the machine if no rank's GPUs are known.
+
+        The table is hidden if the job runs elsewhere or there are no live samples.
+        """
         rows = listed(self.job.diagnosis.snapshot.rows("rank")) if self.job.diagnosis else ()
         used = {number for row in rows for number in _gpus_of(row)}
         shown = self._samples.shown
@@ -212,14 +224,18 @@ class JobScreen(LiveScreen):
         self._go_to_gpu()
 
     def _go_to_gpu(self) -> None:
-        """Put the cursor of the GPUs on the first that the rank under the cursor uses, unless the user is there."""
+        """Put the cursor of the GPU table on the first GPU of the rank under the cursor, unless that table has the
+        focus.
+        """
         row = self.ranks.rank
         if row is not None and not self.gpus.has_focus:
             for index in _gpus_of(row)[:1]:
                 self.gpus.go(index)
 
     def band(self) -> Band:
-        """For whom the ranks wait; that there is none, or that it has ended."""
+        """The first line: for whom the ranks wait, that the stacks are being read, that there is no job, or that it
+        has ended.
+        """
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             look_and_word = ("reading", "… READING") if look.reading else ("unknown", f"{marks.UNREAD} NO JOB")
@@ -233,7 +249,9 @@ class JobScreen(LiveScreen):
         return Band(diagnosis.verdict, f"{glyph} {word}", words.headline(look), rights)
 
     def status(self) -> Sequence[Content | str]:
-        """How old what is shown is; then what could not be seen, or which other jobs there are."""
+        """Texts of the second line: what of the job could not be seen, how old the stacks are, and how many other
+        jobs there are.
+        """
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             return ("",)
@@ -248,19 +266,19 @@ class JobScreen(LiveScreen):
         return (left,)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the rank under the cursor, and go to its GPU."""
+        """Show the rank under the cursor, and go to its GPU; moves in the GPU table are ignored."""
         row = self.ranks.rank
         if event.rows is self.ranks and row is not None:
             self._draw_panes()
             self._go_to_gpu()
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Open the stacks of that rank."""
+        """Open the stacks of the rank under the cursor, if a row of the ranks was chosen."""
         if event.rows is self.ranks:
             self.action_stacks()
 
     def action_stacks(self) -> None:
-        """Open the stacks of all threads of the rank under the cursor."""
+        """Open a screen with the stacks of all threads of the rank under the cursor; only a message without a rank."""
         row, watch = self.ranks.rank, self._watch
         if row is None or watch is None:
             self.doctor.say("there is no rank whose stacks could be read")
@@ -268,7 +286,7 @@ class JobScreen(LiveScreen):
         self.app.push_screen(StacksScreen(words.rank_name(row), lambda: watch.stacks(row)))
 
     def action_read(self) -> None:
-        """Read the stacks now."""
+        """Have the stacks read now, by the watching thread; only a message without a job."""
         if self._watch is None or self.job.diagnosis is None:
             self.doctor.say("there is no job to look at")
             return
@@ -277,7 +295,7 @@ class JobScreen(LiveScreen):
         self.reframe()
 
     def action_turn(self) -> None:
-        """Look at the next job of this machine."""
+        """Watch the next job of this machine; only a message if there is no other."""
         if self._watch is None or not self.job.also:
             self.doctor.say("no other job is found on this machine")
             return
@@ -285,7 +303,9 @@ class JobScreen(LiveScreen):
         self.doctor.say(f"going on to {self.job.also[0]}")
 
     def action_view(self) -> None:
-        """Show the next of findings, rank and GPUs."""
+        """Show the next of the panes ``found``, ``rank`` and ``gpus`` on a narrow screen; GPUs only if there are
+        any.
+        """
         after = [*_VIEWS, *_VIEWS][_VIEWS.index(self._view) + 1 :]
         view = next(view for view in after if view != "gpus" or not self.has_class("-cpu"))
         for name in _VIEWS:
@@ -294,7 +314,9 @@ class JobScreen(LiveScreen):
         self.draw_samples()
 
     def action_copy(self) -> None:
-        """Copy the next command of what is to be done about the findings."""
+        """Copy the next command of all findings' fixes, after the last the first again; only a message without
+        commands.
+        """
         diagnosis = self.job.diagnosis
         every = [line for finding in diagnosis.findings for line in commands(finding)] if diagnosis else []
         if not every:
@@ -306,7 +328,9 @@ class JobScreen(LiveScreen):
         self.doctor.say(f"copied: {command}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No plan of fixes here, nothing about a job before one is read; `view` only where not all panes have room."""
+        """False for ``fix``, for actions on a job before its diagnosis, for ``read`` in a recording, and for
+        ``view`` if wide.
+        """
         if action == "fix" or (self.job.diagnosis is None and action in ("stacks", "read", "copy", "view")):
             return False
         if action == "view":
@@ -317,7 +341,7 @@ class JobScreen(LiveScreen):
 
 
 def _gpus_of(row: Row) -> tuple[int, ...]:
-    """The numbers of the GPUs that a rank uses."""
+    """The GPUs' numbers in the column ``gpus`` of a row of ``rank``; empty if they are not known."""
     numbers = value_of(row.get("gpus"))
     return tuple(number for number in numbers if isinstance(number, int)) if isinstance(numbers, tuple) else ()
 
@@ -342,11 +366,11 @@ class StacksScreen(PageScreen):
         self._ask = ask
 
     def read(self, work: Work) -> tuple[str, Iterable[Block]]:  # noqa: ARG002 - a job's stacks are not the machine's
-        """The stacks of all its threads."""
+        """The stacks of all threads of the rank, asked for now: as text to copy, and as blocks to show."""
         entries = self._ask()
         lines = [line for heading, frames in entries for line in (heading, *(f"  {frame}" for frame in frames))]
         return "\n".join(lines), words.stack_blocks(entries)
 
     def trouble(self, error: BaseException) -> Block:
-        """Why they cannot be read."""
+        """The block shown in place of the stacks if reading them raised this error."""
         return Block(plain(error_text(error), "bold"))

@@ -51,7 +51,9 @@ class KernelsScreen(FramedScreen):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """The GPUs' bars, below them the kernels and the detail of the run under the cursor."""
+        """The GPUs' bars, below them the kernels (on narrow screens tabs) and the detail of the run under the
+        cursor.
+        """
         self.bars, self.kernels, self.tabs, self.detail = Bars(), Kernels(), KernelTabs(), Pane("Kernels", id="run")
         self.found: Measurements | None = None
         self._stop: threading.Event | None = None
@@ -67,7 +69,7 @@ class KernelsScreen(FramedScreen):
                 yield self.detail
 
     def on_mount(self) -> None:
-        """Load what was measured before."""
+        """Load earlier measurements in a thread, or say that there are none; redraw regularly while kernels run."""
         self.set_interval(0.25, self._tick)
         if self.doctor.work.measured is None:
             self._show_empty()
@@ -76,23 +78,29 @@ class KernelsScreen(FramedScreen):
             self._load_measurements()
 
     def show(self, diagnosis: Diagnosis) -> None:  # noqa: ARG002 - what was measured is asked for by itself
-        """Load the measurements again: a reading of level deep, or of a file, may have brought some."""
+        """Load earlier measurements again: a reading of level deep, or of a file, may have brought some."""
         self._load_measurements()
 
     def _load_measurements(self) -> None:
-        """Load earlier measurements in a thread, unless kernels run now."""
+        """Load earlier measurements in a thread; does nothing while kernels run or if there is no way to ask for
+        them.
+        """
         recall = self.doctor.work.measured
         if recall and not self._stop:
             run_in_thread(self.app, "measured", recall, self._receive_measurements)
 
     @property
     def kernel(self) -> Kernel | None:
-        """The kernel shown; None without one."""
+        """The kernel under the cursor; None without measurements."""
         kernels = self.found.kernels if self.found else ()
         return kernels[min(self.kernels.cursor, len(kernels) - 1)] if kernels else None
 
     def _receive_measurements(self, answer: Measurements | BaseException | None) -> None:
-        """Show earlier measurements, merged with those of this session, or why there are none."""
+        """Show earlier measurements, merged with those of this session, or why there are none; ignored while kernels
+        run.
+
+        None or an exception is not shown if measurements are on the screen.
+        """
         if self._stop:
             return
         if isinstance(answer, Measurements):
@@ -105,13 +113,13 @@ class KernelsScreen(FramedScreen):
             self._show_empty(f"What was measured cannot be read: {error_text(answer)}")
 
     def _show_empty(self, message: str = "Nothing was measured here yet.") -> None:
-        """Say why there is nothing to show, and how to measure."""
+        """Show `message` and how to measure in the detail."""
         self.detail.put(
             "Kernels", list(no_measurement_blocks(message, can_measure=self.doctor.work.kernels is not None))
         )
 
     def _show_measurements(self, measurements: Measurements) -> None:
-        """Show these measurements; the cursors stay, or go to the worst run until the user moves."""
+        """Show these measurements; the cursors stay, but go to the worst run as long as the user has not moved them."""
         if not measurements.runs and self.found is None:
             return
         self.found = measurements
@@ -130,20 +138,20 @@ class KernelsScreen(FramedScreen):
         self.reframe()
 
     def _move_to(self, run: Run) -> None:
-        """Put the cursors on this run."""
+        """Put the cursors on this run's kernel and GPU; raises ValueError if it is not among those shown."""
         assert self.found
         self.kernels.cursor = [kernel.id for kernel in self.found.kernels].index(run.kernel)
         self._show_kernel()
         self.bars.cursor = [row.gpu for row in self.bars.runs].index(run.gpu)
 
     def _show_kernel(self) -> None:
-        """Show the bars of the kernel under the cursor."""
+        """Show the bars of the kernel under the cursor, and mark its tab; nothing without measurements."""
         if self.found and self.kernel:
             self.bars.put(self.found, self.kernel)
             self.tabs.put(self.kernels, self.kernels.cursor)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the bars of the kernel, and the detail of the run, under the cursors."""
+        """Show the bars of the kernel under the cursor; or, if the cursor of the bars moved, the detail of the run."""
         if event.rows is self.kernels:
             if self.kernel != self.bars.kernel:
                 self._show_kernel()
@@ -151,7 +159,9 @@ class KernelsScreen(FramedScreen):
         self._show_detail()
 
     def _show_detail(self) -> None:
-        """Show the run under the cursor in detail, or where its expected value comes from."""
+        """Show the run under the cursor, or where its expected value comes from, in the detail; nothing without a
+        run.
+        """
         run = self.bars.run
         if not self.found or not self.kernel or not run:
             return
@@ -163,17 +173,20 @@ class KernelsScreen(FramedScreen):
             self.detail.put(title, list(measured.run_blocks(self.found, self.kernel, run)), keep=same)
 
     def action_turn(self, by: int) -> None:
-        """Move to the next (1) or previous (-1) kernel."""
+        """Move the cursor by that many kernels: 1 next, -1 previous."""
         self._user_moved = True
         self.kernels.action_move(by)
 
     def action_kernel(self, index: int) -> None:
-        """Move to the kernel of that number."""
+        """Move the cursor to the kernel at that position in the list."""
         self._user_moved = True
         self.kernels.cursor = index
 
     def action_next(self, by: int) -> None:
-        """Move to the next run that is wrong, failed or slow, of any kernel; `by` -1: the previous."""
+        """Move to the next run that is wrong, failed or slow, of any kernel, wrapping round; `by` -1: the previous.
+
+        A message if there is none.
+        """
         self._user_moved = True
         if not self.found or not self.kernel:
             return
@@ -184,12 +197,12 @@ class KernelsScreen(FramedScreen):
             self._move_to(run)
 
     def action_why(self) -> None:
-        """Switch between the run and where its expected value comes from."""
+        """Switch the detail between the run and where its expected value comes from."""
         self._shows_expected = not self._shows_expected
         self._show_detail()
 
     def action_copy(self) -> None:
-        """Copy the command to run next."""
+        """Copy the next command for the run under the cursor; only a message if there is none."""
         run = self.bars.run
         command = measured.next_command(self.found, run, self.found.state(run)) if self.found and run else ""
         if command:
@@ -212,7 +225,10 @@ class KernelsScreen(FramedScreen):
         self._start_measuring([])
 
     def action_stop(self) -> None:
-        """Stop before the next kernel; what was measured stays."""
+        """Stop measuring before the next kernel; what was measured stays.
+
+        Only a message if nothing is being measured.
+        """
         if self._stop is None:
             self.doctor.say("nothing is measured now")
         else:
@@ -220,7 +236,10 @@ class KernelsScreen(FramedScreen):
             self.doctor.say("stopping; what was measured stays")
 
     def _start_measuring(self, kernel_ids: Sequence[str]) -> None:
-        """Run the kernels of these ids, or all, in a thread."""
+        """Measure the kernels of these ids (all if empty) in a thread, showing results as they come.
+
+        Only a message if nothing can be measured from here or it is being measured already.
+        """
         app, measure = self.app, self.doctor.work.kernels
         if measure is None:
             at = self.found.at if self.found else ""
@@ -233,18 +252,18 @@ class KernelsScreen(FramedScreen):
             self._since = time.monotonic()
 
             def report(partly: Measurements) -> None:
-                """Pass the measurements so far to the interface."""
+                """Show the measurements so far, from any thread; ignored if they are of an earlier start."""
                 call_in_app(app, lambda: self._show_merged(partly) if stop is self._stop else None)
 
             run_in_thread(app, "kernels", lambda: measure(kernel_ids, report, stop), self._finish_measuring)
         self.reframe()
 
     def _show_merged(self, measurements: Measurements) -> None:
-        """Show these measurements with those that are shown."""
+        """Show these measurements merged into those that are shown."""
         self._show_measurements(self.found.merged(measurements) if self.found else measurements)
 
     def _finish_measuring(self, answer: Measurements | BaseException) -> None:
-        """Show the measurements and have them judged, or say what failed."""
+        """Show the final measurements and have the diagnosis made anew with them in a thread, or say what failed."""
         stopped, self._stop = bool(self._stop and self._stop.is_set()), None
         if isinstance(answer, BaseException):
             if self.found is None:
@@ -260,20 +279,25 @@ class KernelsScreen(FramedScreen):
         self.reframe()
 
     def _receive_diagnosis(self, answer: Diagnosis | BaseException) -> None:
-        """Show the new diagnosis on all screens, or say why there is none."""
+        """Make the new diagnosis the app's, so that all screens show it; a message after an exception.
+
+        Ignored while the machine is being read.
+        """
         if isinstance(answer, BaseException):
             self.doctor.say(f"what was measured cannot be judged: {error_text(answer)}")
         elif self.doctor.reading.over:
             self.doctor.diagnosis = answer
 
     def _tick(self) -> None:
-        """Redraw while kernels run."""
+        """Redraw the first two lines and the bars while kernels run."""
         if self._stop:
             self.reframe()
             self.bars.refresh()
 
     def band(self) -> Band:
-        """The verdict of the measurements, where it is worse than that of the facts."""
+        """The first line: the verdict of the measurements if something is bad and it is not milder than that of the
+        facts.
+        """
         band = super().band()
         verdict = measured.verdict_of_all(self.found) if self.found else None
         if not verdict or (band.look == "broken" and verdict[0] != "broken"):
@@ -282,7 +306,9 @@ class KernelsScreen(FramedScreen):
         return Band(verdict[0], f"{glyph} {word}", verdict[1], band.rights)
 
     def status(self) -> Sequence[Content | str]:
-        """Progress of measuring, or its counts; else as on every screen."""
+        """Texts of the second line: progress while kernels run, counts of what was measured, else as on every
+        screen.
+        """
         if self._stop:
             return progress_line(self.found, time.monotonic() - self._since)
         if self.found and self.found.kernels and self.doctor.reading.over:
@@ -302,7 +328,9 @@ _THERE = "On the machine itself they are run by gpudoctor bench, and by gpudocto
 
 
 def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
-    """Why there is nothing to show, what kernels are for, and how to run them, here or on the machine itself."""
+    """`message`, what kernels are for, and how to run them: with a key here (`can_measure`), else on the machine
+    itself.
+    """
     yield Block(plain(message, "bold"))
     yield GAP
     yield Block(plain(_ABOUT))
@@ -311,7 +339,9 @@ def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
 
 
 def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Content, Content]:
-    """Progress bar of the running kernels after `seconds`, and how to stop them."""
+    """Progress bar of the running kernels, how many are measured and for how many `seconds`; and, at the right, the
+    stop key.
+    """
     runs = measurements.runs if measurements else ()
     open_ = [run for run in runs if run.status in {"waiting", "running"}]
     now = next((run for run in open_ if run.status == "running"), None)
@@ -324,7 +354,9 @@ def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Co
 
 
 def counts_line(measurements: Measurements) -> tuple[Content, Content]:
-    """``61 sound · 2 wrong · 4 slow · 8 not judged``, and which GPUs are in use or when it was measured."""
+    """``61 sound · 2 wrong · 4 slow · 8 not judged``; and, for the right end, which GPUs are in use, else when it
+    was measured.
+    """
     states = [measurements.state(run) for run in measurements.runs]
     words = ("sound", "wrong", "failed", "slow")
     parts = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]

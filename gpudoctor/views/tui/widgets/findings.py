@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def folds(self) -> bool:
-        """True if anything can be folded under it."""
+        """True if entries can be folded under it: symptoms of a cause, or the rules of a reason."""
         return bool(self.under) or (self.reason is not None and not self.rule)
 
     @property
@@ -50,12 +50,15 @@ class Entry:
 
     @property
     def bad(self) -> bool:
-        """True if it is an error or a warning."""
+        """True if it is a finding of severity error or warning."""
         return bool(self.findings and self.findings[0].severity != "info")
 
 
 def found_entries(diagnosis: Diagnosis, folded_ids: Collection[str]) -> Iterator[Entry]:
-    """Causes with their symptoms below (unless folded), then what to do first, notes, and what was not found."""
+    """An entry for each cause, its symptoms below unless its id is in `folded_ids`; findings of one id share an entry.
+
+    Then summary lines: what to do first, notes, how many rules were not judged, and what passed.
+    """
     under = summary.folded(diagnosis)
     groups: dict[str, list[Finding]] = {}
     for finding in diagnosis.findings:
@@ -85,7 +88,7 @@ def unjudged_entries(diagnosis: Diagnosis, folded_ids: Collection[str]) -> Itera
 
 
 def matching(entries: Iterable[Entry], words: str) -> Iterator[Entry]:
-    """Entries that contain every word in id or titles, unindented; summary lines never match."""
+    """Entries that contain every word in id or titles, without indent and what is folded; summary lines never match."""
     words_lower = words.lower().split()
     for entry in entries:
         text = " ".join([entry.id, entry.title, *(finding.title for finding in entry.findings)]).lower()
@@ -94,7 +97,9 @@ def matching(entries: Iterable[Entry], words: str) -> Iterator[Entry]:
 
 
 def _summary_entries(diagnosis: Diagnosis) -> Iterator[Entry]:
-    """The lines after the findings: order of work, notes, not judged, passed (by topic on a sound machine)."""
+    """The lines below the findings: order of work (of two causes or more), notes, not judged, passed (by topic if
+    sound).
+    """
     if len(causes := summary.to_act_on(diagnosis)) > 1:
         yield Entry("order", section="order", title=f"What to do first: {len(causes)} steps in order")
     if notes := len(diagnosis.notes):
@@ -110,7 +115,7 @@ def _summary_entries(diagnosis: Diagnosis) -> Iterator[Entry]:
 
 
 def by_topic(passed: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Rule ids by topic, lowest layer first."""
+    """Rule ids by topic (the part before the first dot), topics of the lowest layer first."""
     order = {layer: at for at, layer in enumerate(LAYERS)}
     names_by_topic: dict[str, list[str]] = {}
     for name in passed:
@@ -130,7 +135,7 @@ _SECTION_MARKS: dict[Section, tuple[str, str]] = {
 
 
 def entry_cells(entry: Entry, folded: bool) -> list[Cell]:
-    """The cells of an entry: fold mark, severity and title."""
+    """The cells of an entry: fold mark or indent, mark of severity, and title."""
     lead = entry.guide or ("▸ " if folded else "▾ ") if entry.folds or entry.guide else "  "
     if entry.section:
         mark, look = _SECTION_MARKS[entry.section]
@@ -182,7 +187,11 @@ class Findings(Rows):
         return self.entries[self.cursor] if self.entries else None
 
     def put(self, diagnosis: Diagnosis) -> None:
-        """Show the entries of this diagnosis; the cursor stays on the id that the user chose."""
+        """Show the entries of this diagnosis that have the searched words; the cursor stays on the id that the user
+        chose.
+
+        What hides that id is unfolded. Posts `Moved`.
+        """
         self._diagnosis = diagnosis
         rows = unjudged_entries if self.only_unjudged else found_entries
         shown = rows(diagnosis, () if self._search_words else self._folded_ids)
@@ -211,17 +220,19 @@ class Findings(Rows):
         self.post_message(self.Moved(self))
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Fold mark, severity and title."""
+        """The cells of that row: fold mark, severity and title."""
         entry = self.entries[index]
         return entry_cells(entry, entry.id in self._folded_ids)
 
     def pin(self) -> None:
-        """Keep the cursor on the entry it is on from now on."""
+        """Keep the cursor on the id of the entry it is on, however the list changes from now on."""
         if self.entry:
             self._chosen_id = self.entry.id
 
     def watch_cursor(self) -> None:
-        """Remember the id that the user chose."""
+        """Remember the entry as the user's choice, unless code moved the cursor; then scroll and post `Moved` as
+        every list does.
+        """
         if not self._moving_by_code:
             self.pin()
         super().watch_cursor()
@@ -232,12 +243,15 @@ class Findings(Rows):
         self.pin()
 
     def action_edge(self, last: int) -> None:
-        """Move to the first or the last row, and keep the cursor there."""
+        """Move to the last row, or the first if `last` is 0, and keep the cursor there."""
         super().action_edge(last)
         self.pin()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on the finding or unjudged rule of that id, unfolding it; False if there is none."""
+        """Put the cursor on the finding or unjudged rule of that id; False if there is none.
+
+        If there is one, the search ends, everything is unfolded, and the view changes to that which has it.
+        """
         if not self._diagnosis:
             return False
         found = any(finding.id == name for finding in self._diagnosis.findings)
@@ -250,26 +264,29 @@ class Findings(Rows):
         return True
 
     def filter_by(self, words: str) -> None:
-        """Show only entries with these words; all for an empty text."""
+        """Show only entries with all of these words; everything for an empty text."""
         self._search_words = words.strip()
         if self._diagnosis:
             self.put(self._diagnosis)
 
     def next(self, by: int) -> None:
-        """Move to the next error or warning, wrapping round; without any, to the next row. `by` -1: the previous."""
+        """Move to the next error or warning, wrapping round, and stay on it; `by` -1: the previous.
+
+        Without errors and warnings it moves to the next row.
+        """
         bad = [at for at, entry in enumerate(self.entries) if entry.bad] or list(range(len(self.entries)))
         self.move_to_next(bad, by)
         self.pin()
 
     def toggle_unjudged(self) -> None:
-        """Switch between what was found and what was not judged."""
+        """Switch the list between what was found and what was not judged; each has its own chosen entry."""
         self.only_unjudged = not self.only_unjudged
         self._chosen_id, self._chosen_in_other_view = self._chosen_in_other_view, self._chosen_id
         if self._diagnosis:
             self.put(self._diagnosis)
 
     def action_fold(self) -> None:
-        """Fold or unfold what is below the entry."""
+        """Fold or unfold what is below the entry under the cursor; nothing if it has nothing below."""
         entry = self.entry
         if entry and entry.folds and self._diagnosis:
             self._folded_ids ^= {entry.id}
@@ -277,7 +294,7 @@ class Findings(Rows):
             self.put(self._diagnosis)
 
     def action_choose(self) -> None:
-        """Enter: fold or unfold, or switch to what was not judged."""
+        """Enter: fold or unfold the entry, or switch to what was not judged on that line; then post `Chosen`."""
         self.pin()
         if self.entry and self.entry.section == "unjudged":
             self.toggle_unjudged()
@@ -286,7 +303,7 @@ class Findings(Rows):
         super().action_choose()
 
     def _unfold(self, name: str) -> bool:
-        """Unfold the entry that hides that id; False if none does."""
+        """Unfold the entry that hides that id and redraw; False if none hides it."""
         for entry in self.entries:
             if entry.id in self._folded_ids and name in {finding.id for finding in entry.under} | set(entry.names):
                 self._folded_ids.discard(entry.id)
@@ -296,7 +313,7 @@ class Findings(Rows):
         return False
 
     def _update_title(self) -> None:
-        """Set the pane's title to what is listed."""
+        """Set the pane's title: causes, what was looked for (no errors and warnings), or not judged."""
         bad = any(entry.bad for entry in self.entries)
         causes = "Causes" if bad or not self.entries else "What was looked for"
         self.border_title = Content("Not judged, because" if self.only_unjudged else causes)

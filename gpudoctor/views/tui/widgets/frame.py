@@ -31,7 +31,7 @@ class ScreenEntry:
     screen: str
 
     def open(self) -> Screen[Any]:
-        """A new instance of the screen."""
+        """A new instance of the screen, whose module is imported now."""
         module = importlib.import_module(f"gpudoctor.views.tui.screens.{self.name}")
         screen: Screen[Any] = getattr(module, self.screen)()
         return screen
@@ -67,13 +67,17 @@ class Line(Widget):
         self._rights: tuple[Content, ...] = ()
 
     def say(self, left: Content | str, *rights: Content | str) -> None:
-        """Set the text at the left, and texts for the right end, the longest first."""
+        """Set the text at the left, and versions of the text at the right end, the longest first: the first that
+        fits is shown.
+        """
         self._left = Content(drawable(left)) if isinstance(left, str) else left
         self._rights = tuple(Content(drawable(right)) if isinstance(right, str) else right for right in rights)
         self.refresh()
 
     def render(self) -> VisualType:
-        """The text at the left, and the first at the right that fits."""
+        """The text at the left, and the first of the right texts that fits beside it; without one the left text,
+        cut if needed.
+        """
         for right in self._rights:
             room = self.content_size.width - self._left.cell_length - right.cell_length
             if room >= 2:
@@ -91,7 +95,7 @@ class Tabs(Widget):
         self.here = here
 
     def render(self) -> VisualType:
-        """Numbers and titles of the screens, the open one in brackets."""
+        """Numbers and titles of all screens on one line, the open one in brackets; each is clickable."""
         short = self.app.size.width < NARROW
         parts: list[Content] = []
         for number, entry in enumerate(SCREEN_ENTRIES, 1):
@@ -115,7 +119,7 @@ class Keys(Widget):
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def render(self) -> VisualType:
-        """Keys of this screen at the left, those of every screen at the right."""
+        """Keys of this screen at the left, as many as fit and at most `MOST`; those of every screen at the right."""
         width = self.content_size.width
         short = width < NARROW
         everywhere = [(key, "" if short and key != "?" else word, action) for key, word, action in self.EVERYWHERE]
@@ -131,13 +135,15 @@ class Keys(Widget):
         return Content.assemble(left, " " * max(2, width - left.cell_length - right.cell_length), right)
 
     def _app_hints(self) -> Iterable[tuple[str, str, str]]:
-        """Key, word and action of the application's own keys that can be used now."""
+        """Key, word and action of each of the application's `OWN_KEYS` that can be used now."""
         for hint in getattr(self.app, "OWN_KEYS", ()):
             if self.app.check_action(hint[2].partition(".")[2], ()):
                 yield hint
 
     def _screen_hints(self) -> Iterable[tuple[str, str, str]]:
-        """Key, word and action of the keys shown on this screen."""
+        """Key, word and action of each binding of the screen and its focus that is shown and enabled, an action
+        once.
+        """
         seen = set()
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and enabled and binding.description and binding.action not in seen:
@@ -146,7 +152,7 @@ class Keys(Widget):
 
 
 def _hints_text(hints: Iterable[tuple[str, str, str]]) -> Content:
-    """Keys and words, each clickable."""
+    """Keys in bold with their words, on one line; a click on one runs its action."""
     parts = []
     for key, word, action in hints:
         click = Style.from_meta({"@click": action if "." in action else f"screen.{action}"})
@@ -182,7 +188,7 @@ class Search(Horizontal):
         self.field = SearchInput(placeholder=placeholder, select_on_focus=False, compact=True)
 
     def compose(self) -> Iterable[Widget]:
-        """The ``/`` sign and the input."""
+        """The ``/`` sign and the input field."""
         sign = Line()
         sign.say("/")
         yield sign
@@ -194,12 +200,12 @@ class Search(Horizontal):
         return self.has_class("-open")
 
     def open(self) -> None:
-        """Show the line and focus it."""
+        """Show the search line and focus its input."""
         self.add_class("-open")
         self.field.focus()
 
     def close(self) -> None:
-        """Clear and hide the line."""
+        """Clear the input and hide the search line."""
         self.field.value = ""
         self.remove_class("-open")
 
@@ -236,7 +242,10 @@ class Hint:
 
 
 def hints_of(screen: Screen[Any]) -> list[Hint]:
-    """Every action that is possible now: of the screen, its focused widget and the application."""
+    """Every action that is possible now, with all its keys: of the screen, its focused widget and the application.
+
+    Keys that only move a cursor or scroll are one hint; Textual's own actions that a user need not know are left out.
+    """
     hints: dict[tuple[bool, str], Hint] = {}
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         moves = binding.group is MOVES or binding.action in _SCROLL
@@ -258,7 +267,7 @@ def _lowercased(words: str) -> str:
 
 
 def _ordered_keys(hint: Hint) -> tuple[str, ...]:
-    """The hint's keys, the simplest first; of movement keys, arrows before letters."""
+    """The hint's keys, the shortest first; of keys that move a cursor, single letters last."""
     if hint.moves:
         return tuple(sorted(hint.keys, key=lambda key: len(key) == 1 and key.isalpha()))
     return tuple(sorted(hint.keys, key=len))

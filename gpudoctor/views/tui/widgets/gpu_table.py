@@ -42,10 +42,12 @@ class PlacedColumn:
 
 
 def _number_column(name: str, format_number: Callable[[float], str] = lambda number: f"{number:.0f}") -> DrawCell:
-    """A function that draws the GPU's field of that name as a number."""
+    """A function that draws the cell of the GPU's field `name`: by `format_number` (no decimals), or `missing_cell` if
+    None.
+    """
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001 - a column's signature
-        """The number, or the mark of a missing value."""
+        """The cell of that number of the GPU; ``?`` or ``-`` if it has none."""
         number = getattr(gpu, name)
         return (format_number(number), "") if number is not None else missing_cell(gpu, name)
 
@@ -53,13 +55,17 @@ def _number_column(name: str, format_number: Callable[[float], str] = lambda num
 
 
 def missing_cell(gpu: GPU, *names: str) -> Cell:
-    """The mark of missing values: ``?`` if they could not be read, ``-`` if this GPU does not report them."""
+    """``?`` if one of these fields, or the GPU as a whole, could not be read; ``-`` if this GPU does not report
+    them.
+    """
     unread = gpu.error or any(name in gpu.unanswered for name in names)
     return (marks.UNREAD, "info") if unread else (marks.ABSENT, "dim")
 
 
 def _index_cell(state: GpuState, gpu: GPU, width: int) -> Cell:
-    """The GPU's index after the mark of its worst finding, or ``?`` if it does not answer."""
+    """The GPU's index behind the mark of its worst finding; else behind ``?`` if its numbers are outdated or it has an
+    error.
+    """
     severity = state.health.severity(gpu.index)
     if severity:
         return f"{marks.SEVERITY[severity][0]}{gpu.index:>{width - 1}}", severity
@@ -69,15 +75,17 @@ def _index_cell(state: GpuState, gpu: GPU, width: int) -> Cell:
 
 
 def _name_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """The GPU's short name, cut to the width."""
+    """The GPU's short name, cut to the width, as a dim cell."""
     return one_line(summary.short_name(gpu.name))[:width], "dim"
 
 
 def _curve_column(name: str) -> DrawCell:
-    """A function that draws the last minute of a field as bars, on the scale that all GPUs of the table have."""
+    """A function that draws the last minute of the field `name` as bars, on the scale shared by all GPUs of the
+    table.
+    """
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:
-        """The bars; empty without a scale."""
+        """The cell with one row of bars, `width` wide; empty without a scale."""
         scale = state.axes.get(name)
         return (state.bars(gpu, name, width, scale)[0] if scale else "", "curve")
 
@@ -85,7 +93,7 @@ def _curve_column(name: str) -> DrawCell:
 
 
 def _memory_bar_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """A bar of the memory in use."""
+    """A bar of the share of memory in use; empty if either size is unknown."""
     return bar(gpu.memory_used_mib, gpu.memory_mib, width), "curve"
 
 
@@ -101,7 +109,7 @@ _EMPTY = "░"
 
 
 def _clock_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """Current and maximum clock in MHz."""
+    """``1410/1980``: current and maximum SM clock in MHz, or only the current one; ``?`` or ``-`` without it."""
     if gpu.clock_mhz is None:
         return missing_cell(gpu, "clock_mhz")
     most = "" if gpu.clock_max_mhz is None else f"/{gpu.clock_max_mhz:.0f}"
@@ -109,7 +117,7 @@ def _clock_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
 
 
 def _limit_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """Why the GPU's numbers are outdated, or what limits its clocks."""
+    """Why the GPU's numbers are outdated, else what limits its clocks (``▼ heat``, ``z idle``); empty if nothing."""
     if why := state.struck.get(gpu.index):
         return one_line(why), "info"
     text = gpu_words.held_back(gpu)
@@ -119,24 +127,24 @@ def _limit_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
 
 
 def _pcie_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """PCIe generation and width: ``4×16``."""
+    """PCIe generation and width: ``4×16``; ``?`` or ``-`` if either is unknown."""
     if gpu.link_generation is None or gpu.link_width is None:
         return missing_cell(gpu, "link_generation", "link_width")
     return f"{gpu.link_generation:.0f}×{gpu.link_width:.0f}", ""
 
 
 def _nvlinks_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-    """NVLinks that are up of all: ``17/18``."""
+    """NVLinks that are up of all: ``17/18``; ``?`` or ``-`` if either is unknown."""
     if gpu.links_up is None or gpu.links is None:
         return missing_cell(gpu, "links", "links_up")
     return f"{gpu.links_up:.0f}/{gpu.links:.0f}", ""
 
 
 def _traffic_column(send: str, receive: str) -> DrawCell:
-    """A function that draws sent and received MB/s of two fields."""
+    """A function that draws the rates of the fields `send` and `receive` (MB/s) as one cell."""
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
-        """Both rates, or the mark of a missing value."""
+        """The cell with the sent and the received rate; one ``?`` or ``-`` if either is unknown."""
         out, back = getattr(gpu, send), getattr(gpu, receive)
         if out is None or back is None:
             return missing_cell(gpu, send, receive)
@@ -169,9 +177,10 @@ GAP = 2
 
 
 def place_columns(state: GpuState, width: int, left_out: Container[str] = ()) -> list[PlacedColumn]:
-    """The columns that fit in `width`, the most important first; what is left goes to those that can grow.
+    """The columns that fit in `width`, picked by importance, in the order of `COLUMNS`; those that can grow share what
+    is left.
 
-    Those whose names are `left_out` make room for others.
+    Columns named in `left_out` and columns that tell nothing here are not placed; the index column always is.
     """
     widths: dict[str, int] = {}
     room = width
@@ -195,7 +204,9 @@ _MIN_LIMIT_WIDTH = 10
 
 
 def _columns_with_data(state: GpuState) -> Sequence[Column]:
-    """The columns in which any GPU has something to show."""
+    """`COLUMNS` without those that tell nothing here: curves without a scale, NVLinks and traffic that no GPU has, and
+    the name if all GPUs share one.
+    """
     gpus = state.gpus.values()
     silent = {
         "GPU": len({gpu.name for gpu in gpus if gpu.name}) < 2,  # else the band names them all
@@ -209,7 +220,7 @@ def _columns_with_data(state: GpuState) -> Sequence[Column]:
 
 
 def _max_width(state: GpuState, column: Column) -> int:
-    """The widest that a column can usefully be."""
+    """The width up to which a column may grow: the longest short GPU name for ``GPU``, else the column's `most`."""
     if column.name == "GPU":
         return max((len(summary.short_name(gpu.name)) for gpu in state.gpus.values()), default=0)
     return column.most
@@ -220,7 +231,7 @@ _CURVES = {"util": ("utilization", "%"), "power": ("power_w", "W")}
 
 
 def _heading(state: GpuState, column: Column) -> str:
-    """The column's heading; that of memory says how much each GPU has, if it is the same, and a curve's its scale."""
+    """The heading: ``of 80 GiB`` for memory if all GPUs have as much; unit and scale for a curve; else the name."""
     if column.name in _CURVES:
         field, unit = _CURVES[column.name]
         return f"{unit} {axis_text(state.axes[field])}"
@@ -231,7 +242,7 @@ def _heading(state: GpuState, column: Column) -> str:
 
 
 def gpu_cells(places: Sequence[PlacedColumn], state: GpuState, gpu: GPU) -> list[Cell]:
-    """The row of a GPU; outdated numbers are struck through."""
+    """The row of a GPU, neighbours of one style joined; outdated numbers are struck through, but not the index."""
     old = gpu.index in state.struck
     row: list[Cell] = []
     for place in places:
@@ -254,7 +265,10 @@ def merge_cells(row: Sequence[Cell]) -> list[Cell]:
 
 
 def _padded(text: str, look: str, place: PlacedColumn) -> list[Cell]:
-    """The text cut and padded to its column; only the text itself has the style."""
+    """The text cut or padded to its column, with a gap behind.
+
+    It is split in cells so that only text is struck through, and the empty part of a bar has the style ``track``.
+    """
     text = text if len(text) <= place.width else f"{text[: place.width - 1]}…"
     pad = " " * (place.width - len(text))
     gap = " " * GAP
@@ -267,7 +281,7 @@ def _padded(text: str, look: str, place: PlacedColumn) -> list[Cell]:
 
 
 def column_headings(places: Sequence[PlacedColumn]) -> list[Cell]:
-    """The headings over their columns, as one cell."""
+    """The headings aligned with their columns, all in one cell."""
     out = []
     for place in places:
         name = place.heading[: place.width]
@@ -276,7 +290,9 @@ def column_headings(places: Sequence[PlacedColumn]) -> list[Cell]:
 
 
 def mig_cells(instance: Instance, last: bool) -> list[Cell]:
-    """The row of a MIG device under its GPU: profile and memory; `last` draws the end of the branch."""
+    """The row of a MIG device under its GPU: index, profile, bar and size of its used memory; `last` ends the
+    branch.
+    """
     full = bar(instance.memory_used_mib, instance.memory_mib, 10)
     memory = ""
     if instance.memory_used_mib is not None and instance.memory_mib is not None:
@@ -335,7 +351,11 @@ class GPUTable(Rows):
         return self._keys[self.cursor][0] if self._keys else None
 
     def put(self, state: GpuState) -> None:
-        """Show this state; the cursor stays where the user put it, until then on the worst GPU."""
+        """Redraw from this state, and set its `axes`; the cursor stays where the user put it, until then on the worst
+        GPU.
+
+        Posts `Moved` if the cursor is on another GPU than before.
+        """
         self.shown = state
         shown = state.gpus.values()
         state.axes = {name: scale for name, _ in _CURVES.values() if (scale := state.axis(name, shown))}
@@ -354,12 +374,14 @@ class GPUTable(Rows):
             self.post_message(self.Moved(self))
 
     def _worst(self) -> int:
-        """Row of the GPU with the most severe finding; 0 without GPUs."""
+        """Row of the GPU with the most severe finding, the first of several; 0 without findings or GPUs."""
         ranks = [_ORDER.index(self.shown.health.severity(index)) for index, _ in self._keys]
         return ranks.index(min(ranks)) if ranks else 0
 
     def _sorted(self) -> list[int]:
-        """Indices of the GPUs in the order shown: by number, or findings first."""
+        """Indices of the GPUs in the order shown: ascending, or the most severe findings first, then GPUs without an
+        answer.
+        """
         indices = sorted(self.shown.gpus)
         if self.found_first:
             indices.sort(key=lambda index: (_ORDER.index(self.shown.health.severity(index)), not self._silent(index)))
@@ -370,7 +392,9 @@ class GPUTable(Rows):
         return index in self.shown.struck or bool(self.shown.gpus[index].error)
 
     def _update_layout(self) -> None:
-        """Place the columns anew if the width or what there is to show has changed."""
+        """Choose columns and headings anew if the width, the number of GPUs, the scales or the columns left out have
+        changed.
+        """
         width = max((self.scrollable_content_region.width or self.size.width) - 1, 0)
         layout = (width, len(self.shown.gpus), tuple(self.shown.axes.items()), len(self.shown.struck), self.left_out)
         if layout != self._layout or not self._places:
@@ -379,12 +403,12 @@ class GPUTable(Rows):
             self.heading = column_headings(self._places) if self.shown.gpus else ()
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - Textual's signature
-        """Place the columns in the new width."""
+        """Choose the columns for the new width, and redraw."""
         self._update_layout()
         self.refresh()
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of a GPU or a MIG device."""
+        """The cells of that row of the table: a GPU, or a MIG device under its GPU."""
         gpu_index, place = self._keys[index]
         gpu = self.shown.gpus[gpu_index]
         if place >= 0:
@@ -392,13 +416,15 @@ class GPUTable(Rows):
         return gpu_cells(self._places, self.shown, gpu)
 
     def watch_cursor(self) -> None:
-        """Remember the row that the user chose."""
+        """Remember the row as the user's choice, unless code moved the cursor; then scroll and post `Moved` as every
+        table does.
+        """
         if not self._moving_by_code and self._keys:
             self._chosen_key = self._keys[self.cursor]
         super().watch_cursor()
 
     def go(self, index: int) -> bool:
-        """Put the cursor on that GPU; False if it is not listed."""
+        """Put the cursor on the GPU of that index; False if it is not listed."""
         if (index, -1) not in self._keys:
             return False
         self.cursor = self._keys.index((index, -1))
@@ -414,7 +440,7 @@ class GPUTable(Rows):
         self.move_to_next(bad, by)
 
     def action_sort(self) -> None:
-        """Sort by findings first, or by number again."""
+        """Switch between order by index and findings first; the cursor stays on its GPU."""
         self.found_first = not self.found_first
         if self._chosen_key is None and self._keys:
             self._chosen_key = self._keys[self.cursor]

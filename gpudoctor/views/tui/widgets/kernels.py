@@ -41,7 +41,10 @@ class Bars(Rows):
         self.runs: list[Run] = []
 
     def put(self, measurements: Measurements, kernel: Kernel) -> None:
-        """Show that kernel; GPUs without a run get a row that says so."""
+        """Show the results of that kernel, a row per run; a GPU without a run gets a row that says so.
+
+        Posts `Moved`.
+        """
         self.measurements, self.kernel = measurements, kernel
         runs = {run.gpu: run for run in measurements.of(kernel.id)}
         missing = () if -1 in runs else measurements.devices
@@ -67,7 +70,7 @@ class Bars(Rows):
 
     @property
     def _has_room_for_samples(self) -> bool:
-        """True if clock, temperature and power fit beside the bar."""
+        """True if the columns of clock, temperature, power and throttling fit beside a bar."""
         return self.size.width >= _FIXED + _MEANWHILE + 32
 
     @property
@@ -76,7 +79,9 @@ class Bars(Rows):
         return min(max(self.size.width - _FIXED - (_MEANWHILE if self._has_room_for_samples else 0), 4), 72)
 
     def _update_heading(self) -> None:
-        """Set the heading to the kernel's unit and the columns that fit."""
+        """Set the heading: the kernel's unit, what bars are relative to, and the columns that fit; nothing before
+        `put`.
+        """
         if self.measurements is None or self.kernel is None:
             return
         against = measured.reference_label(self.measurements, self.kernel)
@@ -88,7 +93,11 @@ class Bars(Rows):
         self.heading = [(head.ljust(self.size.width), "head")]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Mark, GPU, value, bar, correctness, spread; or the status of a run without a value."""
+        """The cells of that run: mark, GPU, value, bar, correctness, spread, clock, temperature and power if there is
+        room.
+
+        A run without a value has its status and reason in place of the figures.
+        """
         run = self.runs[index]
         assert self.measurements
         state = self.measurements.state(run)
@@ -119,7 +128,7 @@ class Bars(Rows):
             yield (f"▼ {held}" if held else ""), "warning"
 
     def _status_text(self, run: Run) -> tuple[str, str]:
-        """Status of a run without a value, and its detail."""
+        """Status of a run without a value, and its detail: ``("not run: ", "GPU is in use")``."""
         if run.status == "not-run":
             return "not run: ", one_line(run.because)
         if run.status == "ran":
@@ -132,7 +141,9 @@ class Bars(Rows):
         return states.get(run.status, ("failed: ", one_line(run.because)))
 
     def _bar_cells(self, ratio: float | None, look: str) -> Iterator[Cell]:
-        """A bar relative to the expected value: ``█████▌····│``; blank if that is unknown."""
+        """Cells of a bar relative to the expected value, whose end is the stroke: ``█████▌····│``; blank if `ratio`
+        is None.
+        """
         length = self._bar_length
         if ratio is None:
             yield f"{'':<{length + 1 + _OVER}}", ""
@@ -173,7 +184,7 @@ class Kernels(Rows):
         self._widest_cells = self._title_width = self._rung_width = 0
 
     def put(self, measurements: Measurements) -> None:
-        """Show these kernels with their results."""
+        """Show the kernels of these measurements with their results."""
         gpus = [device.index for device in measurements.devices]
         few = len(gpus) <= self.MOST_GLYPHS
         self._rows = [
@@ -200,7 +211,7 @@ class Kernels(Rows):
         self.refresh()
 
     def _update_layout(self) -> None:
-        """Width of the titles, and the heading with the GPUs' numbers."""
+        """Set the width of the titles, and the heading with the last digit of each GPU's index above its glyphs."""
         longest = max((cell_len(one_line(row[0].title)) for row in self._rows), default=0)
         room = self.size.width - self._rung_width - 2 * len(self._gpus_with_glyphs) - _COUNTS
         self._title_width = min(longest, self.LONGEST, max(room, self.SHORTEST))
@@ -209,11 +220,11 @@ class Kernels(Rows):
 
     @property
     def titles(self) -> list[tuple[str, list[Cell]]]:
-        """Each kernel's title and the cells of its states."""
+        """For each kernel its title and the cells with the number of GPUs in each state."""
         return [(kernel.title, cells) for kernel, _, cells in self._rows]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Rung, title, a glyph for each GPU, and the number of GPUs in each state."""
+        """The cells of that kernel: rung, title, a glyph for each GPU, and the number of GPUs in each state."""
         kernel, glyphs, cells = self._rows[index]
         if self._widest_cells > self.size.width - self._rung_width - self._title_width - 6:
             room = self.size.width - self._rung_width - self._title_width - 4 - 2 * len(self._gpus_with_glyphs)
@@ -234,14 +245,18 @@ def _cells_that_fit(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
 
 
 def _shortened(text: str) -> str:
-    """A state without its word: ``✗ 1`` of ``✗ 1 wrong``."""
+    """A cell of `state_cells` without its word: ``✗ 1`` of ``✗ 1 wrong``, ``· not run`` of ``· not run (deep)``."""
     words = text.split()
     gap = text[: len(text) - len(text.lstrip())]
     return f"{gap}{' '.join(words[:2])}" if words[1].isdigit() else text.partition(" (")[0]
 
 
 def _glyphs(measurements: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
-    """A glyph for each GPU, as in a heat map: ``· · · 5 x ?``."""
+    """A glyph for each GPU: ``·`` sound, tenths of the expected value if slow, ``x`` wrong, ``✗`` failed, ``?`` not
+    judged.
+
+    A run on all GPUs together gives each of them its glyph; a GPU that waits or has no run gets a blank.
+    """
     together = measurements.run(kernel.id, -1)
     for gpu in gpus:
         run = together or measurements.run(kernel.id, gpu)
@@ -258,7 +273,9 @@ def _glyphs(measurements: Measurements, kernel: Kernel, gpus: Iterable[int]) -> 
 
 
 def state_cells(measurements: Measurements, kernel: Kernel) -> Iterator[Cell]:
-    """The number of GPUs in each state, the worst first: ``✗ 1 wrong  ! 1 slow  ✓ 5  ? 1``."""
+    """The number of GPUs in each state, the worst first: ``✗ 1 wrong ! 1 slow ✓ 5 ? 1``; ``· not run`` without a
+    run.
+    """
     counts = measured.state_counts(measurements, kernel)
     if not counts:
         yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
@@ -281,7 +298,9 @@ class KernelTabs(Widget):
         self._open = 0
 
     def put(self, kernels: Kernels, here: int) -> None:
-        """Show the kernels' titles with the mark of their worst state; `here` is the open one."""
+        """Show the kernels' titles, each with the mark of its worst state if that is bad; `here` is the open one's
+        position.
+        """
         self._titles = [
             (one_line(title), next((text.lstrip()[0] for text, look in cells if look in {"error", "warning"}), ""))
             for title, cells in kernels.titles
@@ -290,7 +309,7 @@ class KernelTabs(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """As many titles as fit, the open one among them."""
+        """As many titles on one line as fit, the open one among them; ``‹`` and ``›`` where some are cut off."""
         width, first = self.content_size.width, 0
         while (
             first < self._open and self._parts(first, self._open + 1).cell_length > width - 4
@@ -300,7 +319,7 @@ class KernelTabs(Widget):
         return line if line.cell_length <= width else Content.assemble(line.truncate(width - 2), " ›")
 
     def _parts(self, first: int, end: int) -> Content:
-        """The titles from `first` to before `end`, each clickable."""
+        """The titles from `first` to before `end`, the open one in brackets; a click on one opens that kernel."""
         parts: list[Content] = []
         for at, (title, mark) in enumerate(self._titles[first:end], first):
             here = at == self._open

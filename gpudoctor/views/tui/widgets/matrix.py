@@ -35,7 +35,7 @@ class Mark:
 
     @property
     def bad(self) -> bool:
-        """True if `n` stops at it."""
+        """True if the key `n` stops at the cell: its level is ``low`` or ``bad``."""
         return self.level in {"low", "bad"}
 
 
@@ -43,7 +43,10 @@ ITSELF = Mark("\\", "none", "itself")
 
 
 def share(ratio: float, reason: str = "", good: float = 0.9) -> Mark:
-    """Mark of a share of the expected value: a dot from `good` on, else its tenths; below half is bad, NaN unread."""
+    """Mark of a share of the expected value: a dot from `good` on, else its tenths as a digit; NaN is marked as unread.
+
+    The level is ``good``, ``low``, or ``bad`` below half.
+    """
     if isnan(ratio):
         return unread(reason)
     if ratio >= good:
@@ -53,22 +56,25 @@ def share(ratio: float, reason: str = "", good: float = 0.9) -> Mark:
 
 
 def wrong(reason: str) -> Mark:
-    """Mark of wrong data: what arrived or was computed is not what it should be."""
+    """``x``, bad: mark of data that arrived or was computed and is not what it should be."""
     return Mark("x", "bad", reason)
 
 
 def unread(reason: str) -> Mark:
-    """Mark of what was not measured, or did not answer."""
+    """``?``: mark of what was not measured, or did not answer."""
     return Mark("?", "unread", reason)
 
 
 def no_link(reason: str = "no link") -> Mark:
-    """Mark of a pair that has nothing to measure."""
+    """``-``: mark of a pair that has nothing to measure."""
     return Mark("-", "none", reason)
 
 
 def headings(names: Sequence[str]) -> list[str]:
-    """The names without their common beginning, for narrow columns: ``node01`` to ``node08`` become 1 to 8."""
+    """The names without their common beginning, for narrow columns: ``node01`` to ``node08`` become 1 to 8.
+
+    A number is not cut in its middle, and no name becomes empty.
+    """
     if len(names) < 2:
         return list(names)
     common = 0
@@ -158,7 +164,10 @@ class Matrix(ScrollView, can_focus=True):
         self._moving_by_code = False
 
     def put(self, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Mark]]) -> None:
-        """Show this grid; the cursor stays on the row and column names it was on."""
+        """Show this grid; the cursor is on the cell that the user chose (by its names), else on the first bad one.
+
+        Posts `Moved`.
+        """
         self.rows, self.columns = tuple(map(one_line, rows)), tuple(map(one_line, columns))
         self._cells = [list(row) for row in cells]
         longest = max(map(len, self.columns), default=1)
@@ -184,39 +193,45 @@ class Matrix(ScrollView, can_focus=True):
 
     @property
     def mark(self) -> Mark | None:
-        """The cell under the cursor; None without cells."""
+        """The mark of the cell under the cursor; None without cells."""
         return self.cell(*self.at) if self.rows and self.columns else None
 
     def cell(self, row: int, col: int) -> Mark:
-        """The cell at that row and column."""
+        """The mark at that row and column; raises IndexError if there is none."""
         return self._cells[row][col]
 
     def go_to(self, row: str) -> None:
-        """Put the cursor on the row of that name, on its first bad cell."""
+        """Put the cursor on the row of that name, on its first bad cell if it has one; does nothing if there is no
+        such row.
+        """
         if row in self.rows:
             at = self.rows.index(row)
             bad = (col for col, mark in enumerate(self._cells[at]) if mark.bad)
             self.at = (at, next(bad, self.at[1]))
 
     def _initial_cursor(self) -> tuple[int, int]:
-        """The cell that the user chose, by its names; else the first bad cell."""
+        """Row and column of the cell that the user chose, by its names; else of the first bad or unread cell; else
+        (0, 0).
+        """
         row, column = self._chosen_names or ("", "")
         if row in self.rows and column in self.columns:
             return self.rows.index(row), self.columns.index(column)
         return next(iter(self._bad_cells()), (0, 0))
 
     def _bad_cells(self) -> list[tuple[int, int]]:
-        """Positions of the bad cells; of the unread ones if none is bad."""
+        """Row and column of each bad cell; if none is bad, of each unread one."""
         everywhere = [(row, col) for row, cells in enumerate(self._cells) for col in range(len(cells))]
         bad = [at for at in everywhere if self.cell(*at).bad]
         return bad or [at for at in everywhere if self.cell(*at).level == "unread"]
 
     def _column_start(self, col: int) -> int:
-        """Where a column begins, in terminal columns from the first one."""
+        """Where a column begins, in terminal columns from the start of the first."""
         return col * self._column_width + (0 if self.wide else col // _BLOCK)
 
     def _column_at(self, x: int) -> int:
-        """The column at that many terminal columns from the first one's start."""
+        """The index of the grid's column at that many terminal columns from the start of the first; it may be
+        beyond the last.
+        """
         if self.wide:
             return x // self._column_width
         block = _BLOCK * self._column_width + 1
@@ -227,7 +242,9 @@ class Matrix(ScrollView, can_focus=True):
         return text.ljust(self._column_start(col + 1) - self._column_start(col))
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is visible."""
+        """Line `y` of the visible part: headings, a row with its name, the `empty` text if there are no cells, or
+        blank.
+        """
         width = self.scrollable_content_region.width or self.size.width
         plain = self.rich_style
         if not self.rows or not self.columns:
@@ -255,7 +272,7 @@ class Matrix(ScrollView, can_focus=True):
         return [Segment(text[:start], head), Segment(text[start:end], self._style("here")), Segment(text[end:], head)]
 
     def _row_segments(self, row: int, first: int, end: int) -> list[Segment]:
-        """The cells of a row from `first` to before `end`; neighbours of the same style are one segment."""
+        """The cells of a row from column `first` to before `end`; neighbours of the same style are one segment."""
         out: list[tuple[str, str]] = []
         for col, mark in enumerate(self._cells[row][first:end], first):
             glyph = drawable(mark.glyph)
@@ -277,7 +294,9 @@ class Matrix(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"matrix--{name}")
 
     def watch_at(self) -> None:
-        """Scroll the cursor into view beside names and headings, and post `Moved`."""
+        """Remember the cell as the user's choice unless code moved the cursor, scroll it into view, redraw and post
+        `Moved`.
+        """
         row, col = self.at
         if not self._moving_by_code and self.rows and self.columns:
             self._chosen_names = (self.rows[row], self.columns[col])
@@ -293,21 +312,24 @@ class Matrix(ScrollView, can_focus=True):
         self.at = min(max(row + rows, 0), last_row), min(max(col + columns, 0), last_col)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor up or down by a page."""
+        """Move the cursor by `by` pages: 1 down, -1 up."""
         self.action_go(by * max(self.size.height - self._heading_height - 1, 1), 0)
 
     def action_edge(self, last: int) -> None:
-        """Move the cursor to the first or the last cell."""
+        """Move the cursor to the last cell, or to the first if `last` is 0."""
         far = len(self.rows) + len(self.columns)
         self.action_go(*((far, far) if last else (-far, -far)))
 
     def action_next(self, by: int) -> None:
-        """Move to the next bad (or, if none is, unread) cell, wrapping round; `by` -1: the previous."""
+        """Move to the next bad cell (unread if none is bad), wrapping round; `by` -1: the previous.
+
+        Nothing without such cells.
+        """
         if bad := self._bad_cells():
             self.at = next_place(bad, self.at, by)
 
     def action_choose(self) -> None:
-        """Post `Chosen` for the cell under the cursor."""
+        """Post `Chosen` for the cell under the cursor; nothing without cells."""
         if self.rows and self.columns:
             self.post_message(self.Chosen(self))
 
@@ -318,7 +340,10 @@ class Matrix(ScrollView, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Move to the clicked cell, or along a clicked name or heading; a click on the cursor's cell opens it."""
+        """Move to the clicked cell, or to the row or column of a clicked name or heading.
+
+        A click on the cell under the cursor chooses it as Enter does.
+        """
         at = event.get_content_offset(self)
         if at is None:
             return

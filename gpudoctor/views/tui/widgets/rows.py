@@ -39,7 +39,11 @@ Place = TypeVar("Place", int, "tuple[int, int]")
 
 
 def next_place(places: Sequence[Place], here: Place, by: int) -> Place:
-    """The first of these ordered places that is after `here`, else the first of all; `by` -1: the last before it."""
+    """The first of these sorted places that is greater than `here`, else the first of all; `by` -1: the last that is
+    less.
+
+    With `by` -1 and none less it is the last of all; raises IndexError without places.
+    """
     ahead = [place for place in places if (place > here if by > 0 else place < here)]
     return (ahead or places)[0 if by > 0 else -1]
 
@@ -102,7 +106,7 @@ class Rows(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of that row, from the left; a subclass must define it."""
+        """The cells of that row, from the left; raises NotImplementedError unless a subclass defines it."""
         raise NotImplementedError
 
     def fill(self, count: int) -> None:
@@ -113,7 +117,7 @@ class Rows(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is visible."""
+        """Line `y` of the visible part: heading, a row behind the cursor's mark, the `empty` text, or blank."""
         width = self.scrollable_content_region.width or self.size.width
         plain = self._style("")
         if self.heading and y == 0:
@@ -129,7 +133,11 @@ class Rows(ScrollView, can_focus=True):
         return self._strip_of([lead, *self.row(index)], width, look)
 
     def _strip_of(self, cells: Iterable[Cell], width: int, plain: Style) -> Strip:
-        """The cells as one line of that width. Every Segment has a Style: NO_COLOR's filter needs one."""
+        """The cells as one line of exactly that width, cut with an ellipsis or padded, in their looks over the style
+        `plain`.
+
+        Every Segment has a Style: NO_COLOR's filter needs one.
+        """
         segments: list[Segment] = []
         room = width
         for text, look in cells:
@@ -152,7 +160,10 @@ class Rows(ScrollView, can_focus=True):
         return found
 
     def _computed_style(self, name: str) -> Style:
-        """The style of that name; a translucent colour is mixed with the background."""
+        """The style of the component class ``rows--NAME``; the widget's own for an empty name.
+
+        A translucent colour is mixed with the background.
+        """
         if not name:
             return self.rich_style
         if name == "cursor":  # a row's own, with a background
@@ -162,12 +173,12 @@ class Rows(ScrollView, can_focus=True):
         return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
 
     def notify_style_update(self) -> None:
-        """Forget cached styles when the theme or the focus changes."""
+        """Forget cached styles; Textual calls it when theme, focus or classes change the widget's style."""
         self._style_by_name.clear()
         super().notify_style_update()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Redraw, with fresh styles."""
+        """Forget cached styles, and redraw as Textual's widgets do."""
         self._style_by_name.clear()
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
@@ -192,22 +203,23 @@ class Rows(ScrollView, can_focus=True):
         self.cursor = min(max(self.cursor + by, 0), max(self.count - 1, 0))
 
     def move_to_next(self, rows: Sequence[int], by: int) -> None:
-        """Move the cursor to the next of these rows, after the last to the first; with `by` -1 to the one before.
-        It stays where `rows` is empty.
+        """Move the cursor to the next of these sorted rows, after the last to the first; `by` -1: to the previous.
+
+        It stays if `rows` is empty.
         """
         if rows:
             self.cursor = next_place(rows, self.cursor, by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor up or down by a page."""
+        """Move the cursor by `by` pages: 1 down, -1 up."""
         self.action_move(by * max(self.size.height - 1 - bool(self.heading), 1))
 
     def action_edge(self, last: int) -> None:
-        """Move the cursor to the first or the last row."""
+        """Move the cursor to the last row, or to the first if `last` is 0."""
         self.cursor = max(self.count - 1, 0) if last else 0
 
     def action_choose(self) -> None:
-        """Post `Chosen` for the row under the cursor."""
+        """Post `Chosen` for the row under the cursor; nothing without rows."""
         if self.count:
             self.post_message(self.Chosen(self))
 
@@ -218,7 +230,7 @@ class Rows(ScrollView, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked row; a click on the row under the cursor opens it."""
+        """Move the cursor to the clicked row; a click on the row under the cursor chooses it as Enter does."""
         at = event.get_content_offset(self)
         index = -1 if at is None else at.y + self.scroll_offset.y - bool(self.heading)
         if at is None or (self.heading and at.y == 0) or not 0 <= index < self.count:

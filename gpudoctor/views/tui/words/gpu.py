@@ -36,7 +36,9 @@ _ORDER: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 def held_back(gpu: GPU) -> str:
-    """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing does."""
+    """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing does or it
+    is unknown.
+    """
     if gpu.throttle_reasons is None:
         return ""
     reasons = list(dict.fromkeys(word for name, word in REASONS if name in gpu.throttle_reasons))
@@ -51,18 +53,18 @@ def held_back(gpu: GPU) -> str:
 
 
 def gib_text(mib: float) -> str:
-    """MiB as GiB, without the unit: 79, 9.2, 0.1."""
+    """MiB as GiB, without the unit: 79, 9.2, 0.1, 0."""
     size = mib / 1024
     return f"{size:.0f}" if size >= 9.95 or size < 0.05 else f"{size:.1f}"
 
 
 def rate_text(mb_s: float) -> str:
-    """MB/s in at most four characters, without the unit: 12, 940, 1.4k."""
+    """MB/s in at most four characters, without the unit: 12, 940, 1.4k, 120k."""
     return f"{mb_s:.0f}" if mb_s < 999.5 else f"{mb_s / 1000:.1f}k" if mb_s < 99_500 else f"{mb_s / 1000:.0f}k"
 
 
 def process_text(program: Process) -> str:
-    """A process as ``pid 41207  train.py  9.0 GiB  alice``."""
+    """A process as ``pid 41207 train.py 9.0 GiB alice``; parts that are not known are left out."""
     memory = "" if program.memory_mib is None else f"{gib_text(program.memory_mib)} GiB"
     return "  ".join(filter(None, (f"pid {program.pid}", program.name or "name not told", memory, program.user)))
 
@@ -78,7 +80,7 @@ class Health:
         return self.by_gpu.get(index, ())
 
     def severity(self, index: int) -> Severity | None:
-        """The worst severity found about that GPU; None without a finding."""
+        """The worst severity of the findings about the GPU of that index; None without a finding."""
         return next((finding.severity for finding in self.of(index)), None)
 
 
@@ -86,7 +88,10 @@ NOTHING = Health({})
 
 
 def health(diagnosis: Diagnosis) -> Health:
-    """Findings by GPU: as a finding's subject, by a row that belongs to the GPU, or by its PCI address."""
+    """Findings by GPU: those whose subject is the GPU's index or PCI address.
+
+    A finding of the layer ``gpu`` with an unknown address belongs to the only GPU without one, if there is just one.
+    """
     gpus = listed(diagnosis.snapshot.rows("gpu"))
     indices = [int_in_row(row, "index", place) for place, row in enumerate(gpus)]
     pairs = [(text_of(row.get("address")), index) for row, index in zip(gpus, indices, strict=True)]
@@ -110,7 +115,7 @@ def health(diagnosis: Diagnosis) -> Health:
 
 
 def int_in_row(row: Row, column: str, default: int) -> int:
-    """The integer in that column of a row of facts, else the default."""
+    """The integer in that column of a row of facts; the default if the fact is missing, not read or no integer."""
     value = value_of(row.get(column))
     return value if isinstance(value, int) else default
 
@@ -145,7 +150,7 @@ def axis(lowest: float, highest: float, limit: float) -> Axis:
 
 
 def axis_text(of: Axis) -> str:
-    """``90-100``."""
+    """Both ends of a curve's scale: ``90-100``."""
     return f"{of[0]:.0f}-{of[1]:.0f}"
 
 
@@ -167,7 +172,7 @@ class Curve:
 
     @property
     def range(self) -> Axis:
-        """The lowest and the highest number; raises ValueError without one."""
+        """The lowest and the highest number of the last minute; raises ValueError without one."""
         return min(self._numbers), max(self._numbers)
 
     def add(self, moment: float, number: float) -> None:
@@ -179,10 +184,11 @@ class Curve:
         self._numbers.append(number)
 
     def bars(self, width: int, scale: Axis, until: float, since: float = -math.inf, rows: int = 1) -> list[str]:
-        """The last minute up to `until` as `width` bars of means on that scale, in rows, the top one first.
+        """The last minute up to `until` as `rows` texts of `width` block characters, the top row first.
 
-        Blank without data. A bar keeps covering the same seconds, so the rows move left bar by bar. Data that begins at
-        `since` begins at the left edge.
+        Each bar is the mean of its seconds on that scale, blank without data. It keeps covering the same seconds, so
+        bars move left one by one. If data begins at `since`, later than the left edge, the bars start at the left and
+        blanks follow.
         """
         if width < 1:
             return [""] * rows
@@ -202,7 +208,9 @@ class Curve:
         return ["".join(_LEVELS[min(max(level - base, 0), 8)] for level in levels) for base in bases]
 
     def _levels_of(self, first: int, end: int, seconds_per_bar: float) -> list[int]:
-        """Eighths of a row that the bars of the places from `first` to before `end` are high; 0 without data."""
+        """Heights of the bars of the places from `first` to before `end`, in eighths of a row, at least 1; 0
+        without data.
+        """
         sums, counts = [0.0] * (end - first), [0] * (end - first)
         for moment, number in zip(reversed(self._moments), reversed(self._numbers), strict=True):
             place = int(moment / seconds_per_bar) - first
@@ -228,7 +236,7 @@ class Histories:
         """The first moment of all."""
 
     def add(self, moment: float, gpus: Iterable[GPU]) -> None:
-        """Append the numbers of each GPU at that moment."""
+        """Append the numbers of each GPU at that moment; curves of GPUs that are not among them are dropped."""
         self.since = min(self.since, moment)
         before = self._curve_blocks
         self._curve_blocks = {}
@@ -241,7 +249,7 @@ class Histories:
                     curve.add(moment, number)
 
     def curve(self, index: int, name: str) -> Curve:
-        """A curve of that GPU; empty where there is no data."""
+        """The curve of that field of the GPU with that index; an empty one if there is none."""
         return self._curve_blocks.get(index, {}).get(name) or Curve()
 
     def __len__(self) -> int:
@@ -264,7 +272,9 @@ class GpuState:
     """The scales of the curves in the table, by the names of `CURVES`."""
 
     def axis(self, name: str, gpus: Collection[GPU]) -> Axis | None:
-        """The scale on which the curves of these GPUs can be compared; None without a number or a limit."""
+        """Bottom and top of the scale on which the curves of these GPUs can be compared; None without a number or a
+        limit.
+        """
         curves = [self.histories.curve(gpu.index, name) for gpu in gpus]
         ranges = [curve.range for curve in curves if len(curve)]
         limit = max((LIMITS[name](gpu) or 0.0 for gpu in gpus), default=0.0)
@@ -273,7 +283,9 @@ class GpuState:
         return axis(min(low for low, _ in ranges), max(high for _, high in ranges), limit)
 
     def bars(self, gpu: GPU, name: str, width: int, scale: Axis, rows: int = 1) -> list[str]:
-        """A curve of that GPU as rows of bars, aligned with the curves of the other GPUs."""
+        """The GPU's curve of that field as rows of bars, the top one first, up to the same moment as those of the
+        other GPUs.
+        """
         curve = self.histories.curve(gpu.index, name)
         return curve.bars(width, scale, self.moment, self.histories.since, rows)
 
@@ -308,7 +320,11 @@ _PRESENCE_FACTS = (
 
 
 def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterator[Block]:
-    """The detail pane of that GPU in `width` columns; curves of several rows where `height` lines have the room."""
+    """The detail pane of that GPU in `width` columns: findings, curves, memory, ECC, links, traffic, processes,
+    address.
+
+    Curves have several rows if `height` lines have the room. A GPU that does not answer has only its findings.
+    """
     rows = min((height - _BESIDE_CURVES) // len(CURVES), _MOST_ROWS)
     yield from _heading_blocks(state, gpu)
     yield GAP
@@ -339,13 +355,13 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterat
 
 
 def gpu_title(gpu: GPU) -> str:
-    """Title of the pane: ``GPU 5 · H100 80GB HBM3``."""
+    """Title of the GPU's pane: ``GPU 5 · H100 80GB HBM3``; only ``GPU 5`` without a name."""
     name = one_line(summary.short_name(gpu.name))
     return f"GPU {gpu.index} · {name}" if name else f"GPU {gpu.index}"
 
 
 def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
-    """Why the numbers are outdated, findings about the GPU, and what limits its clocks."""
+    """Why the GPU's numbers are outdated, the findings about it, and what limits its clocks, or that nothing does."""
     if why := state.struck.get(gpu.index):
         yield badge(why, marks.UNREAD, "$primary")
     for finding in state.health.of(gpu.index):
@@ -363,7 +379,7 @@ def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
 
 
 def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
-    """Value, scale, curve and limit of utilization, power, temperature and clock, a line each."""
+    """Utilization, power, temperature and clock, a line each: value, scale, curve of one row, limit."""
     bars = max(0, min(_CURVE_COLUMNS, width - _HANG - _VALUE - _AXIS - _NOTE))
     for label, name, text, note in _curve_texts(gpu):
         scale = state.axis(name, [gpu]) if bars else None
@@ -373,7 +389,9 @@ def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
 
 
 def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iterator[Block]:
-    """The same with curves of several rows, their limits below the values, and a blank line after each."""
+    """Utilization, power, temperature and clock as curves of `rows` rows each, beside value and limit; a blank line
+    after each.
+    """
     bars = max(0, min(2 * _CURVE_COLUMNS, width - _HANG - _NOTE - _AXIS))
     for label, name, text, note in _curve_texts(gpu):
         scale = state.axis(name, [gpu])
@@ -388,7 +406,9 @@ def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iter
 
 
 def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
-    """Of each curve: its label, its field, the value now with its unit, and its limit in words."""
+    """For each curve: its label, its field of `GPU`, the current value with its unit (or why there is none), and
+    its limit.
+    """
     limit, slow = gpu.power_limit_w, gpu.temperature_slowdown_c
     rows = (
         ("util", "utilization", "%", ""),
@@ -402,13 +422,13 @@ def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _absent_text(gpu: GPU, name: str) -> str:
-    """Mark of a value that is not reported, or could not be read and why."""
+    """``-`` if the GPU does not report that field; ``?`` and the reason if it could not be read."""
     why = gpu.why(name)
     return marks.ABSENT if why == NOT_REPORTED else f"{marks.UNREAD} {one_line(why)}"
 
 
 def _used_of_total(gpu: GPU, used: str, total: str) -> str:
-    """``37 of 79 GiB`` of two fields in MiB; the mark of the one that is absent."""
+    """``37 of 79 GiB`` of two fields in MiB; ``-`` or ``?`` with the reason if one is not known."""
     used_mib, total_mib = getattr(gpu, used), getattr(gpu, total)
     if used_mib is None or total_mib is None:
         return _absent_text(gpu, used if used_mib is None else total)
@@ -416,7 +436,11 @@ def _used_of_total(gpu: GPU, used: str, total: str) -> str:
 
 
 def _ecc_text(gpu: GPU) -> str:
-    """Counts of ECC errors, remapped rows and retired pages."""
+    """Counts of ECC errors, remapped rows and retired pages: ``0 uncorrected · 2 corrected · 1 rows remapped``.
+
+    ``-`` or ``?`` with the reason if the uncorrected errors are not known; other counts that are not known are left
+    out.
+    """
     if gpu.ecc_uncorrected is None:
         return _absent_text(gpu, "ecc_uncorrected")
     parts = [f"{gpu.ecc_uncorrected:.0f} uncorrected"]
@@ -432,7 +456,7 @@ def _ecc_text(gpu: GPU) -> str:
 
 
 def _traffic_text(gpu: GPU) -> str:
-    """PCIe and NVLink traffic in MB/s; empty where it is unknown."""
+    """Sent and received PCIe and NVLink traffic in MB/s; a link of unknown rates is left out, empty if both are."""
     pairs = (
         ("PCIe", gpu.pcie_send_mb_s, gpu.pcie_receive_mb_s),
         ("NVLink", gpu.nvlink_send_mb_s, gpu.nvlink_receive_mb_s),
@@ -446,8 +470,9 @@ def _traffic_text(gpu: GPU) -> str:
 
 
 def _process_blocks(gpu: GPU) -> Iterator[Block]:
-    """The processes that use the GPU, the `_MOST_PROCESSES` largest first, by memory; one line where there are none or
-    they are not known.
+    """The processes that use the GPU, by memory, at most `_MOST_PROCESSES` and how many more.
+
+    One line if there are none, or saying why they are not known.
     """
     if gpu.processes is None:
         yield labelled("jobs", _absent_text(gpu, "processes"), _HANG, "dim")
@@ -462,7 +487,7 @@ def _process_blocks(gpu: GPU) -> Iterator[Block]:
 
 
 def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
-    """Why no GPU is shown, and the facts that were checked."""
+    """Why no GPU is shown: up to two errors or warnings, and the facts that tell whether there should be one."""
     causes = [finding for finding in diagnosis.findings if finding.severity != "info"]
     for finding in causes[:2]:
         glyph, _, colour = marks.SEVERITY[finding.severity]
