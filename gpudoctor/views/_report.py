@@ -60,7 +60,9 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 
 def target_text(diagnosis: Diagnosis) -> str:
-    """What was diagnosed, on one line: ``node17, level standard, /srv/venv/bin/python``; the level only if local."""
+    """What was diagnosed, on one line: ``node17, level standard, /srv/venv/bin/python``; kind in place of level if
+    not local.
+    """
     target = diagnosis.snapshot.target
     kind = diagnosis.snapshot.text("manifest.kind") or say(target.kind)
     is_local = target.kind == "local"
@@ -69,12 +71,12 @@ def target_text(diagnosis: Diagnosis) -> str:
 
 
 def is_manifest(diagnosis: Diagnosis) -> bool:
-    """Whether the diagnosis is of a manifest: a file that says what to install or start."""
+    """True if the diagnosis is of a manifest: a file that says what to install or start."""
     return diagnosis.snapshot.known("manifest.kind") is not None
 
 
 def packages_to_install(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
-    """(name, version, source) of each package that a manifest would install; empty for any other diagnosis."""
+    """(name, version, source) of each package that a manifest would install; nothing for any other diagnosis."""
     for row in listed(diagnosis.snapshot.rows("package") if is_manifest(diagnosis) else ()):
         name, version = text_of(row.get("name")), known(row.get("version"))
         if name and version:
@@ -119,12 +121,14 @@ class Account:
 
 
 def headline(finding: Finding) -> str:
-    """The finding's title, marked where it is a guess."""
+    """The finding's title, behind ``Possibly:`` (translated) if its confidence is ``possible``."""
     return say("Possibly: {title}", title=finding.title) if finding.confidence == "possible" else finding.title
 
 
 def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
-    """Compose the `Account` of a finding; `others` are findings of the same rule about other GPUs."""
+    """What every output format shows of a finding, as `Account`; `others` are findings of the same rule about other
+    GPUs.
+    """
     same_title, other_title = _split_by_title(finding, others)
     lead, changes = changes_before(finding) if finding.since else ("", [])
     return Account(
@@ -139,7 +143,10 @@ def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
 
 
 def _proof(item: Evidence) -> Proof | None:
-    """The fact's name, value and source; an absent fact has the reason as its source; None where it was not read."""
+    """A fact of the evidence with name, value and source; for an absent one its reason is the source.
+
+    None if it was not read.
+    """
     if fact := known(item.state):
         shown = value(fact)
         is_line = item.fact == "text.line"
@@ -150,7 +157,7 @@ def _proof(item: Evidence) -> Proof | None:
 
 
 def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], list[Finding]]:
-    """(subjects, findings): ``gpu 3`` of each finding with the same title; the findings whose titles differ."""
+    """(subjects, findings): ``gpu 3`` for each of `others` with the finding's title; those whose titles differ."""
     subjects, different = [], []
     for other in others:
         if other.title == finding.title and other.subject:
@@ -162,7 +169,9 @@ def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[s
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
-    """Root causes to act on: no information, nothing merely possible; the first finding of each rule, in that order."""
+    """Root causes to act on, the first finding of each rule, in their order; none of severity info or confidence
+    possible.
+    """
     by_id: dict[str, Finding] = {}
     for finding in diagnosis.findings:
         if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible":
@@ -171,8 +180,9 @@ def causes(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
-    """(cause, action) of each cause, the action as one line: ``TITLE, as in 1`` where an earlier cause shares a fix,
-    else the title of its first fix, else its own title.
+    """(cause, action) of each cause, the action as one line: the title of its first fix, else the cause's own title.
+
+    ``TITLE, as in 1`` if an earlier cause has one of its fixes.
     """
     numbers: dict[str, int] = {}
     pairs = []
@@ -188,7 +198,7 @@ def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
 
 
 def reasons(diagnosis: Diagnosis) -> list[Reason]:
-    """Why rules were not judged, one `Reason` per message, the one that affects most rules first."""
+    """Why rules were not judged, one `Reason` per message, the one of most rules first; empty if all were judged."""
     by_reason: dict[str, list[Unjudged]] = {}
     for item in diagnosis.unjudged:
         by_reason.setdefault(item.why, []).append(item)
@@ -205,18 +215,20 @@ def reasons(diagnosis: Diagnosis) -> list[Reason]:
 
 
 def fact_name(item: Evidence) -> str:
-    """The fact's full name, ``gpu[0].name`` for one in a row."""
+    """The fact's full name: ``driver.version``; ``gpu[0].name`` for one in a row."""
     group, _, column = item.fact.rpartition(".")
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
 
 
 def without_gpu(diagnosis: Diagnosis) -> bool:
-    """Whether the GPU count is known to be 0: then every rule about a GPU passes, which proves nothing."""
+    """True if the GPU count is known to be 0: then every rule about a GPU passes, which proves nothing."""
     return diagnosis.snapshot.number("gpu.count") == 0
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """``2 found, 3 not judged, 90 passed``; for a pasted report also how many of its lines were understood."""
+    """``2 found, 3 not judged, 90 passed``, translated; for a pasted report also how many of its lines were
+    understood.
+    """
     total, understood = diagnosis.snapshot.known("report.lines"), diagnosis.snapshot.known("report.placed")
     sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
@@ -241,7 +253,7 @@ _MONTHS = (
 
 
 def changes_before(finding: Finding) -> tuple[str, list[str]]:
-    """(heading, sentences) of what changed before the finding: since it last worked if known, else within 14 days."""
+    """(heading, sentences) of what changed before the finding: since it last worked, if known, else within 14 days."""
     recent = [change for change in finding.since if change.worked]
     lead = "What changed since it was last in order ({day})" if recent else "What changed within the 14 days before"
     day = _date_text(str(recent[0].worked)) if recent else ""
@@ -249,7 +261,9 @@ def changes_before(finding: Finding) -> tuple[str, list[str]]:
 
 
 def change_sentence(change: Since) -> str:
-    """``driver went from 550.90.07 to 580.95.05 on 3 November 2025 by unattended-upgrades (/var/log/...)``."""
+    """``driver went from 550.90.07 to 580.95.05 on 3 November 2025 by unattended-upgrades (/var/log/...)``,
+    translated.
+    """
     when = say(" on {day}", day=_date_text(change.at)) if change.at else ""
     by = say(" by {who}", who=change.by) if change.by else ""
     sentence = _setting_change(change) if change.source.startswith("env.") else _version_change(change)
@@ -257,7 +271,9 @@ def change_sentence(change: Since) -> str:
 
 
 def _version_change(change: Since) -> str:
-    """``driver went from 550.90.07 to 580.95.05``, or that the package was installed or removed."""
+    """``driver went from 550.90.07 to 580.95.05``; or that the package was installed (no `before`) or removed (no
+    `after`).
+    """
     if change.before and change.after:
         return say("{what} went from {before} to {after}", what=change.what, before=change.before, after=change.after)
     if change.after:
@@ -266,7 +282,9 @@ def _version_change(change: Since) -> str:
 
 
 def _setting_change(change: Since) -> str:
-    """``LD_PRELOAD was 'a' and is 'b'``, or that the environment variable was set or unset."""
+    """``LD_PRELOAD was 'a' and is 'b'``; or that the environment variable was set (no `before`) or unset (no
+    `after`).
+    """
     if change.before is None:
         return say("{what} was not set and is {after}", what=change.what, after=repr(change.after))
     if change.after is None:
@@ -276,7 +294,7 @@ def _setting_change(change: Since) -> str:
 
 
 def _date_text(moment: str) -> str:
-    """An ISO 8601 time as ``3 November 2025``; any other text is returned unchanged."""
+    """The day of an ISO 8601 time: ``3 November 2025``, translated; any other text is returned unchanged."""
     match = re.match(r"(\d{4})-(\d\d)-(\d\d)T", moment)
     if not match or not 1 <= int(match[2]) <= 12:
         return moment

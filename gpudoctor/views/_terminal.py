@@ -52,7 +52,9 @@ class Style:
     colour: bool = False
 
     def paint(self, text: str, *names: str) -> str:
-        """The text in ANSI codes of these `_CODES` names (``bold``, ``red``); unchanged without colour."""
+        """The text in the ANSI codes of these names in `_CODES` (``bold``, ``red``); unchanged if the style has no
+        colour.
+        """
         if not self.colour:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
@@ -62,7 +64,7 @@ PLAIN = Style()
 
 
 def style_of(stream: TextIO) -> Style:
-    """Colour where the stream is a terminal, unless NO_COLOR is set or TERM is ``dumb``."""
+    """A `Style` with colour if the stream is a terminal, unless NO_COLOR is set or TERM is ``dumb``; else without."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return Style(colour=not plain)
 
@@ -72,7 +74,7 @@ ERASE = "\r\x1b[2K"
 
 
 def put_status(stream: TextIO, text: str) -> None:
-    """Show the text in place of the terminal's last line, cut to its width: of a wrapped one `ERASE` leaves a part."""
+    """Write the text over the line that the terminal's cursor is on, cut to its width so that it does not wrap."""
     columns = 0
     with suppress(OSError, ValueError):
         columns = os.get_terminal_size(stream.fileno()).columns
@@ -86,12 +88,14 @@ def safe(text: str) -> str:
 
 
 def drawable(text: str) -> str:
-    """The text made `safe` and on one line, each of its spaces kept; fast for text that is printable already."""
+    """The text made `safe` and on one line: newlines and tabs become one blank each; fast if it is printable
+    already.
+    """
     return text if text.isprintable() else safe(text.replace("\n", " ").replace("\t", " "))
 
 
 def one_line(text: str) -> str:
-    """The text made `safe` and on one line, runs of white space as one blank."""
+    """The text made `safe` and on one line, runs of white space as one blank, none at its ends."""
     return " ".join(safe(text).split())
 
 
@@ -101,7 +105,9 @@ def uncoloured(line: str) -> str:
 
 
 def few(text: str) -> str:
-    """The first three of the parts between ``;``, and how many more there are; unchanged if only one would be cut."""
+    """Of a text whose parts are separated by ``; ``, the first three and how many more there are; unchanged up to
+    four parts.
+    """
     parts = text.split("; ")
     return text if len(parts) <= 4 else "; ".join([*parts[:3], say("and {count} more", count=len(parts) - 3)])
 
@@ -137,17 +143,17 @@ def plural(count: int, word: str) -> str:
 
 
 def value(fact: Known) -> str:
-    """A fact's value on one line, list items separated by commas; at most 300 characters."""
+    """A fact's value on one line, list items separated by commas; cut with ``...`` at 300 characters."""
     raw = value_to_json(fact.value)
     text = _LINE_BREAKS.sub(" ", ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw))
     return text if len(text) <= 300 else text[:297] + "..."
 
 
 def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: bool = False) -> list[str]:
-    """Wrap the text to lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
+    """The text as lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
 
-    `indent` is of the first line, `hang` of the others (default: the same). Line breaks in the text become blanks,
-    so that foreign text cannot begin a line of its own; with `paragraphs`, blank lines separate paragraphs.
+    `indent` is of the first line, `hang` of the others (default: the same). Line breaks in the text become blanks, so
+    that foreign text cannot begin a line of its own; with `paragraphs`, blank lines separate paragraphs.
     """
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
@@ -164,18 +170,22 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def joined(lines: Callable[_Arguments, Iterator[str]]) -> Callable[_Arguments, str]:
-    """A function that gives the lines which `lines` yields as one text, without a newline at its end."""
+    """Decorator for a function that yields lines: the decorated one returns them as one text, without a newline at
+    its end.
+    """
 
     @wraps(lines)
     def text(*args: _Arguments.args, **more: _Arguments.kwargs) -> str:
-        """The lines as one text."""
+        """The lines of the decorated function as one text."""
         return "\n".join(lines(*args, **more))
 
     return text
 
 
 def step_marks(needs: Sequence[str], touches: str) -> str:
-    """What a step needs and touches, in parentheses: ``(needs root, changes the system)``; empty if nothing."""
+    """What a step needs and touches, translated, in parentheses: ``(needs root, changes the system)``; empty if
+    nothing.
+    """
     parts = [say(_MARKS[need]) if need in _MARKS else say("needs {what}", what=need) for need in needs]
     if touches in _MARKS:
         parts.append(say(_MARKS[touches]))
@@ -188,14 +198,16 @@ def step_text(text: str, needs: Sequence[str], touches: str) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command on one line, quoted as `shell_line` has it; control characters take bash's ``$'...'`` form."""
+    """The command on one line as typed in a shell, quoted by `shell_line`; with control characters in bash's
+    ``$'...'`` form.
+    """
     if not any(map(_UNTYPABLE.search, argv)):
         return shell_line(argv)
     return " ".join(_ansi_quoted(word) if _UNTYPABLE.search(word) else shlex.quote(word) for word in argv)
 
 
 def _ansi_quoted(word: str) -> str:
-    """The word in bash's ``$'...'`` quoting; what cannot be typed as escapes, beyond ASCII one for each byte."""
+    """The word in bash's ``$'...'`` quoting; each character that cannot be typed as an escape."""
     quoted = word.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{_UNTYPABLE.sub(lambda match: _escaped(match[0]), quoted)}'"
 
@@ -222,7 +234,7 @@ def width(text: str) -> int:
 
 
 def has_wide(text: str) -> bool:
-    """Whether some character takes two columns."""
+    """True if some character takes two columns (East Asian wide or fullwidth)."""
     return not text.isascii() and any(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 
@@ -236,7 +248,7 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """As much of the text's beginning as fits in that many columns."""
+    """As much of the text's beginning as fits in that many terminal columns."""
     text = text[:columns]
     while width(text) > columns:
         text = text[:-1]
@@ -249,7 +261,9 @@ def padded(text: str, columns: int) -> str:
 
 
 def fold_wide(text: str, columns: int, first: str, rest: str) -> list[str]:
-    """Wrap text with wide characters to lines of at most `columns` columns; a longer word stays whole.
+    """Text with wide characters as lines of at most `columns` columns; a longer word stays whole. Empty for a blank
+    text.
+
     `first` and `rest` are the indents, as text, of the first line and of the others.
     """
     lines, line, used, has_piece = [], first, width(first), False
@@ -275,7 +289,7 @@ def _unbreakable_pieces(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _may_break_between(before: str, after: str) -> bool:
-    """Whether a line may end between these two adjacent characters; never within a narrow word."""
+    """True if a line may end between these two adjacent characters: one is wide, and punctuation does not forbid it."""
     if after in _NEVER_FIRST or before in _NEVER_LAST:
         return False
     return _columns(before) == 2 or _columns(after) == 2

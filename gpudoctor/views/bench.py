@@ -22,7 +22,7 @@ _CPU_HINT = "Every kernel's checks run without a GPU, too: gpudoctor bench --dev
 
 
 def render(bench: Bench, style: Style) -> str:
-    """The benchmark's results as text; where nothing was measured, why not."""
+    """The benchmark's results as text; if nothing was measured, why not."""
     measurements = bench.found
     if bench.because:
         return "\n".join([*wrapped(f"Nothing was measured: {bench.because}", hang=2), "", *wrapped(_CPU_HINT)])
@@ -43,12 +43,12 @@ def render(bench: Bench, style: Style) -> str:
 
 
 def document(bench: Bench) -> str:
-    """The benchmark as an indented JSON document."""
+    """The benchmark as a JSON document, indented, in ASCII."""
     return json.dumps(bench.to_json(), ensure_ascii=True, indent=1)
 
 
 def kernel_list(kernels: Sequence[Kernel]) -> str:
-    """Every kernel's id, level and title, one a line under its rung's heading."""
+    """Every kernel's id, level and title, one a line under its rung's heading; rungs without kernels are left out."""
     lines: list[str] = []
     for rung, title in RUNGS.items():
         rows = [f"  {kernel.id:<26} {kernel.level:<9} {kernel.title}" for kernel in kernels if kernel.rung == rung]
@@ -57,7 +57,7 @@ def kernel_list(kernels: Sequence[Kernel]) -> str:
 
 
 def counts(measurements: Measurements) -> str:
-    """``58 right, 1 wrong, 0 failed, 4 not run``; then how many were measured without a reference, if any."""
+    """Counts of runs: ``58 right, 1 wrong, 0 failed, 4 not run``; then how many ran without a reference, if any."""
     ran = [run for run in measurements.runs if run.status == "ran"]
     unchecked = sum(run.right is None for run in ran)
     parts = [
@@ -71,7 +71,7 @@ def counts(measurements: Measurements) -> str:
 
 
 def _devices(measurements: Measurements) -> Iterator[str]:
-    """Lines that name the devices; those of one name in the same use share a line."""
+    """Lines that name the devices; devices of one name and one user share a line."""
     indexes_by_device: dict[tuple[str, str], list[int]] = {}
     for device in measurements.devices:
         indexes_by_device.setdefault((device.name, device.held), []).append(device.index)
@@ -85,8 +85,9 @@ def _devices(measurements: Measurements) -> Iterator[str]:
 
 
 def _table(measurements: Measurements, style: Style) -> Iterator[str]:
-    """The table of figures: a line for each kernel that ran on some device, under its rung's heading.
-    A column per GPU, or minimum, median and maximum beyond `_MOST_COLUMNS` GPUs; nothing where no kernel ran.
+    """Lines of the table of figures: a line for each kernel that ran on some device, under its rung's heading.
+
+    A column per GPU, or minimum, median and maximum for more than `_MOST_COLUMNS` GPUs; nothing if no kernel ran.
     """
     common_failures = {
         why for why, count in Counter(run.because for run in measurements.runs).items() if why and count >= WHOLE
@@ -128,7 +129,7 @@ def _table(measurements: Measurements, style: Style) -> Iterator[str]:
 
 
 def _legend(measurements: Measurements) -> Iterator[str]:
-    """A line that says what ``!`` and ``<`` mean; nothing where neither is used or GPUs are summarized."""
+    """A line that says what ``!`` and ``<`` mean, as far as they are used; nothing if GPUs are summarized."""
     states = {measurements.state(run) for run in measurements.runs if run.value is not None}
     words = [
         f"{_MARKS[state][0]} {word}" for state, word in (("wrong", "wrong values"), ("slow", "slow")) if state in states
@@ -138,7 +139,9 @@ def _legend(measurements: Measurements) -> Iterator[str]:
 
 
 def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_share: bool) -> str:
-    """One kernel's figures, a cell per device; a single cell for a kernel that runs on all GPUs together."""
+    """One kernel's figures, a cell per device, blank without a run; one cell for a kernel that runs on all GPUs
+    together.
+    """
     runs = measurements.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
         together = " all together" if len(measurements.devices) > 1 else ""
@@ -152,7 +155,10 @@ def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_sh
 
 
 def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) -> str:
-    """One figure with its mark, or a word in place of it; `with_share` adds the percentage of the expected value."""
+    """One figure with its mark, or a word such as ``right`` or ``fails`` without one.
+
+    `with_share` adds the percentage of the expected value, if known.
+    """
     state = measurements.state(run)
     mark, colour = _MARKS.get(state, (" ", ""))
     if run.value is None or run.status != "ran":
@@ -166,7 +172,7 @@ def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) 
 
 
 def _summary_cells(measurements: Measurements, kernel: Kernel, style: Style) -> str:
-    """Minimum, median and maximum over the GPUs, then the GPUs that are wrong, failed or slow."""
+    """Minimum, median and maximum over the GPUs, then which GPUs are wrong, failed or slow."""
     runs = measurements.of(kernel.id)
     values = [run.value for run in runs if run.value is not None]
     figures = [digits(pick(values)) for pick in (min, median, max)] if values else ["", "", ""]
@@ -182,13 +188,15 @@ def _summary_cells(measurements: Measurements, kernel: Kernel, style: Style) -> 
 
 
 def _truncated(title: str, width: int) -> str:
-    """The title on one line, cut to `width` characters."""
+    """The title on one line; if longer than `width` characters, cut with an ellipsis."""
     plain = one_line(title)
     return plain if len(plain) <= width else f"{plain[: width - 1]}…"
 
 
 def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
-    """A paragraph for each problem, wrong, failed or slow: kernels, GPUs, reason and layer; equal ones share one."""
+    """Lines for each problem (wrong, failed or slow): kernels, GPUs, reason and layer; runs with the same problem
+    share one.
+    """
     runs_by_problem: dict[tuple[State, str], list[Run]] = {}
     for run in measurements.runs:
         if (state := measurements.state(run)) in _MARKS:
@@ -204,7 +212,7 @@ def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
 
 
 def _problem_text(run: Run, state: State) -> str:
-    """Why a run is wrong or failed, with its ladder rung and advice; for a slow one what held it back, if known."""
+    """Why a run is wrong or failed, with its rung and advice; for a slow one what held it back, empty if not known."""
     if state == "slow":
         return f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
     step = run.broken
@@ -219,7 +227,7 @@ def _problem_text(run: Run, state: State) -> str:
 
 
 def _notes(measurements: Measurements) -> Iterator[str]:
-    """What figures mean, and the advice that follows from them; GPUs with the same note share a line."""
+    """Lines with what figures of right runs mean, and the advice that follows; GPUs with the same note share one."""
     runs_by_note: dict[tuple[str, str, str], list[Run]] = {}
     for run in measurements.runs:
         is_right = run.status == "ran" and measurements.state(run) != "wrong"
@@ -240,7 +248,10 @@ def _notes(measurements: Measurements) -> Iterator[str]:
 
 
 def _counted(measurements: Measurements) -> Iterator[str]:
-    """For each GPU what its counters of errors rose by while its kernels ran: ``GPU 3 meanwhile: 310 ... in 12 s``."""
+    """For each GPU by how much its error counters rose while its kernels ran: ``GPU 3 meanwhile: 310 ... in 12 s``.
+
+    Nothing for a GPU whose counters did not rise.
+    """
     for device in measurements.devices:
         seen = [run.meanwhile for run in measurements.runs if run.gpu == device.index and run.meanwhile]
         gains = {name: sum(getattr(one, name) or 0 for one in seen) for name in COUNTERS}
@@ -251,13 +262,13 @@ def _counted(measurements: Measurements) -> Iterator[str]:
 
 
 def _range(values: Sequence[float], shown: Callable[[float], str]) -> str:
-    """Least and greatest value as `shown` has them: ``391 to 402``; one where they look the same."""
+    """Least and greatest value as `shown` formats them: ``391 to 402``; one of them if both look the same."""
     least, most = shown(min(values)), shown(max(values))
     return least if least == most else f"{least} to {most}"
 
 
 def _not_run(measurements: Measurements) -> Iterator[str]:
-    """Each reason why kernels were not run, with those kernels and GPUs; GPUs in use by others are left out."""
+    """Lines with each reason why kernels were not run, their names and GPUs; GPUs in use by others are left out."""
     reasons: dict[str, list[Run]] = {}
     held = {device.index for device in measurements.devices if device.held}
     for run in measurements.runs:
@@ -289,7 +300,9 @@ WHOLE = 3
 
 
 def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
-    """The GPUs of these indexes: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two devices."""
+    """The GPUs of these indexes in words: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two
+    devices.
+    """
     shown = sorted(set(indexes) & {device.index for device in measurements.devices})
     if not shown or len(measurements.devices) < 2:
         return ""
@@ -307,7 +320,9 @@ def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
 
 
 def names(measurements: Measurements, ids: Iterable[str]) -> str:
-    """Titles of these kernels, separated by ``;``; a complete rung of at least `WHOLE` kernels is named as one."""
+    """Titles of these kernels (given by id), separated by ``;``; a complete rung of at least `WHOLE` is named as
+    one.
+    """
     wanted = set(ids)
     parts: list[str] = []
     for rung, title in RUNGS.items():

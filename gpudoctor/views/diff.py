@@ -33,12 +33,14 @@ def render(difference: Difference, names: tuple[str, str], style: Style = PLAIN)
 
 
 def document(difference: Difference) -> str:
-    """The difference as JSON, on one line."""
+    """The difference as a JSON document on one line."""
     return line(difference.to_json())
 
 
 def _findings(difference: Difference, names: tuple[str, str], style: Style) -> Iterator[str]:
-    """Lines that name A and B with their verdicts, then the findings that only one side has, information last."""
+    """Lines that name A and B with their verdicts, then the findings that only one side has, those for information
+    last.
+    """
     sides = zip("AB", names, (difference.a, difference.b), strict=True)
     yield "gpudoctor diff: " + ", ".join(
         f"{side} = {_shortened(name)} ({diagnosis.verdict})" for side, name, diagnosis in sides
@@ -62,7 +64,7 @@ def _findings(difference: Difference, names: tuple[str, str], style: Style) -> I
 
 
 def _finding(group: list[OneSided], style: Style) -> Iterator[str]:
-    """A finding of one side, with those of the same rule, the facts that differ, and what the other side has."""
+    """Lines of findings of one rule on one side: title, the facts that differ, and what the other side has."""
     first = group[0]
     finding = first.finding
     head = f"Only on {first.side}: {finding.severity.upper()}  {finding.id}: "
@@ -80,7 +82,7 @@ def _finding(group: list[OneSided], style: Style) -> Iterator[str]:
 
 
 def _package_changes(difference: Difference, style: Style) -> Iterator[str]:
-    """A heading and the package versions that differ, the newest change first, at most `_MOST_IN_LAYER`."""
+    """A heading and lines with the package versions that differ, the newest change first, at most `_MOST_IN_LAYER`."""
     yield style.paint("Packages exchanged between A and B, the newest first", "bold")
     for change in difference.packages[:_MOST_IN_LAYER]:
         yield from wrapped(change_sentence(change), 4, 8)
@@ -89,7 +91,7 @@ def _package_changes(difference: Difference, style: Style) -> Iterator[str]:
 
 
 def _fact_changes(difference: Difference, style: Style) -> Iterator[str]:
-    """A heading and the facts that differ beside those of the findings, by layer."""
+    """A heading and lines with the facts that differ beside those of the findings, by layer."""
     yield style.paint("What else differs (A -> B)", "bold")
     for layer, changes in difference.layers.items():
         yield f"  {layer}"
@@ -97,8 +99,9 @@ def _fact_changes(difference: Difference, style: Style) -> Iterator[str]:
 
 
 def _changes(changes: Sequence[Change], most: int, describe: Callable[[Change], str]) -> Iterator[str]:
-    """At most `most` lines, one per change as `describe` words it, and how many more there are.
-    Rows of a group that changed in the same way share a line.
+    """At most `most` entries, one per change as `describe` words it, as wrapped lines, and how many more there are.
+
+    Rows of a group that changed in the same way share an entry.
     """
     lines: dict[tuple[str, ...], list[Change]] = {}
     for change in changes:
@@ -123,7 +126,10 @@ def _joined_rows(changes: Sequence[Change]) -> str:
 
 
 def _values(change: Change) -> str:
-    """Both values, ``550.90 -> 580.95``; of two lists what only one has; ``only on A`` for a fact of one side."""
+    """Both values: ``550.90 -> 580.95``; of two lists what only one has; ``only on A`` for a fact of one side.
+
+    An absent or unread value is ``none``.
+    """
     a, b = change.a, change.b
     if a is None or b is None:
         return f"only on {'B' if a is None else 'A'}{_row_columns(b or a)}"
@@ -132,7 +138,9 @@ def _values(change: Change) -> str:
 
 
 def _values_with_sources(change: Change) -> str:
-    """Both values and where they were read, or why there is none."""
+    """Both values and where they were read, or why a side has none: ``580.95 (NVML) -> not read on B (no
+    permission)``.
+    """
     a, b = change.a, change.b
     if a is None or b is None or (known(a) and known(b)):
         read_from = [(side, fact.source) for side, state in (("A", a), ("B", b)) if (fact := known(state))]
@@ -154,7 +162,7 @@ def _list_difference(a: Value, b: Value) -> str:
 
 
 def _row_columns(state: Fact | None) -> str:
-    """The first four columns of a row, in parentheses; empty where the fact is no row."""
+    """The first four columns of a row: `` (name H100, uuid ...)``; empty if the fact is no row."""
     row = value_of(state)
     if not isinstance(row, Mapping) or not row:
         return ""
@@ -163,7 +171,7 @@ def _row_columns(state: Fact | None) -> str:
 
 
 def _state_text(state: Fact, side: str) -> str:
-    """The value and its source, or why it is absent or was not read on that side."""
+    """A fact's value and source; why it is absent: ``none (WHY)``; or why it was not read: ``not read on A (WHY)``."""
     if isinstance(state, Known):
         return f"{value(state) or 'empty'} ({state.source})"
     if isinstance(state, Absent):
@@ -172,7 +180,9 @@ def _state_text(state: Fact, side: str) -> str:
 
 
 def _left_out(difference: Difference) -> Iterator[str]:
-    """A paragraph for each side on what was not read there alone, and one on facts that always differ."""
+    """Lines for each side on the facts that were not read there alone, and on facts that always differ; nothing for
+    none.
+    """
     for side in ("A", "B"):
         unread = [change for change in difference.unread if change.unread == side]
         if unread:
@@ -192,13 +202,16 @@ def _fact_names(changes: Iterable[Change]) -> str:
 
 
 def _main_reason(changes: Sequence[Change]) -> str:
-    """The commonest reason why these facts were not read; of equally common ones the first."""
+    """The commonest reason why these facts were not read, behind ``most because:`` if there are others.
+
+    Raises ValueError if none of them is unread.
+    """
     reasons = Counter(state.why for change in changes for state in (change.a, change.b) if isinstance(state, Unread))
     ((most, _),) = reasons.most_common(1)
     return most if len(reasons) == 1 else f"most because: {most}"
 
 
 def _shortened(name: str) -> str:
-    """The name on one line; of a long one the last `_LONGEST_NAME` characters."""
+    """The name on one line; of a long one its end behind ``...``, `_LONGEST_NAME` characters in all."""
     name = one_line(name)
     return name if len(name) <= _LONGEST_NAME else "..." + name[3 - _LONGEST_NAME :]

@@ -10,18 +10,18 @@ from gpudoctor.core.snapshot import Snapshot
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """The diagnosis as one JSON document on one line."""
+    """The diagnosis as a JSON document on one line."""
     return line(diagnosis.to_json())
 
 
 def facts(snapshot: Snapshot, tool_version: str) -> str:
-    """The snapshot as one JSON document on one line, which `gpudoctor read` and `gpudoctor diff` accept."""
+    """The snapshot alone as a JSON document on one line, which `gpudoctor read` and `gpudoctor diff` accept."""
     raw = snapshot.to_json()
     return line({"schema": raw.pop("schema"), "tool": {"version": tool_version}, **raw})
 
 
 def line(raw: Any) -> str:
-    """The value as ASCII JSON on one line; lone surrogates, as from an undecodable file name, are replaced."""
+    """The value as ASCII JSON on one line; lone surrogates, as from an undecodable file name, become U+FFFD."""
     text = json.dumps(raw, ensure_ascii=True, separators=(",", ":"))
     if "\\ud" in text:
         text = json.dumps(_without_surrogates(raw), ensure_ascii=True, separators=(",", ":"))

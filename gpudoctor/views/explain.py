@@ -17,7 +17,9 @@ _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
 
 @joined
 def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
-    """Everything that a rule's page says, as text, with the names of the cases that prove it."""
+    """Everything that a rule says, as one text: conditions, proofs, signs, fixes, sources, and the names of its
+    test cases.
+    """
     yield f"{rule.id}: {safe(rule.title)}"
     parts = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
     parts += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
@@ -49,7 +51,7 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _condition_lines(title: str, conditions: Sequence[str]) -> Iterator[str]:
-    """A heading and the conditions below it, with their own line breaks and indents; nothing if there are none."""
+    """A blank line, a heading and the conditions with their own line breaks and indents; nothing if there are none."""
     if conditions:
         yield ""
         yield say("{title}:", title=title)
@@ -61,7 +63,7 @@ def _condition_lines(title: str, conditions: Sequence[str]) -> Iterator[str]:
 
 
 def _section_lines(title: str, items: Sequence[str]) -> Iterator[str]:
-    """A blank line, the heading and the items, indented; nothing where there are no items."""
+    """A blank line, a heading and the items, indented; nothing if there are no items."""
     if items:
         yield ""
         yield say("{title}:", title=say(title))
@@ -76,7 +78,9 @@ _SETUP_TOPICS = ("driver", "cuda-toolkit", "container")
 
 
 def _fix_lines(fix: Fix) -> Iterator[str]:
-    """A fix: title, conditions, the `gpudoctor setup` command or its steps with their commands, and how to undo it."""
+    """Lines of a fix: title and conditions, the `gpudoctor setup` command or its steps with commands, and how to
+    undo it.
+    """
     where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
     yield from wrapped(say("Cure: {title}", title=fix.title) + where)
     if fix.setup:
@@ -94,7 +98,7 @@ def _fix_lines(fix: Fix) -> Iterator[str]:
 
 
 def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
-    """A fact's name, type, unit and meaning, and the ids of the rules that read it."""
+    """A fact's name, type, unit and meaning, and the ids of the rules that read it, as text."""
     details = [spec.kind, *([say("in {unit}", unit=spec.unit)] if spec.unit else [])]
     details += [say("one for each row")] if spec.group else []
     lines = [f"{spec.name}  ({', '.join(details)})", *wrapped(spec.about, 2)]
@@ -102,7 +106,7 @@ def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
 
 
 def fact_list(specs: Sequence[FactSpec]) -> str:
-    """Every fact on a line: name, type with unit, meaning; an empty sequence raises ValueError."""
+    """Every fact on a line: name, type with unit, meaning; raises ValueError without facts."""
     kinds = [f"{spec.kind}{f' {spec.unit}' if spec.unit else ''}" for spec in specs]
     names, longest = max(len(spec.name) for spec in specs), max(map(len, kinds))
     return "\n".join(
@@ -118,13 +122,13 @@ _ABOUT_PROFILE_LINES = (
 
 
 def line_page(name: str, facts: Sequence[FactSpec]) -> str:
-    """Page of a finding made from a profile's line: what such a line is, then the pages of the facts it is about."""
+    """Page of a finding made by a profile's line: what such a line is, then the pages of the facts that it is about."""
     lines = [f"{safe(name)}: a line of an expectation profile", "", *wrapped(_ABOUT_PROFILE_LINES)]
     return "\n".join([*lines, *(f"\n{fact_page(spec)}" for spec in facts)])
 
 
 def rule_list(rules: Sequence[Rule]) -> str:
-    """Every rule on a line, in the order given: id, severity, title."""
+    """Every rule on a line, in the order given: id, severity, title; empty without rules."""
     longest = max((len(rule.id) for rule in rules), default=0)
     return "\n".join(
         f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY_WIDTH)}  {safe(rule.title)}"
@@ -138,7 +142,7 @@ def rule_list(rules: Sequence[Rule]) -> str:
 
 @joined
 def table_page(table: Table) -> Iterator[str]:
-    """A table's description, sources, all keys by heading, and commands to try."""
+    """A data table's description, sources, all keys by heading, and commands to try, as one text."""
     yield from wrapped(f"Table {table.name}: {table.about}")
     yield f"Checked {table.checked} against:"
     for source in table.sources:
@@ -155,7 +159,7 @@ def table_page(table: Table) -> Iterator[str]:
 
 @joined
 def entries_page(table: Table, entries: Entries) -> Iterator[str]:
-    """Page of a table's matching rows as one text: the note, each row with its source, then the table's sources."""
+    """A data table's matching rows as one text: the note, each row with its source, then the table's sources."""
     if entries.note:
         yield from wrapped(entries.note)
         yield ""

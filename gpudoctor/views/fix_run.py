@@ -42,12 +42,12 @@ _STATE_WORDS: dict[State, tuple[str, str]] = {
 
 
 def document(run: Run) -> str:
-    """The run as one JSON document on one line, with its outcome, which follows from the rest."""
+    """The run as a JSON document on one line, with its outcome, which follows from the rest."""
     return as_line({**run.to_json(), "outcome": run.outcome})
 
 
 def step_start_lines(plan: Plan, step: PlanStep, style: Style) -> list[str]:
-    """Lines before a step runs: ``Step 2 of 5: ...``, its command or text, and what it needs."""
+    """Lines printed before a step runs: ``Step 2 of 5: ...``, its command or text, and what it needs."""
     heading = f"Step {plan.number(step.id)} of {len(plan.chosen)}"
     command_lines = [f"  $ {command(step.argv)}"] if step.argv else []
     text = [] if step.argv or step.verify else wrapped(step.text, 2, 2)
@@ -57,12 +57,12 @@ def step_start_lines(plan: Plan, step: PlanStep, style: Style) -> list[str]:
 
 
 def output_line(line: str) -> str:
-    """A line of a step's output, indented, without colours and control characters."""
+    """A line of a step's output for printing: indented, without colours, control characters as escapes."""
     return f"    {safe(uncoloured(line))}"
 
 
 def step_end_lines(run: Run, step: PlanStep, style: Style) -> list[str]:
-    """How the step ended and how long it took; for a verification, whether the rule is cured."""
+    """One line on how the step ended, and how long it took; for a verification, whether the rule is still found."""
     step_run = run.step(step.id)
     if step.verify and (is_found := dict(run.judged).get(step.verify)) is not None:
         state = "not cured yet: still found" if is_found else "cured: no longer found"
@@ -76,7 +76,7 @@ def step_end_lines(run: Run, step: PlanStep, style: Style) -> list[str]:
 
 @joined
 def render(run: Run, style: Style = PLAIN) -> Iterator[str]:
-    """Summary of a run: outcome, what changed, what is cured, steps not begun, and how to undo it."""
+    """Summary of a run as one text: outcome, what changed, what is cured, steps not begun, and how to undo it."""
     succeeded = run.outcome in ("fixed", "done", "undone")
     yield style.paint(f"Run {run.id}: {outcome_text(run)}", "bold", "green" if succeeded else "red")
     for change in run.changed:
@@ -98,7 +98,10 @@ def render(run: Run, style: Style = PLAIN) -> Iterator[str]:
 
 
 def outcome_text(run: Run) -> str:
-    """``fixed``, ``stopped in step 3``, ``took back run 20261121-0312``; if killed ``ended from outside in step 2``."""
+    """How the run ended: ``fixed``, ``stopped in step 3``, ``took back run 20261121-0312``.
+
+    ``ended from outside in step 2`` if it was killed.
+    """
     step = run.current
     place = f" in step {run.plan.number(step.id)}" if step else ""
     if not run.over:
@@ -113,7 +116,7 @@ def interrupted_text(run: Run) -> str:
 
 
 def undo_text(run: Run, undo_plan: Plan) -> str:
-    """What the run had changed, and the steps of the plan that undoes it."""
+    """What the run had changed, and the steps and commands of the plan that undoes it."""
     lines = [f"Take back run {run.id}: {one_line(run.plan.title)}"]
     lines += [row for change in run.changed for row in wrapped(f"it changed: {change}", 2, 4)]
     for step in undo_plan.steps:
@@ -124,7 +127,7 @@ def undo_text(run: Run, undo_plan: Plan) -> str:
 
 
 def run_list(runs: Sequence[tuple[Run, str]]) -> str:
-    """A line per (run, note): id, start, plan title, outcome and note, in aligned columns."""
+    """A line per (run, note): id, start, plan title, outcome and note, in aligned columns; empty without runs."""
     rows = [(run.id, run.began, one_line(run.plan.title), outcome_text(run), note) for run, note in runs]
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(padded, row, widths)).rstrip() for row in rows)
@@ -173,10 +176,12 @@ class RunPrinter:
                 self._print_lines(*step_end_lines(run, step, self._style))
 
     def introduce(self, plan: Plan) -> Callable[[PlanStep], list[str]]:
-        """Callback that gives a step's lines for the question before it; they are not printed again when it begins."""
+        """A function that gives a step's first lines, for a question before it; they are not printed again when it
+        begins.
+        """
 
         def lines(step: PlanStep) -> list[str]:
-            """Mark the step as introduced, erase the status line and give the step's first lines."""
+            """The step's first lines; marks it as introduced and erases the status line."""
             with self._lock:
                 self._introduced_step, self._status = step.id, None
                 self._erase_status()
@@ -185,14 +190,14 @@ class RunPrinter:
         return lines
 
     def _print_lines(self, *lines: str) -> None:
-        """Print the lines in place of the status line; nothing without lines."""
+        """Print the lines in place of the status line; does nothing without lines."""
         if lines:
             self._erase_status()
             self._stream.write("".join(f"{line}\n" for line in lines))
             self._stream.flush()
 
     def _erase_status(self) -> None:
-        """Erase the status line; nothing unless on a terminal."""
+        """Erase the status line; does nothing unless on a terminal."""
         if self._is_terminal:
             self._stream.write(ERASE)
 
@@ -208,7 +213,7 @@ class RunPrinter:
                         put_status(self._stream, f"  {elapsed}  {self._status}")
 
     def end(self) -> None:
-        """Erase the status line and show nothing more."""
+        """Erase the status line for good, and let `paint` return."""
         with self._lock:
             self._ended.set()
             self._erase_status()
@@ -217,7 +222,7 @@ class RunPrinter:
 
 @contextmanager
 def printing_run(stream: TextIO) -> Iterator[RunPrinter]:
-    """A `RunPrinter` on that stream, with a thread that rewrites its status line until the block ends."""
+    """Context with a `RunPrinter` on that stream, whose status line a thread rewrites until the context ends."""
     printer = RunPrinter(stream)
     threading.Thread(target=printer.paint, name="run", daemon=True).start()
     try:

@@ -22,7 +22,7 @@ _MOST_CHARACTERS = 2000
 
 
 def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
-    """The whole report of a fleet, ending without a newline."""
+    """The whole report of a fleet as text, ending without a newline."""
     serious = [_shortened(finding) for finding in diagnosis.findings if finding.severity != "info"]
     information = [finding for finding in diagnosis.findings if finding.severity == "info"]
     blocks = ["\n".join(_head_lines(diagnosis, fleet, style))]
@@ -52,7 +52,7 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
 
 
 def _head_lines(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[str]:
-    """The title line with fleet, level and duration, then the verdict in colour."""
+    """Lines with the fleet's name, level and duration, then its verdict in colour."""
     parts = [say("fleet"), one_line(fleet.name), say("level {level}", level=diagnosis.snapshot.target.level)]
     parts += [say("in {seconds} s", seconds=f"{fleet.seconds:.0f}")] if fleet.seconds >= 1 else []
     yield from wrapped(f"gpudoctor {diagnosis.tool_version}: {', '.join(parts)}", hang=2)
@@ -64,7 +64,9 @@ def _head_lines(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[st
 
 
 def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
-    """``2 of 8 hosts have errors, 1 gave no answer; 5 may train``; or that all are sound, or why not all are."""
+    """The fleet's verdict: ``2 of 8 hosts have errors, 1 gave no answer; 5 may train``; that all are sound, or why
+    not.
+    """
     silent = sum(not host.answered for host in fleet.hosts)
     bad = sum(host.answered and _has_error(fleet, host) for host in fleet.hosts)
     hosts = _host_count(len(fleet.hosts))
@@ -85,12 +87,14 @@ def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
 
 
 def _has_error(fleet: Fleet, host: Host) -> bool:
-    """Whether any check of the host is an error."""
+    """True if any check of the host is an error."""
     return any(fleet.result(host.name, check.id).outcome == "error" for check in fleet.checks)
 
 
 def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:
-    """How to take hosts out of service: for each of the first `_MOST_DRAINS` reasons a command, or the host names."""
+    """How to take hosts out of service, a text for each of the first `_MOST_DRAINS` reasons: a command, or the host
+    names.
+    """
     has_commands = any(drain.argv for drain in fleet.drain)
     heading = "To take them out of service:" if has_commands else "To take out of service, by your scheduler:"
     yield style.paint(say(heading), "bold")
@@ -102,7 +106,7 @@ def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:
 
 
 def _drain_text(drain: Drain) -> str:
-    """The drain command; the first 20 host names and the reason where there is no command or it is too long."""
+    """The drain command; if there is none or it is too long, the first 20 host names and the reason, in lines."""
     if drain.argv and len(line := command(drain.argv)) <= _MOST_CHARACTERS:
         return f"  $ {line}"
     shown = ", ".join(drain.hosts[:20]) + (f" and {len(drain.hosts) - 20} more" if len(drain.hosts) > 20 else "")
@@ -110,7 +114,9 @@ def _drain_text(drain: Drain) -> str:
 
 
 def _shortened(finding: Finding) -> Finding:
-    """The finding without evidence derived from the fleet itself, with at most `_MOST_EVIDENCE` pieces and one fix."""
+    """The finding without evidence derived from the fleet as a whole, with at most `_MOST_EVIDENCE` pieces and one
+    fix.
+    """
     evidence = tuple(item for item in finding.evidence if not item.fact.startswith(_DERIVED))
     return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
 

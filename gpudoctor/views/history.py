@@ -13,19 +13,19 @@ from gpudoctor.views.document import line
 
 
 def render(runs: Sequence[Kept], folder: str, style: Style = PLAIN) -> str:
-    """The list of kept checks, newest first as given, ending without a newline; a sentence where there are none."""
+    """The kept checks as text, in the order given, ending without a newline; a sentence if there are none."""
     if not runs:
         return f"No check of this machine is kept in {one_line(folder)}; gpudoctor check makes one."
     return "\n".join(_lines(runs, folder, style))
 
 
 def document(runs: Sequence[Kept], folder: str) -> str:
-    """The list of kept checks as JSON, on one line."""
+    """The kept checks as a JSON document on one line."""
     return line({"schema": HISTORY_SCHEMA, "folder": folder, "runs": [run.to_json() for run in runs]})
 
 
 def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
-    """A line per run; each run's Python below it where they differ; then the count and hints."""
+    """A heading, a line per check, below it the check's Python if they differ; then the count and hints."""
     many_pythons = len({run.python for run in runs if run.python}) > 1
     yield style.paint(f"{'RUN':<20}{'LEVEL':<10}{'VERDICT':<10}FIRST FINDING", "bold")
     for run in runs:
@@ -39,7 +39,10 @@ def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
 
 
 def _first_finding(run: Kept) -> str:
-    """``ID and 2 more`` of its errors and warnings, ``-`` without any; in parentheses its command, or the trouble."""
+    """``ID and 2 more`` of the check's errors and warnings (``-`` without any), and its command in parentheses.
+
+    A check that cannot be read has only its trouble, in parentheses.
+    """
     if run.trouble:
         return f"({run.trouble})"
     command = f"  ({run.command})" if run.command else ""
@@ -54,13 +57,16 @@ _MOST_MACHINES, _MOST_UNREAD = 40, 5
 
 
 def replay_document(found: Replay) -> str:
-    """The same as JSON, on one line."""
+    """The kept files judged again, as a JSON document on one line."""
     return line(found.to_json())
 
 
 @joined
 def replay(found: Replay, style: Style = PLAIN) -> Iterator[str]:
-    """What would have been drained: a line for each machine, the page that did it, and what could not be read."""
+    """Which machines would have been drained by kept files judged again, as one text.
+
+    A line per machine with its first cause; then causes by frequency, and files that could not be read.
+    """
     by_machine: dict[str, list[Replayed]] = {}
     for one in found.files:
         by_machine.setdefault(one.machine, []).append(one)

@@ -21,19 +21,23 @@ _HEADING = re.compile(r"<(/?)h([1-3])(?=[ >])([^>]*)>")
 
 
 def cell(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
-    """HTML for a notebook's output: styles that apply to nothing else, headings that enter no table of contents."""
+    """The report as HTML for a notebook's output: its styles apply to nothing else, its headings enter no table of
+    contents.
+    """
     body = "\n".join(_body_parts(diagnosis, measurements))
     return f'<style>{CELL}</style>\n<div class="gpudoctor cell">\n{_HEADING.sub(_heading_as_div, body)}\n</div>'
 
 
 def _heading_as_div(heading: re.Match[str]) -> str:
-    """Replacement of a heading tag by a ``div`` with the same role and level."""
+    """What replaces a matched heading tag: a ``div`` tag with the same role and level, or its end tag."""
     return "</div>" if heading[1] else f'<div role="heading" aria-level="{heading[2]}"{heading[3]}>'
 
 
 @joined
 def render(diagnosis: Diagnosis, measurements: Measurements | None = None) -> Iterator[str]:
-    """The whole HTML document, ending without a newline; `measurements` are what kernels measured on that machine."""
+    """The report as one HTML document, ending without a newline; `measurements` are what kernels measured on that
+    machine.
+    """
     yield "<!doctype html>"
     yield f'<html lang="{_LANGUAGES[current()]}">'
     yield '<meta charset="utf-8">'
@@ -87,7 +91,10 @@ def _body_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iter
 
 
 def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    """HTML of one finding, `others` of the same rule included: why, fixes, evidence, changes, what it explains."""
+    """HTML of one finding: why, fixes, evidence, changes, what it explains.
+
+    `others` are findings of the same rule about other GPUs.
+    """
     account = report.account(finding, others)
     word = say(_MARKS[finding.severity])
     yield f'<h2><span class="word">{word}</span> {_text(report.headline(finding))}</h2>'
@@ -126,7 +133,7 @@ def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]
 
 
 def _text(text: str) -> str:
-    """Foreign text escaped for an element or attribute: no tags, no control characters."""
+    """Foreign text escaped for an element or attribute of HTML, on one line, control characters as escapes."""
     return escape(drawable(text), quote=True)
 
 
@@ -135,7 +142,7 @@ def _text(text: str) -> str:
 
 
 def _style(name: str) -> str:
-    """The style sheet of that name, with the rules that all have."""
+    """The CSS of ``views/NAME.css``, with the rules of ``report.css`` in it."""
     rules = shipped.text("views/report.css")
     return f"\n{shipped.text(f'views/{name}.css').replace('/* report.css */', rules, 1)}"
 

@@ -33,7 +33,7 @@ STATES = {
 
 
 def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
-    """The whole report, ending without a newline."""
+    """The report of a running job as text: who waits for whom, ranks, network, findings, what was not seen, counts."""
     snapshot = diagnosis.snapshot
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
@@ -54,9 +54,9 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 
 
 def render_short(diagnosis: Diagnosis, after: float, style: Style = PLAIN) -> str:
-    """What is told while a command runs: for whom its ranks wait, what each does, and the findings' titles.
+    """Short report while a job runs: for whom its ranks wait, what each group does, and titles of the findings.
 
-    `after` is for how many seconds nothing was printed; 0 where somebody has asked.
+    `after` is for how many seconds nothing was printed; 0 if somebody has asked for it.
     """
     since = f"nothing printed for {seconds(after)}, and it stands still" if after else "as it is now"
     first, *rest = wrapped(f"gpudoctor: {since}: {_lower(summary(diagnosis))}", hang=2)
@@ -67,7 +67,7 @@ def render_short(diagnosis: Diagnosis, after: float, style: Style = PLAIN) -> st
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """One sentence: for whom the ranks wait, or that none is found."""
+    """The job in one sentence: which ranks wait, in what and for whom, or that none is found that others wait for."""
     snapshot = diagnosis.snapshot
     awaited = [row for row in listed(snapshot.rows("rank_group")) if value_of(row.get("awaited"))]
     waiting, place = snapshot.text("job.waiting"), snapshot.text("job.waiting_in")
@@ -90,7 +90,9 @@ def summary(diagnosis: Diagnosis) -> str:
 
 
 def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """A line for each group of ranks that do the same: what they do, and where; then how many groups are not listed."""
+    """Lines for each of the first groups of ranks that do the same: what they do, and where; then how many more
+    there are.
+    """
     groups = listed(diagnosis.snapshot.rows("rank_group"))
     for row in groups[:_MOST_GROUPS]:
         yield from wrapped(_group(row), 2, 4)
@@ -99,7 +101,7 @@ def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _network_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """A line for each of the first hosts: MB/s that its network sent and received, and TCP segments sent again."""
+    """Lines for each of the first hosts: MB/s that its network sent and received, and TCP segments sent again."""
     for row in listed(diagnosis.snapshot.rows("job_host"))[:_MOST_HOSTS]:
         parts = [f"{text_of(row.get('sent_mb_s'))} MB/s out, {text_of(row.get('received_mb_s'))} MB/s in"]
         if text_of(row.get("rdma_sent_mb_s")):
@@ -111,7 +113,9 @@ def _network_lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _group(row: Row) -> str:
-    """``Rank 7 (pid 812 on node3, GPU 2): waits for its DataLoader at load (train.py:41)``."""
+    """A row of ``rank_group`` in words: ``Rank 7 (pid 812 on node3, GPU 2): waits for its DataLoader at load
+    (train.py:41)``.
+    """
     several, state = number_of(row.get("count")) != 1, text_of(row.get("state"))
     who, place = text_of(row.get("who")), text_of(row.get("place"))
     words = STATES.get(state, (state, state))[several]
@@ -121,7 +125,9 @@ def _group(row: Row) -> str:
 
 
 def _verb(count: float | None, verb: str) -> str:
-    """The verb's form for a count: ``waits``, ``goes`` for 1, else ``wait``, ``go``."""
+    """The verb (``wait``, ``go``) in its form for that count: ``waits``, ``goes`` for 1, else unchanged, also for
+    None.
+    """
     return verb if count != 1 else f"{verb}{'es' if verb == 'go' else 's'}"
 
 
@@ -138,7 +144,7 @@ _MOST_SIGNALS = 3
 
 
 def render_account(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
-    """The account, and the findings below it, ending without a newline."""
+    """Account of a command that has ended: how it ended, what it used, and its findings and notes, as text."""
     snapshot = diagnosis.snapshot
     failed = snapshot.value("run.exit_code") != 0
     grave = failed or any(finding.severity != "info" for finding in diagnosis.findings)
@@ -151,13 +157,15 @@ def render_account(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 
 
 def _rank(snapshot: Snapshot) -> str:
-    """The command's rank, ``rank 2 of 8 on node1: ``; empty outside of a job."""
+    """The rank of the command that ran: ``rank 2 of 8 on node1: ``; empty outside of a job."""
     rank, ranks = snapshot.number("run.rank"), snapshot.number("run.world_size")
     return f"rank {rank:.0f} of {ranks:.0f} on {snapshot.text('run.host')}: " if rank is not None and ranks else ""
 
 
 def _end(snapshot: Snapshot) -> str:
-    """How the command ended: ``exit 1 after 2 min 5 s``."""
+    """How the command ended, by exit code or signal: ``exit 1 after 2 min 5 s``, ``killed by SIGSEGV (core dumped)
+    after 4.0 s``.
+    """
     end = f"exit {snapshot.text('run.exit_code')}"
     if name := snapshot.text("run.signal"):
         end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
@@ -169,7 +177,7 @@ def _end(snapshot: Snapshot) -> str:
 
 
 def _found(diagnosis: Diagnosis, failed: bool) -> str:
-    """How many findings there are; without one that nothing was found, and what limits that."""
+    """How many findings are below, or that nothing was found; if the command failed, also what limits that."""
     if diagnosis.findings:
         return f"{plural(len(diagnosis.findings), 'finding')} below"
     name = diagnosis.snapshot.text("run.died_of")
@@ -181,7 +189,9 @@ def _found(diagnosis: Diagnosis, failed: bool) -> str:
 
 
 def _used(snapshot: Snapshot) -> Iterator[str]:
-    """Lines about the signals that the command got, its memory, its processes and its GPUs."""
+    """Lines about the signals that the command got, its memory and processes, and its GPUs (of many only odd ones
+    singly).
+    """
     signals = snapshot.texts("run.signalled")
     if signals:
         more = f" and {len(signals) - _MOST_SIGNALS} more" if len(signals) > _MOST_SIGNALS else ""
@@ -199,7 +209,9 @@ def _used(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _many(rows: Sequence[Row]) -> str:
-    """``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W, 412 Wh``."""
+    """Rows of ``run_gpu`` as one text: ``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W in all, 412 Wh in
+    all``.
+    """
     parts = []
     if busy := _numbers(rows, "utilization"):
         parts.append(f"{sum(busy) / len(busy):.0f} % busy on the average")
@@ -214,7 +226,9 @@ def _many(rows: Sequence[Row]) -> str:
 
 
 def _stands_out(row: Row, rows: Sequence[Row]) -> bool:
-    """Whether the GPU was far less busy than most, or held down while others were not."""
+    """True if the GPU was less than half as busy as the median of `rows`, or had its clocks held down and not all
+    others had.
+    """
     busy, all_busy = number_of(row.get("utilization")), sorted(_numbers(rows, "utilization"))
     idle = busy is not None and busy < 0.5 * all_busy[len(all_busy) // 2]
     held = bool(texts_of(row.get("held_down"))) and not all(texts_of(other.get("held_down")) for other in rows)
@@ -222,12 +236,16 @@ def _stands_out(row: Row, rows: Sequence[Row]) -> bool:
 
 
 def _numbers(rows: Sequence[Row], name: str) -> list[float]:
-    """The known numbers of a column."""
+    """The numbers that are known in that column of these rows."""
     return [value for row in rows if (value := number_of(row.get(name))) is not None]
 
 
 def _memory(snapshot: Snapshot) -> str:
-    """``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9 processes``; empty where it was not seen."""
+    """Peak memory and processes of the command: ``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9
+    processes``.
+
+    Empty if its memory was not seen.
+    """
     peak, limit = snapshot.number("run.memory_peak_mib"), snapshot.number("run.memory_limit_mib")
     if peak is None:
         return ""
@@ -240,7 +258,9 @@ def _memory(snapshot: Snapshot) -> str:
 
 
 def _gpu(row: Row) -> str:
-    """``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W, 81 degrees C, 83 Wh; held down by sw_power_cap``."""
+    """A row of ``run_gpu`` in words: ``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W, 83 Wh; held down by
+    sw_power_cap``.
+    """
     parts = []
     if error := text_of(row.get("error")):
         parts.append(f"does not answer any more ({error})")
@@ -259,7 +279,7 @@ def _gpu(row: Row) -> str:
 
 
 def _duration(value: float) -> str:
-    """A duration with its two largest units: ``2 h 5 min``."""
+    """A duration in seconds as text, from an hour on in hours and minutes: ``18 s``, ``2 min 5 s``, ``2 h 5 min``."""
     if value < 3600:
         return seconds(value)
     minutes = round(value / 60)

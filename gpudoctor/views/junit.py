@@ -41,7 +41,7 @@ class Case:
 
 
 def render(diagnosis: Diagnosis, strict: bool = False) -> str:
-    """The whole XML document in ASCII, ending without a newline; with `strict`, warnings are failures too."""
+    """The report as an XML document in ASCII, ending without a newline; with `strict`, warnings are failures, too."""
     root = ElementTree.Element("testsuites", name="gpudoctor")
     totals = {"tests": 0, "failures": 0, "errors": 0}
     suites = {"gpudoctor": [_verdict_case(diagnosis, strict)]}
@@ -63,13 +63,15 @@ def render(diagnosis: Diagnosis, strict: bool = False) -> str:
 
 
 def _layer_order(name: str) -> tuple[int, str]:
-    """Sort key of a rule id: its layer's position, the lowest layer first; unknown layers last, by name."""
+    """Sort key of a rule id: position of its layer, the lowest first; unknown layers last, by name."""
     topic = name.partition(".")[0]
     return LAYERS.index(topic) if topic in LAYERS else len(LAYERS), topic
 
 
 def _verdict_case(diagnosis: Diagnosis, strict: bool) -> Case:
-    """The verdict as a case: failed if broken, an error if unknown, so that skipped rules do not look like success."""
+    """The verdict as a case: failed if broken (with `strict`, if there are warnings), an error if unknown, else
+    passed.
+    """
     lines = [report.verdict(diagnosis), report.target_text(diagnosis), report.counts(diagnosis)]
     if causes := report.causes(diagnosis):
         lines += ["", say("To act on, in this order:")]
@@ -87,7 +89,7 @@ def _verdict_case(diagnosis: Diagnosis, strict: bool) -> Case:
 
 
 def _rule_cases(diagnosis: Diagnosis, strict: bool) -> Iterator[Case]:
-    """A case per rule that was found, not judged or passed; findings on several GPUs are one case."""
+    """A case per rule that was found, not judged (skipped) or passed; findings of one rule are one case."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in diagnosis.findings:
         by_rule.setdefault(finding.id, []).append(finding)
@@ -100,7 +102,8 @@ def _rule_cases(diagnosis: Diagnosis, strict: bool) -> Iterator[Case]:
 
 
 def _finding_case(name: str, findings: list[Finding], explained_by: str, strict: bool) -> Case:
-    """The case of a rule that was found: an error fails, a warning only if `strict`.
+    """The case of a rule that was found: an error fails, a warning only if `strict`, all else passes.
+
     `explained_by` is the id of the rule that explains it, or empty.
     """
     severities = {finding.severity for finding in findings}
@@ -114,7 +117,7 @@ def _finding_case(name: str, findings: list[Finding], explained_by: str, strict:
 
 
 def _host_cases(fleet: Fleet, host: Host, strict: bool) -> Iterator[Case]:
-    """Cases of a fleet's host: whether it answered, then its checks; only an error where it did not answer."""
+    """Cases of a fleet's host: that it answered, then its checks; a single error if it did not answer."""
     if not host.answered:
         yield Case("answer", "error", host.because, one_line(host.because), "silence")
         return
@@ -136,7 +139,7 @@ def _check_case(name: str, result: Result, strict: bool) -> Case:
 
 
 def _suite_element(diagnosis: Diagnosis, name: str, cases: Iterable[Case]) -> ElementTree.Element:
-    """The ``testsuite`` element with its cases, counts and host name."""
+    """The ``testsuite`` element of that name with its cases, counts and host name."""
     elements = [_case_element(name, case) for case in cases]
     outcomes = [element[0].tag if len(element) else "" for element in elements]
     target = diagnosis.snapshot.target
@@ -149,7 +152,9 @@ def _suite_element(diagnosis: Diagnosis, name: str, cases: Iterable[Case]) -> El
 
 
 def _case_element(suite: str, case: Case) -> ElementTree.Element:
-    """The ``testcase`` element, with its outcome and message unless it passed."""
+    """The ``testcase`` element of that suite; with outcome and message unless it passed, then with its text if it
+    has any.
+    """
     element = ElementTree.Element("testcase", classname=_clean(suite), name=_clean(case.name))
     if case.standing == "passed":
         if case.words:
@@ -164,5 +169,7 @@ def _case_element(suite: str, case: Case) -> ElementTree.Element:
 
 
 def _clean(raw: str) -> str:
-    """Foreign text without characters that XML forbids and marks that GitLab acts on; the XML writer escapes quotes."""
+    """Foreign text without characters that XML forbids (now U+FFFD) and marks that GitLab acts on; quotes are not
+    escaped.
+    """
     return _ATTACHMENT.sub("[ ", _NOT_IN_XML.sub("\ufffd", safe(raw)))

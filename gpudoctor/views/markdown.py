@@ -37,7 +37,7 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
-    """The blocks that fit into `MOST_CHARACTERS`, how many were left out if any, and the counts at the end."""
+    """The blocks that fit into `MOST_CHARACTERS` as one text, then how many were left out, if any, and `counts`."""
     kept: list[str] = []
     room = MOST_CHARACTERS - len(counts) - 200
     for block in blocks:
@@ -52,7 +52,10 @@ def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
 
 
 def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    """Markdown blocks of one finding: title, why, evidence, changes, what it explains, fixes."""
+    """Markdown blocks of one finding: title, why, evidence, changes, what it explains, fixes.
+
+    `others` are findings of the same rule about other GPUs.
+    """
     account = report.account(finding, others)
     yield say("### {severity}: {title}", severity=say(_WORDS[finding.severity]), title=text(report.headline(finding)))
     if account.also:
@@ -88,7 +91,9 @@ def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str
 
 
 def _evidence_rows(proofs: Sequence[report.Proof]) -> Iterator[str]:
-    """Rows of a Markdown table of facts, values and sources; at most `_MOST_EVIDENCE`, then how many more there are."""
+    """Lines of a Markdown table of facts, values and sources; at most `_MOST_EVIDENCE`, then how many more there
+    are.
+    """
     yield f"| {say('fact')} | {say('value')} | {say('read from')} |"
     yield "|---|---|---|"
     for proof in proofs[:_MOST_EVIDENCE]:
@@ -98,7 +103,7 @@ def _evidence_rows(proofs: Sequence[report.Proof]) -> Iterator[str]:
 
 
 def _unjudged_blocks(diagnosis: Diagnosis) -> Iterator[str]:
-    """Collapsed list of the rules that were not judged, by reason."""
+    """Markdown blocks of a collapsed list of the rules that were not judged, by reason."""
     yield "<details>"
     yield f"<summary>{say('{count} rules were not judged', count=len(diagnosis.unjudged))}</summary>"
     lines = []
@@ -126,7 +131,9 @@ _LONGEST_TEXT = 4000
 
 
 def text(raw: str) -> str:
-    """Foreign text on one line with Markdown escaped, PCI addresses as code; cut at `_LONGEST_TEXT` characters."""
+    """Foreign text on one line with Markdown escaped, PCI addresses as code; cut with ``...`` at `_LONGEST_TEXT`
+    characters.
+    """
     clean = one_line(raw)
     if len(clean) > _LONGEST_TEXT:
         clean = clean[:_LONGEST_TEXT] + " ..."
@@ -138,17 +145,19 @@ def text(raw: str) -> str:
 
 
 def _escaped(raw: str) -> str:
-    """The text with Markdown escaped, and with mentions, issue references and emoji codes broken up."""
+    """The text with Markdown escaped, and with mentions, issue references and emoji codes broken by an invisible
+    character.
+    """
     return _SPECIAL.sub(r"\\\1", _REFERENCE.sub(lambda match: match[0] + _JOINER, raw))
 
 
 def cell(raw: str) -> str:
-    """A value in a table: as code, or as escaped text if it contains ``|``, which would end the cell."""
+    """A value for a Markdown table: as code, or as escaped text if it contains ``|``, which would end the cell."""
     return text(raw) if "|" in raw else code(raw)
 
 
 def code(raw: str) -> str:
-    """The text as inline code, cut at `_LONGEST_TEXT` characters; the fence outnumbers its backticks."""
+    """The text as inline code on one line, cut at `_LONGEST_TEXT` characters; the fence outnumbers its backticks."""
     clean = one_line(raw)[:_LONGEST_TEXT]
     fence = "`" * (_longest_backtick_run(clean) + 1)
     pad = " " if "`" in clean else ""
@@ -156,7 +165,7 @@ def code(raw: str) -> str:
 
 
 def fenced(raw: str, language: str = "") -> str:
-    """The text as a code block; the fence is longer than any run of backticks in it."""
+    """The text as a code block in that language; the fence is longer than any run of backticks in it."""
     fence = "`" * max(3, _longest_backtick_run(raw) + 1)
     return f"{fence}{language}\n{safe(raw)}\n{fence}"
 

@@ -48,7 +48,7 @@ def _list_text(heading: str, sentences: Iterable[str]) -> str:
 
 
 def document(plan: Plan, foreseen: Foreseen | None = None) -> str:
-    """The plan as one JSON document on one line, with what is foreseen if given."""
+    """The plan as a JSON document on one line, with what is foreseen if given."""
     raw = plan.to_json()
     if foreseen:
         raw["foreseen"] = foreseen.to_json()
@@ -56,7 +56,7 @@ def document(plan: Plan, foreseen: Foreseen | None = None) -> str:
 
 
 def _step_blocks(plan: Plan, style: Style) -> Iterator[str]:
-    """A block of lines per chosen step; the first step of each cure has the cure's title above it."""
+    """A text of several lines per chosen step; the first step of each fix has the fix's title above it."""
     titles = {(way.cause, way.number): way.title for way in plan.ways}
     last_cure = ""
     for step in plan.chosen:
@@ -67,7 +67,9 @@ def _step_blocks(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def step_lines(plan: Plan, step: PlanStep) -> Iterator[str]:
-    """One step: number and title or command, needs, text, package changes, expected facts, why it is not run."""
+    """Lines of one step: number, title or command, needs, text, package changes, expected facts, and why it is not
+    run.
+    """
     number = f"{plan.number(step.id)}."
     command_line = f"$ {command(step.argv)}" if step.argv else ""
     text = "" if step.verify else one_line(step.text)
@@ -91,17 +93,17 @@ def step_lines(plan: Plan, step: PlanStep) -> Iterator[str]:
 
 
 def _nothing_runs_here(plan: Plan) -> bool:
-    """Whether several steps are chosen and all have the same `hindrance`."""
+    """True if several steps are chosen and all have the same `hindrance`, empty or not."""
     return len({step.hindrance for step in plan.chosen}) == 1 and len(plan.chosen) > 1
 
 
 def change_text(change: Change) -> str:
-    """A package's change, ``torch 2.9.0+cpu -> 2.9.0+cu128``; empty versions are ``not installed`` or ``removed``."""
+    """A package's change: ``torch 2.9.0+cpu -> 2.9.0+cu128``; an empty version is ``not installed`` or ``removed``."""
     return f"{change.name} {change.before or say('not installed')} -> {change.after or say('removed')}"
 
 
 def _head_text(plan: Plan, style: Style) -> str:
-    """The plan's title, the environment it changes with its present packages, and the download size."""
+    """The plan's title, the environment that it changes with its present packages, and the download size, as lines."""
     template = "Plan for {machine}: {title}" if plan.machine else "Plan: {title}"
     title = say(template, machine=one_line(plan.machine), title=one_line(plan.title))
     lines = [style.paint(title, "bold")]
@@ -133,7 +135,9 @@ def _effect_text(step: PlanStep) -> str:
 
 
 def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
-    """Which rules would no longer be found, be new, stay or be unknown once the steps are done."""
+    """Which rules would no longer be found, be new, stay or be unknown once the steps are done; or that nothing
+    changes.
+    """
     parts = (
         ("no longer found", foreseen.cleared, "green"),
         ("found anew", foreseen.new, "yellow"),
@@ -148,13 +152,13 @@ def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
 
 
 def _ways_not_chosen(plan: Plan) -> Iterator[Way]:
-    """The cures that have steps in the plan, none of them chosen."""
+    """The ways to fix a cause that have steps in the plan, none of them chosen."""
     open_ways = {(step.cause, step.way) for step in plan.steps} - {(step.cause, step.way) for step in plan.chosen}
     return (way for way in plan.ways if (way.cause, way.number) in open_ways)
 
 
 def _manual_steps_text(plan: Plan) -> str:
-    """Which steps a person must do, by number, or that nothing can be run here; empty where all are run."""
+    """Which chosen steps are left to a person, by number, or that nothing can be run here; empty if all are run."""
     steps = [step for step in plan.chosen if step.hindrance and not step.verify]
     if steps and _nothing_runs_here(plan):
         return "\n".join(wrapped(say("Nothing of this is run: {why}.", why=say(steps[0].hindrance)), hang=2))
@@ -169,24 +173,31 @@ SCRIPT_NAME = "gpudoctor-root-steps.sh"
 
 
 def root_steps(plan: Plan) -> tuple[PlanStep, ...]:
-    """Chosen commands that need root, up to the first reboot, without those that a person must complete first."""
+    """Chosen commands that need root, up to the first reboot, without those in which a person must first fill
+    something in.
+    """
     return tuple(step for step in plan.until_reboot.commands if "root" in step.needs and not _needs_completion(step))
 
 
 def _needs_completion(step: PlanStep) -> bool:
-    """Whether the command has a placeholder in capitals that its `hindrance` names, or unprintable characters."""
+    """True if the command has a placeholder in capitals that its `hindrance` names, or a word with unprintable
+    characters.
+    """
     has_placeholder = any(word in step.hindrance.split() for word in step.argv if word.isupper())
     return has_placeholder or any(not word.isprintable() for word in step.argv)
 
 
 def root_script(plan: Plan) -> str:
-    """A POSIX shell script of `root_steps` that stops at the first failure; empty where there are none."""
+    """A POSIX shell script of the `root_steps` that stops at the first failure; empty if there are none."""
     steps = root_steps(plan)
     return "\n".join(_script_lines(plan, steps)) if steps else ""
 
 
 def _script_lines(plan: Plan, steps: Sequence[PlanStep]) -> Iterator[str]:
-    """Lines of `root_script`: heading, each cure with its commands, and what to do at the end."""
+    """Lines of `root_script`: heading, each fix's title and undo with its commands, and what to do at the end.
+
+    A reboot is a comment, and a command that changes nothing may fail.
+    """
     yield "#!/bin/sh"
     machine = one_line(plan.machine) or "this machine"
     yield from _comment_lines(f"What needs root, of gpudoctor's plan for {machine}: {one_line(plan.title)}.")
@@ -219,5 +230,5 @@ def _script_lines(plan: Plan, steps: Sequence[PlanStep]) -> Iterator[str]:
 
 
 def _comment_lines(text: str) -> Iterator[str]:
-    """The text wrapped, as shell comments."""
+    """The text wrapped to lines, each a shell comment."""
     return (f"# {row}" for row in wrapped(text))

@@ -21,7 +21,9 @@ from gpudoctor.views.svg import MOST_ROWS, Bar, Cell, Look, Matrix, Panel, share
 
 
 def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
-    """HTML of each kind of figure that has facts to show: heading, legend, figures."""
+    """HTML of each kind of figure that has something to show: heading, legend, then the figures; nothing for the
+    others.
+    """
     as_read = isinstance(diagnosis.snapshot.rows("gpu"), tuple)
     parts: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
         (say("Hosts"), say("· passed, ! warning, ✗ error, ? not judged."), lambda: host_figures(diagnosis)),
@@ -61,7 +63,9 @@ _PEER_COPY = "peer.copy"
 
 
 def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
-    """A bar chart per comparable kernel with a value, at most `_MOST_KERNELS`, and a matrix of copies between GPUs."""
+    """SVG of a bar chart per comparable kernel with a value, at most `_MOST_KERNELS`, and of a matrix of GPU-to-GPU
+    copies.
+    """
     if measurements is None:
         return
     drawn = 0
@@ -76,7 +80,9 @@ def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
 
 
 def _kernel_panel(measurements: Measurements, kernel: Kernel, runs: list[Run]) -> Panel:
-    """The chart of one kernel; band and limit only where all GPUs have the same expected value."""
+    """The bar chart of one kernel, a bar per run; the band of sound values and the limit only if all GPUs expect
+    the same.
+    """
     expected = [item for item in map(measurements.expected, runs) if item]
     common = expected[0] if expected and len({item.value for item in expected}) == 1 else None
     band = None
@@ -106,7 +112,9 @@ def _kernel_bar(measurements: Measurements, kernel: Kernel, run: Run) -> Bar:
 
 
 def _copy_matrix(run: Run) -> Matrix | None:
-    """Copy rates in GB/s from each GPU to each other; None with fewer than two GPUs or without valid rates."""
+    """Copy rates in GB/s from each GPU to each other (``rates`` of the run's details); None with fewer than two
+    GPUs in them.
+    """
     rates = run.details.get("rates")
     if not isinstance(rates, dict):
         return None
@@ -128,20 +136,20 @@ def _copy_matrix(run: Run) -> Matrix | None:
 
 
 def _copy_cell(rate: float | None, wrong: bool, best: float) -> Cell:
-    """The cell of a copy rate in GB/s, shaded by its share of the fastest; None is shown as not measured."""
+    """The cell of a copy rate in GB/s, shaded by its share of the fastest (`best`); None is shown as not measured."""
     if rate is None:
         return Cell("", "not measured")
     return share_cell(rate / best, digits(rate), f"{digits(rate)} GB/s", wrong)
 
 
 def _parse_gpu_pair(name: str) -> tuple[int, int] | None:
-    """(source, target) of ``0-1``; None for any other text."""
+    """(source, target) of a text such as ``0-1``; None for any other text."""
     source, _, target = name.partition("-")
     return (int(source), int(target)) if source.isdecimal() and target.isdecimal() and len(name) < 12 else None
 
 
 def _valid_rate(value: Json) -> float | None:
-    """The value as GB/s if it is a number above 0 and below 1e9, else None."""
+    """The value, in GB/s, if it is a number above 0 and below 1e9, else None."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9 else None
 
 
@@ -159,12 +167,12 @@ class _Quantity(NamedTuple):
     per: float = 1
 
     def value_of(self, gpu: GPU) -> float | None:
-        """The GPU's value in `unit`; None if not known."""
+        """The GPU's value of this quantity in `unit`; None if not known."""
         value = getattr(gpu, self.field)
         return value / self.per if is_number(value) else None
 
     def limit_of(self, gpu: GPU) -> float | None:
-        """The GPU's limit in `unit`; None if not known or the quantity has none."""
+        """The GPU's limit of this quantity in `unit`; None if not known or there is none."""
         return self._replace(field=self.limit).value_of(gpu) if self.limit else None
 
 
@@ -183,7 +191,11 @@ _HOT_MARGIN = 3
 
 
 def gpu_table(diagnosis: Diagnosis) -> Iterator[str]:
-    """A row for each GPU: what was read of it, ``?`` where that failed, and the ids of what was found about it."""
+    """HTML of a table with a row for each GPU: its values, ``?`` if one could not be read, and ids of the findings
+    about it.
+
+    Nothing if no value of any GPU is known.
+    """
     gpus = sample_of(diagnosis.snapshot).gpus
     shown = [quantity for quantity in _PANELS if any(quantity.value_of(gpu) is not None for gpu in gpus)]
     if not shown:
@@ -206,7 +218,9 @@ _SIGNS = {"error": "✗", "warning": "!", "info": "i"}
 
 
 def _number_text(gpu: GPU, quantity: _Quantity) -> str:
-    """The GPU's value, of its limit where it has one; ``?`` where it could not be read, ``-`` where it has none."""
+    """The GPU's value of the quantity, ``45 of 80`` if it has a limit; ``?`` if it could not be read, ``-`` if not
+    reported.
+    """
     value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
     if value is None:
         return "?" if gpu.error or quantity.field in gpu.unanswered else "-"
@@ -214,7 +228,9 @@ def _number_text(gpu: GPU, quantity: _Quantity) -> str:
 
 
 def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:
-    """A chart per quantity that is known of some GPU; the limit is drawn where it is the same for all."""
+    """SVG of a bar chart per quantity known of some GPU; a limit is drawn if it is the same for all (percentages:
+    100).
+    """
     gpus = sample_of(diagnosis.snapshot).gpus
     for quantity in _PANELS:
         if any(quantity.value_of(gpu) is not None for gpu in gpus):
@@ -225,7 +241,10 @@ def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _gpu_bar(gpu: GPU, quantity: _Quantity) -> Bar:
-    """The bar of one GPU: red near the slowdown temperature, yellow while throttled; value and limit as tooltip."""
+    """The bar of one GPU with value and limit as tooltip: red near the slowdown temperature, yellow while throttled.
+
+    Without a value there is no bar, and the tooltip says why.
+    """
     value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
     if value is None:
         return Bar(str(gpu.index), None, f"GPU {gpu.index}: {gpu.why(quantity.field)}")
@@ -246,7 +265,7 @@ _WIDTH, _ROW, _LEFT, _RIGHT = 640, 16, 150, 60
 
 
 def timing_figures(diagnosis: Diagnosis) -> Iterator[str]:
-    """One bar chart of the slowest `_MOST_SOURCES` sources; nothing without timings."""
+    """SVG of one bar chart: how long the slowest `_MOST_SOURCES` sources took; nothing without timings."""
     timings = sorted(diagnosis.snapshot.timings_ms.items(), key=lambda item: (-item[1], item[0]))
     if not timings or timings[0][1] <= 0:
         return
@@ -257,7 +276,7 @@ def timing_figures(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _timing_bars(shown: list[tuple[str, float]]) -> Iterator[str]:
-    """SVG of a row per source, the slowest first: name, bar, duration."""
+    """SVG of a row per source, in the order given: name, bar, duration. Bars are relative to the first, the longest."""
     longest = shown[0][1]
     for index, (name, ms) in enumerate(shown):
         top, width = _ROW * index + 2, max((_WIDTH - _LEFT - _RIGHT) * max(ms, 0) / longest, 1)
@@ -286,7 +305,10 @@ _WORST: tuple[Outcome, ...] = ("error", "warning", "unjudged", "info", "ok")
 
 
 def host_figures(diagnosis: Diagnosis) -> Iterator[str]:
-    """Matrices of hosts by checks and of bandwidth between hosts; nothing with fewer than two hosts."""
+    """SVG of the fleet's matrices: hosts by checks, and bandwidth between hosts; nothing with fewer than two hosts.
+
+    Of more than `_MOST_HOSTS_IN_FULL` only the worst `MOST_ROWS` hosts with something other than ok are shown.
+    """
     fleet = diagnosis.fleet
     if fleet is None or len(fleet.hosts) < 2:
         return
@@ -305,20 +327,22 @@ def host_figures(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _severity_rank(fleet: Fleet, name: str) -> tuple[int, ...]:
-    """Sort key of a host, the worst first: negated counts of its errors, warnings, unjudged checks and notes."""
+    """Sort key of a host, the worst first: negated counts of its checks with error, warning, unjudged and info."""
     outcomes = [fleet.result(name, check.id).outcome for check in fleet.checks]
     return tuple(-outcomes.count(outcome) for outcome in _WORST[:-1])
 
 
 def _check_cell(fleet: Fleet, name: str, check: Check) -> Cell:
-    """The cell of a host's check: mark and colour by outcome, its words as tooltip."""
+    """The cell of a host's check: mark and colour by its outcome, with the result's words as tooltip."""
     result = fleet.result(name, check.id)
     mark, look, shade = _OUTCOME_LOOKS[result.outcome]
     return Cell(mark, result.words or result.outcome, look, shade)
 
 
 def _pair_matrix(pairwise: Pairwise) -> Matrix:
-    """Bandwidth from each host to each other; of more than `MOST_ROWS` those with the lowest mean."""
+    """Matrix of the bandwidth from each host to each other; of more than `MOST_ROWS` hosts those with the lowest
+    mean.
+    """
     names = list(pairwise.names)
     note = f"{pairwise.unit}, expected {digits(pairwise.expected)}; from the row to the column"
     if len(names) > MOST_ROWS:
@@ -330,14 +354,19 @@ def _pair_matrix(pairwise: Pairwise) -> Matrix:
 
 
 def _mean_rate(pairwise: Pairwise, index: int) -> float:
-    """Mean of all rates from and to the host at that index; infinity without any. Minima would mark its peers too."""
+    """Mean of all measured rates from and to the host at that index; infinity without any.
+
+    Minima would mark its peers too.
+    """
     both_ways = (*pairwise.measured[index], *(row[index] for row in pairwise.measured))
     rates = [rate for rate in both_ways if rate is not None]
     return sum(rates) / len(rates) if rates else float("inf")
 
 
 def _pair_cell(pairwise: Pairwise, source: str, target: str) -> Cell:
-    """The cell of a host pair, shaded by the ratio to the expected bandwidth; a pair not measured is empty."""
+    """The cell of a host pair, shaded by its ratio to the expected bandwidth; empty, with the reason, if not
+    measured.
+    """
     pair = pairwise.pair(source, target)
     if pair.measured is None or pair.ratio is None:
         return Cell("", pair.words or ("itself" if source == target else "not measured"))

@@ -20,7 +20,9 @@ _PERIOD_SECONDS = 0.2
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """Callback for probe events; meanwhile a line shows which sources are asked and how long. Only on a terminal."""
+    """Context that gives a callback for probe events; on a terminal a line shows which sources are asked, and for
+    how long.
+    """
     running: dict[str, float] = {}
     details: dict[str, str] = {}
 
@@ -49,7 +51,7 @@ def progress_on(stream: TextIO) -> Iterator[Progress]:
 
 @contextmanager
 def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
-    """Callback for a benchmark's state; meanwhile a line shows how many runs are done and which kernels run."""
+    """Context that gives a callback for the measurements so far; on a terminal a line shows how far they are."""
     latest: list[Measurements] = []
     since: dict[str, float] = {}
 
@@ -76,7 +78,11 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
 
 @contextmanager
 def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iterator[None]:
-    """Meanwhile a line shows how many hosts have answered, out of `expected` if not 0, and the seconds so far."""
+    """Context in which a line shows how many hosts have answered (`count`), out of `expected` if not 0, and the seconds
+    so far.
+
+    Nothing is shown unless the stream is a terminal.
+    """
     started = time.monotonic()
 
     def line() -> str:
@@ -90,7 +96,9 @@ def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iter
 
 @contextmanager
 def saying_on(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Callback that takes the text to show as what is done now; nothing is shown unless the stream is a terminal."""
+    """Context that gives a callback taking the text to show as what is done now; shown only if the stream is a
+    terminal.
+    """
     message = [""]
     with _rewriting_line(stream, lambda: message[0]):
         yield lambda text: message.__setitem__(0, text)
@@ -98,7 +106,10 @@ def saying_on(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _rewriting_line(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
-    """Show the line a few times a second, rewritten in place, and clear it at the end. Only on a terminal."""
+    """Context in which what `line` returns is shown a few times a second, rewritten in place, and erased at the end.
+
+    Nothing is shown unless the stream is a terminal.
+    """
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
@@ -113,7 +124,9 @@ def _rewriting_line(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
 
 
 def _paint_until(stream: TextIO, line: Callable[[], str], over: threading.Event) -> None:
-    """Rewrite the line every `_PERIOD_SECONDS` until `over` is set, then erase it; a closed stream ends it silently."""
+    """Rewrite the terminal's line every `_PERIOD_SECONDS` until `over` is set, then erase it; a closed stream ends
+    it silently.
+    """
     has_painted = False
     with suppress(OSError, ValueError):  # a terminal that has gone needs no line
         while not over.wait(_PERIOD_SECONDS):

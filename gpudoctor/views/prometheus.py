@@ -29,7 +29,7 @@ Series = Iterable[tuple[Labels, float]]
 
 
 def render(diagnosis: Diagnosis, at: float | None = None, seconds: float | None = None) -> str:
-    """All metrics in the text format, in ASCII, ending without a newline.
+    """All metrics of the diagnosis in Prometheus' text format, in ASCII, ending without a newline.
 
     `at` is when it was checked, in seconds of the Unix clock, and `seconds` how long that took.
     """
@@ -37,7 +37,7 @@ def render(diagnosis: Diagnosis, at: float | None = None, seconds: float | None 
 
 
 def _metrics(diagnosis: Diagnosis, at: float | None, seconds: float | None) -> Iterator[tuple[str, str, Series]]:
-    """(name without prefix, help text, series) of each metric; a time or duration only where it is given."""
+    """(name without prefix, help text, series) of each metric; time and duration of the check only if given."""
     rule_counts = {
         "found": len({finding.id for finding in diagnosis.findings}),
         "unjudged": len(diagnosis.unjudged),
@@ -64,7 +64,7 @@ def _metrics(diagnosis: Diagnosis, at: float | None, seconds: float | None) -> I
 
 
 def _info_labels(diagnosis: Diagnosis) -> Labels:
-    """Labels of `gpudoctor_info`: versions and level; unknown versions are empty."""
+    """Labels of the metric `gpudoctor_info`: versions and level; unknown versions are empty."""
     return {
         "version": diagnosis.tool_version,
         "level": diagnosis.snapshot.target.level,
@@ -73,7 +73,7 @@ def _info_labels(diagnosis: Diagnosis) -> Labels:
 
 
 def _finding_series(diagnosis: Diagnosis) -> Series:
-    """Number of findings for each rule id, severity and GPU, for at most `MOST_FINDINGS` combinations."""
+    """(labels, number of findings) for each rule id, severity and GPU, for the first `MOST_FINDINGS` combinations."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for finding in diagnosis.findings:
         gpus = [subject for subject in finding.subjects if isinstance(subject.get("gpu"), int)]
@@ -86,14 +86,14 @@ def _finding_series(diagnosis: Diagnosis) -> Series:
 
 
 def _host_series(fleet: Fleet) -> Series:
-    """How many hosts of the fleet are sound, to drain, silent, and all."""
+    """(labels, count) of the fleet's hosts by state: sound, to drain, silent, and all."""
     silent = sum(not host.answered for host in fleet.hosts)
     counts = {"sound": len(fleet.sound), "to_drain": len(fleet.drained), "silent": silent, "all": len(fleet.hosts)}
     return [({"state": state}, count) for state, count in counts.items()]
 
 
 def _metric_lines(name: str, help_text: str, series: Series) -> Iterator[str]:
-    """HELP and TYPE lines and the samples of one metric, a gauge."""
+    """HELP and TYPE lines and the samples of one metric, which is a gauge."""
     yield f"# HELP gpudoctor_{name} {help_text}"
     yield f"# TYPE gpudoctor_{name} gauge"
     for labels, value in series:

@@ -16,7 +16,9 @@ _WIDEST_CANDIDATE = 24
 
 
 def render(stack: Stack, tool: str, style: Style) -> str:
-    """The stack with commands for the installer `tool`; where no build fits the machine, what would have to change."""
+    """The stack as text, with commands for the installer `tool`; if no build fits the machine, what would have to
+    change.
+    """
     return "\n".join(_stack_lines(stack, tool, style) if stack.torch else _no_stack_lines(stack, style))
 
 
@@ -26,7 +28,10 @@ def document(stack: Stack) -> str:
 
 
 def machine_text(wishes: Wishes) -> str:
-    """``8 × H100, driver 535.183.06, Python 3.12.3, linux x86_64``; what is not known is said so or left out."""
+    """The machine of the wishes: ``8 × H100, driver 535.183.06, Python 3.12.3, linux x86_64``.
+
+    An unknown GPU, driver or Python is named as such; other parts that are not known are left out.
+    """
     parts = [f"{gpu.count} × {gpu.name}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
     parts = parts or [say("a GPU that is not known")]
     parts.append(say("driver {version}", version=wishes.driver) if wishes.driver else say("a driver that is not known"))
@@ -63,7 +68,7 @@ def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:
 
 
 def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:
-    """Lines where nothing fits: what was wanted, the smallest changes that would help, remarks, reasons, sources."""
+    """Lines if nothing fits: what was wanted, the smallest changes that would help, remarks, reasons, sources."""
     wanted = ", ".join((*([f"torch {stack.wishes.torch}"] if stack.wishes.torch else []), *stack.wishes.wants))
     yield style.paint(say("Nothing fits."), "bold", "red")
     yield from wrapped(f"{one_line(wanted)} {say('for {machine}', machine=machine_text(stack.wishes))}".strip(), 2, 2)
@@ -78,7 +83,7 @@ def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:
 
 
 def _reason_lines(title: str, stack: Stack, standing: str, style: Style) -> Iterator[str]:
-    """A heading and at most `_MOST_REASONS` reasons of that standing; nothing where there are none."""
+    """A blank line, a heading and at most `_MOST_REASONS` reasons of that standing; nothing if there are none."""
     matching = [reason for reason in stack.reasons if reason.standing == standing]
     if matching:
         yield from ("", style.paint(say(title), "bold"))
@@ -88,7 +93,9 @@ def _reason_lines(title: str, stack: Stack, standing: str, style: Style) -> Iter
 
 
 def _reason_table(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Candidates with their reasons beside them, or below where a candidate is wider than `_WIDEST_CANDIDATE`."""
+    """Lines of candidates with their reasons beside them, or below if any candidate is wider than
+    `_WIDEST_CANDIDATE`.
+    """
     longest = max(width(one_line(reason.candidate)) for reason in reasons)
     for reason in reasons:
         candidate, because = one_line(reason.candidate), one_line(reason.because)
@@ -99,7 +106,7 @@ def _reason_table(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _remark_lines(stack: Stack) -> Iterator[str]:
-    """What was assumed or left unjudged; nothing where there are no remarks."""
+    """A blank line and the remarks: what was assumed or left unjudged; nothing without remarks."""
     if stack.remarks:
         yield ""
     for remark in stack.remarks:
@@ -107,7 +114,7 @@ def _remark_lines(stack: Stack) -> Iterator[str]:
 
 
 def _source_lines(stack: Stack) -> Iterator[str]:
-    """The names of the sources; nothing where there are none."""
+    """A blank line and the names of the stack's sources; nothing without sources."""
     if stack.sources:
         yield ""
         yield from wrapped(say("Sources: {names}", names=one_line("; ".join(stack.sources))), 0, 2)

@@ -13,15 +13,17 @@ _LONGEST_TEXT = 300
 
 
 def escaped(text: str, most: int = _LONGEST_TEXT) -> str:
-    """Foreign text escaped for an element or attribute: on one line, at most `most` characters."""
+    """Foreign text escaped for an element or attribute of HTML: on one line, cut at `most` characters."""
     return escape(one_line(text)[:most], quote=True)
 
 
 def figure(
     title: str, description: str, size: tuple[float, float], parts: Iterable[str], note: str = "", wide: bool = False
 ) -> str:
-    """An SVG of `size` (width, height in pixels) under its caption; `description` is for screen readers.
-    With `wide` it spans the grid and keeps its width.
+    """An HTML ``figure`` with its caption and an SVG of `size` (width, height in pixels) made of `parts`.
+
+    `description` is for screen readers, `note` stands beside the title. With `wide` it spans the grid and keeps its
+    width.
     """
     width, height = map(_coordinate, size)
     note_markup = f" <small>{escaped(note)}</small>" if note else ""
@@ -34,7 +36,9 @@ def figure(
 
 
 def box(place: tuple[float, float], size: tuple[float, float], look: str, hint: str = "", shade: float = 1.0) -> str:
-    """An SVG rectangle from its upper left corner, in pixels; `look`: its class, `hint`: tooltip, `shade`: opacity."""
+    """An SVG rectangle from its upper left corner, in pixels; `look`: its class, `hint`: tooltip, `shade`: opacity
+    (0 to 1).
+    """
     x, y, width, height = map(_coordinate, (*place, *size))
     opacity = "" if shade >= 1 else f' fill-opacity="{_coordinate(max(shade, 0))}"'
     title = f"<title>{escaped(hint)}</title>" if hint else ""
@@ -48,7 +52,9 @@ def line(start: tuple[float, float], end: tuple[float, float], look: str) -> str
 
 
 def text(place: tuple[float, float], content: str, anchor: str = "start", look: str = "", turned: bool = False) -> str:
-    """An SVG text of at most 40 characters at its baseline, in pixels; `turned`: read upwards."""
+    """An SVG text cut at 40 characters, at its baseline's `anchor`, in pixels; `look`: its class, `turned`: read
+    upwards.
+    """
     x, y = map(_coordinate, place)
     style = f' class="{look}"' if look else ""
     turn = f' transform="rotate(-90 {x} {y})"' if turned else ""
@@ -56,14 +62,14 @@ def text(place: tuple[float, float], content: str, anchor: str = "start", look: 
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, its middle replaced by an ellipsis if it is longer than `most` characters."""
+    """The text; if it is longer than `most` characters, with an ellipsis for its middle."""
     if len(text) <= most:
         return text
     return f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
 
 
 def _coordinate(value: float) -> str:
-    """The number with at most two decimals, without trailing zeros."""
+    """The number as text with at most two decimals, without trailing zeros: ``12.5``."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -101,7 +107,7 @@ class Panel:
     note: str = ""
 
     def draw(self) -> str:
-        """The chart as an HTML ``figure`` with inline SVG."""
+        """The bar chart as an HTML ``figure`` with inline SVG."""
         values = [bar.value for bar in self.bars if bar.value is not None]
         top = max([*values, *(self.band or ()), self.most or 0, 1e-9]) * _HEADROOM
         bad = [bar.words for bar in self.bars if bar.look in ("warning", "error")]
@@ -110,7 +116,9 @@ class Panel:
         return figure(self.title, description, (_WIDTH, _HEIGHT), self._parts(top), note)
 
     def _parts(self, top: float) -> Iterator[str]:
-        """SVG elements of the chart; `top` is the value at its upper edge."""
+        """SVG elements of the chart: band, bars, lines of the axis and limits, scale; `top` is the value at its
+        upper edge.
+        """
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         if self.band:
             upper, lower = sorted(_y_of(value, top) for value in self.band)
@@ -127,7 +135,9 @@ class Panel:
         yield from _scale_labels(self.band[1] if self.band else None, self.most, top)
 
     def _bars(self, top: float) -> Iterator[str]:
-        """SVG of the bars, ``?`` in place of a missing one, the value above a bad one; at most about 16 labels."""
+        """SVG elements of the bars, ``?`` in place of a missing one, the value above a bad one; at most about 16
+        labels.
+        """
         bottom, slot = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - _RIGHT) / len(self.bars)
         width = min(slot * 0.72, _WIDEST_BAR)
         label_step = max(1, round(len(self.bars) / 16))
@@ -146,7 +156,10 @@ class Panel:
 
 
 def _scale_labels(expected: float | None, most: float | None, top: float) -> Iterator[str]:
-    """Numbers at the left: 0, the expected value and the limit, which is left out where the two would overlap."""
+    """SVG of numbers at the left: 0, the expected value and the limit; if these two would overlap, without the limit.
+
+    Without either, the highest value.
+    """
     shown = [value for value in (expected, most) if value]
     if len(shown) == 2 and abs(_y_of(shown[0], top) - _y_of(shown[1], top)) < 10:
         shown = shown[:1]
@@ -155,7 +168,7 @@ def _scale_labels(expected: float | None, most: float | None, top: float) -> Ite
 
 
 def _y_of(value: float, top: float) -> float:
-    """Distance of a value from the upper edge, in pixels; `top` is the value there; clamped to the plot area."""
+    """Distance of a value from the chart's upper edge, in pixels, within the plot; `top` is the value at that edge."""
     return _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - min(max(value / top, 0), 1))
 
 
@@ -181,7 +194,9 @@ class Cell:
 
 
 def share_cell(ratio: float, text: str, hint: str, wrong: bool = False) -> Cell:
-    """Cell of a measured value, the lower its share `ratio` of the expected, the redder; `wrong`: ✗ for `text`."""
+    """Cell of a measured value, the redder the lower its share `ratio` of the expected; `wrong`: ✗ in place of
+    `text`.
+    """
     if wrong:
         return Cell("✗", f"{hint}, and what arrived is wrong", "error", 0.75)
     if ratio >= _GOOD:
@@ -201,7 +216,7 @@ class Matrix:
     cells: Sequence[Sequence[Cell]]
 
     def draw(self) -> str:
-        """The heat map as an HTML ``figure`` with inline SVG. Without rows or columns it raises ValueError."""
+        """The heat map as an HTML ``figure`` with inline SVG; raises ValueError without rows or columns."""
         cell_width = 34 if len(self.columns) <= _MOST_LARGE_COLUMNS else 11
         names = [shortened(name, _LONGEST_NAME) for name in (*self.rows, *self.columns)]
         left = 8 + 6 * max(map(len, names[: len(self.rows)]))
@@ -210,7 +225,7 @@ class Matrix:
         return figure(self.title, self._about(), size, self._parts(left, top, cell_width), self.note, wide=True)
 
     def _about(self) -> str:
-        """The bad cells in words, the first 20 of them, for screen readers."""
+        """The first 20 bad cells in words, for screen readers, and how many more there are; or that nothing is bad."""
         bad = [
             f"{row} {column}: {cell.hint}"
             for row, row_cells in zip(self.rows, self.cells, strict=True)
@@ -223,7 +238,7 @@ class Matrix:
         return "; ".join(bad[:20]) + more
 
     def _parts(self, left: float, above: float, cell_width: float) -> Iterator[str]:
-        """SVG elements of the names and cells; `left`, `above` are the widths in pixels that names take."""
+        """SVG elements of the names and cells; `left` and `above` are the pixels that row and column names take."""
         cell_height = min(cell_width, 20)
         for at, name in enumerate(self.columns):
             place = (left + cell_width * (at + 0.5) + 3.5, above - 4)

@@ -18,7 +18,7 @@ _MOST_IDS = 12
 
 
 def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
-    """The whole report, ending without a newline."""
+    """The whole report of a diagnosis as text, ending without a newline."""
     sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
     blocks = [f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"]
     if installed := list(report.packages_to_install(diagnosis)):
@@ -38,13 +38,15 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
 
 
 def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
-    """A block of text per rule that was found; findings of one rule about several GPUs share a block."""
+    """A text of several lines per rule that was found; adjacent findings of one rule about several GPUs share it."""
     for finding, others in report.group_same_rule(items):
         yield "\n".join(_finding_lines(finding, others, style))
 
 
 def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
-    """Lines of a finding; `others` are findings of the same rule about other GPUs."""
+    """Lines of a finding: title, why, evidence, changes, fixes; `others` are findings of the same rule about other
+    GPUs.
+    """
     word, colour = say(finding.severity.upper()), report.SEVERITY_COLOURS[finding.severity]
     account = report.account(finding, others)
     hang = width(word) + 2
@@ -86,7 +88,7 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
 
 
 def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
-    """The first `_MOST_FIXES` fixes in full, and the titles of the others."""
+    """Lines of the first `_MOST_FIXES` fixes in full, and the titles of the others."""
     for fix in fixes[:_MOST_FIXES]:
         yield ""
         yield from wrapped(say("What to do: {title}", title=fix.title), 2, 4)
@@ -107,7 +109,11 @@ def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
 
 
 def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    """Why rules were not judged, the commonest reason first, with missing facts and rule ids; then what would help."""
+    """Lines on why rules were not judged, the commonest reason first, with missing facts and rule ids; then what would
+    help.
+
+    For a manifest one sentence.
+    """
     if report.is_manifest(diagnosis):
         only = "Not judged ({count}): what no file can show, only a machine that runs."
         yield from wrapped(say(only, count=len(diagnosis.unjudged)))
