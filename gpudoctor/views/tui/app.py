@@ -54,12 +54,12 @@ class Command:
 
     @property
     def label(self) -> str:
-        """Group and words: ``go: GPUs``."""
+        """Group and words on one line: ``go: GPUs``."""
         return one_line(f"{self.group}: {self.words}")
 
     @property
     def name(self) -> str:
-        """Label and description, as shown and searched."""
+        """Label and description, as shown and searched: ``go: GPUs 2``."""
         return self.label + (f"  {one_line(self.about)}" if self.about else "")
 
 
@@ -67,13 +67,13 @@ class Commands(Provider):
     """The command palette's source of commands."""
 
     async def discover(self) -> Hits:
-        """The commands listed before anything is typed."""
+        """The commands listed before anything is typed: all but those that are only listed when searched for."""
         for command in self.commands():
             if not command.searched:
                 yield DiscoveryHit(_styled_name(command), command.run, command.name)
 
     async def search(self, query: str) -> Hits:
-        """The commands that match the query, with a score."""
+        """The commands that match the query, each with a score."""
         alike = FuzzySearch()
         for command in self.commands():
             whole = query.lower() in command.name.lower()  # letters here and there are looked for in our words only
@@ -82,7 +82,7 @@ class Commands(Provider):
                 yield Hit(score, _styled_name(command, offsets), command.run, command.name)
 
     def commands(self) -> Iterator[Command]:
-        """Every command that is possible now."""
+        """Every command that is possible now: screens, keys of this screen, general ones, findings and GPUs."""
         app = cast(DoctorApp, self.app)
         for number, entry in enumerate(SCREEN_ENTRIES, 1):
             if entry.name != app.current_mode:
@@ -102,7 +102,7 @@ class Commands(Provider):
 
 
 def _general_commands(app: DoctorApp) -> Iterator[Command]:
-    """Commands that are always possible: reading, themes, help, quitting."""
+    """Commands that do not depend on the screen: reading, themes, marks, help, quitting."""
     yield Command("read", "again", app.action_read, "r")
     if not app.reading.over:
         yield Command("read", "stop, keep what was read", app.stop_reading, "esc")
@@ -120,7 +120,7 @@ def _general_commands(app: DoctorApp) -> Iterator[Command]:
 
 
 def _finding_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
-    """Commands that open each finding and each unjudged rule, by id."""
+    """Commands that open each finding and each unjudged rule on the diagnosis screen, by id."""
     titles = {finding.id: (marks.SEVERITY[finding.severity][0], finding.title) for finding in diagnosis.findings[::-1]}
     for name in dict.fromkeys(finding.id for finding in diagnosis.findings):
         glyph, title = titles[name]
@@ -131,14 +131,14 @@ def _finding_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]
 
 
 def _gpu_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
-    """Commands that open each GPU."""
+    """Commands that open each GPU of the diagnosis on the GPU screen."""
     for number, row in enumerate(listed(diagnosis.snapshot.rows("gpu"))):
         about = summary.short_name(text_of(row.get("name")))
         yield Command("gpu", str(number), partial(app.visit, "gpus", str(number)), about)
 
 
 def _styled_name(command: Command, letters: Sequence[int] = ()) -> Content:
-    """The command's name, dimmed but for its words, with the letters at these offsets stressed."""
+    """The command's name, dimmed but for its words, with the letters at these offsets underlined."""
     shown = Content(command.name).stylize("$foreground 70%", 0, len(command.group) + 1)
     shown = shown.stylize("$foreground 70%", len(command.label), len(command.name))
     for at in letters:
@@ -188,7 +188,7 @@ class DoctorApp(BaseApp):
         self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and terminal.ascii_wanted())
 
     def _save_choices(self, chosen: themes.Choices) -> None:
-        """Store the choices for the next start; if that fails, say so."""
+        """Store the choices for the next start; a message if that fails. They are in force in either case."""
         try:
             themes.keep_choices(chosen)
         except themes.ChoicesError as error:
@@ -196,20 +196,20 @@ class DoctorApp(BaseApp):
         self._choices = chosen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our additional theme variables."""
+        """Our additional theme variables, with the values for themes that do not set them."""
         return themes.DEFAULTS
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, and the one for ASCII if it is enabled."""
+        """Textual's filters, and the one that replaces glyphs by ASCII if it is enabled."""
         return [*super().get_line_filters(), self._ascii] if self._ascii.enabled else super().get_line_filters()
 
     def on_load(self) -> None:
-        """Handle signals like `q`, before anything is drawn."""
+        """Let signals end the app like the key `q`, from before anything is drawn; not in a headless app."""
         if not self.is_headless:
             terminal.handle_signals(self.end)
 
     def on_mount(self) -> None:
-        """Open the first screen, then start reading."""
+        """Open the first screen, start reading the machine, and look regularly whether the terminal is still there."""
         if self.work.first:
             self.call_after_refresh(self.action_open, self.work.first)
         self.call_after_refresh(self.action_read)
@@ -220,7 +220,7 @@ class DoctorApp(BaseApp):
         self.exit(return_code=code)
 
     def panic(self, *renderables: Any) -> None:
-        """Show an internal error, or just quit if the terminal is gone."""
+        """Show an internal error and quit; if the terminal is gone, quit without showing it."""
         if not self.is_headless and terminal.is_lost():
             terminal.redirect_to_devnull()
             self.end(terminal.HUNG_UP)
@@ -228,7 +228,7 @@ class DoctorApp(BaseApp):
             super().panic(*renderables)
 
     def _tick(self) -> None:
-        """Quit if the terminal is gone; while a reading goes on, redraw how long it has taken."""
+        """Quit if the terminal is gone; while a reading goes on, have the screens redraw how long it has taken."""
         if not self.is_headless and terminal.is_lost():
             terminal.redirect_to_devnull()
             self.end(terminal.HUNG_UP)
@@ -236,12 +236,12 @@ class DoctorApp(BaseApp):
             self.mutate_reactive(BaseApp.reading)
 
     def action_open(self, name: str) -> None:
-        """Open the screen of that name."""
+        """Open the screen of that name; Esc on it leads back to no other screen."""
         self.switch_mode(name)
         cast(FramedScreen, self.screen_stack[0]).back = ""
 
     async def action_quit(self) -> None:
-        """Quit, or ask first while a step of a plan runs."""
+        """Quit; while a step of a plan runs, ask first."""
         if self.repair and self.repair.busy:
             from gpudoctor.views.tui.repair import ask_to_leave
 
@@ -250,22 +250,22 @@ class DoctorApp(BaseApp):
             self.exit()
 
     async def visit(self, place: str, name: str) -> None:
-        """Open that screen with its cursor on `name`; a message if it is not there."""
+        """Open the screen `place` with its cursor on `name`; a message if that is not there."""
         await self.switch_mode(place)
         if not cast(FramedScreen, self.screen).go(name):
             self.say(f"{name}: not among what is shown here")
 
     def action_keys(self) -> None:
-        """Open the page of keys and marks."""
+        """Open the page of this screen's keys and of the marks."""
         here = next((entry.title for entry in (*SCREEN_ENTRIES, FIX_SCREEN) if entry.name == self.current_mode), "")
         self.push_screen(KeysScreen(self.screen, here))
 
     def action_themes(self) -> None:
-        """Open the list of themes."""
+        """Open the list of themes, and use the one that is chosen there."""
         self.push_screen(themes.ThemeScreen(), self.choose_theme)
 
     def choose_theme(self, name: str | None) -> None:
-        """Use that theme now and at the next start; None changes nothing."""
+        """Use that theme now and at the next start; None or an empty name changes nothing."""
         if name:
             self.theme = name
             if name != self._choices.theme:
@@ -277,12 +277,12 @@ class DoctorApp(BaseApp):
         return self._ascii.enabled
 
     def choose_marks(self, marks: str) -> None:
-        """Draw with ``ascii`` or ``unicode``, now and at the next start."""
+        """Draw marks in ``ascii`` or ``unicode``, now and at the next start."""
         self._ascii.enabled = marks == "ascii"
         self._save_choices(replace(self._choices, marks=marks))
         self.refresh_css(animate=False)
 
     def on_key(self, event: Any) -> None:
-        """Remove the message."""
+        """Remove the message at any key but Esc, which the screens handle."""
         if self.message and event.key != "escape":
             self.message = ""

@@ -47,7 +47,9 @@ class BaseApp(App[None]):
         """Which reading is the current one: what an older one still says is not heard."""
 
     def on_app_blur(self, event: AppBlur) -> None:
-        """Ignore it in a browser: Textual's driver begins with one, before or after the page has told of the focus."""
+        """Ignore the loss of focus in a browser: Textual's driver begins with one, before or after the page told of
+        the focus.
+        """
         if self.is_web:
             event.prevent_default()
 
@@ -56,21 +58,26 @@ class BaseApp(App[None]):
         self.message = one_line(message)
 
     def action_read(self) -> None:
-        """Start a new reading in a thread; an older one is ignored from then on."""
+        """Start a new reading of the machine in a thread; what an older one still reports is ignored from then on.
+
+        Partial diagnoses and the final one become `diagnosis`, its progress or failure `reading`.
+        """
         self._reading_number += 1
         self.reading = Reading()
         number = self._reading_number
 
         def in_app(change: Callable[[], None]) -> None:
-            """Make the change in the interface, if this reading is the current one by then."""
+            """Make the change in the interface's thread, if this reading is still the current one by then."""
             call_in_app(self, lambda: change() if number == self._reading_number else None)
 
         def event(what: Event) -> None:
-            """Take an event of the reading."""
+            """Update `reading` with an event of this reading, from any thread."""
             in_app(lambda: setattr(self, "reading", self.reading.after(what)))
 
         def partly(diagnosis: Diagnosis) -> None:
-            """Show a partial diagnosis; raises InterruptedError to end an outdated reading."""
+            """Show a partial diagnosis unless the reading is over; raises InterruptedError to end an outdated
+            reading.
+            """
             if number != self._reading_number:
                 raise InterruptedError("nobody hears this reading any more")
             in_app(lambda: None if self.reading.over else setattr(self, "diagnosis", diagnosis))
@@ -83,13 +90,15 @@ class BaseApp(App[None]):
         )
 
     def stop_reading(self) -> None:
-        """Keep what was read so far, and ignore the rest."""
+        """End the reading for the interface: what was read so far stays, the rest is ignored; a message says so."""
         self._reading_number += 1
         self.reading = self.reading.ended("" if self.diagnosis else "stopped before anything was read; r reads again")
         self.say("stopped: what was not read by then is not judged; r reads again")
 
     def _finish_reading(self, number: int, answer: Diagnosis | BaseException) -> None:
-        """Show the complete diagnosis, or why there is none."""
+        """End the reading, and show its complete diagnosis, or why there is none; ignored if it is not the current
+        reading.
+        """
         if number != self._reading_number:
             return
         if isinstance(answer, BaseException):
@@ -135,7 +144,9 @@ class Repair:
         self._since = 0.0
 
     def put(self, plan: Plan | None, only: tuple[str, ...] = (), given: bool = False) -> None:
-        """Open this plan; a run that changed something becomes `last`, which can be undone."""
+        """Open this plan (None: none), without a run; a former run that changed something becomes `last`, which can
+        be undone.
+        """
         if self.run and self.run.changed and not self.run.undoes:
             self.last = self.run
         self.plan, self.only, self.given = plan, only, given
@@ -143,24 +154,26 @@ class Repair:
         self.version += 1
 
     def open(self, app: BaseApp) -> None:
-        """Switch to the fix screen, and remember where from."""
+        """Switch the app to the fix screen, and remember the screen that was open."""
         if app.current_mode != FIX_SCREEN.name:
             self.came_from = app.current_mode
         app.switch_mode(FIX_SCREEN.name)
 
     def start(self, app: BaseApp, work: Steps) -> None:
-        """Run or undo a plan in a thread (`work`), whose reports replace `run`."""
+        """Call `work`, which runs or undoes a plan, in a thread; its reports replace `run`, `last` is forgotten."""
         self.run, self.last, self.trouble, self.wanted, self.busy = None, None, "", "go on", True
         self.begun += 1
 
         def report(run: Run) -> None:
-            """Store the run's current state."""
+            """Store the run's current state as `run`."""
             self.run = run
 
         run_in_thread(app, "run", lambda: work(report, lambda: self.wanted), lambda answer: self._finish(app, answer))
 
     def _finish(self, app: BaseApp, answer: Run | BaseException) -> None:
-        """Store the end of the run, then quit or read the machine again if it was changed."""
+        """Store the end of the run (or what it died of), then quit if wanted, or read the machine again if it was
+        changed.
+        """
         self.busy = False
         if isinstance(answer, BaseException):
             self.trouble = error_text(answer)
@@ -173,12 +186,12 @@ class Repair:
             app.action_read()
 
     def stop(self, wanted: Stop) -> None:
-        """Set what the user wants of the run; ``now`` cannot be taken back."""
+        """Set when the run is to stop (``after this step``, ``now``); ``now`` cannot be taken back."""
         if self.wanted != "now":
             self.wanted = wanted
 
     def seconds(self) -> float:
-        """Seconds that the current step has been running, as far as seen here."""
+        """Seconds since the current step was first seen here; since this call if the step is new."""
         step = self.run.current if self.run else None
         name = step.id if step else ""
         if name != self._step:
@@ -201,7 +214,7 @@ class Band:
 
     @property
     def left(self) -> Content:
-        """Word and subject, never read as markup."""
+        """Word in bold and subject, never read as markup."""
         return Content.assemble((self.word, "bold"), f"  {one_line(self.about)}")
 
 
@@ -226,28 +239,30 @@ class FramedScreen(Screen[None]):
         return cast(BaseApp, self.app)
 
     def body(self) -> Iterable[Widget]:
-        """The widgets between tabs and keys; a subclass must define it."""
+        """The widgets between tabs and keys; raises NotImplementedError unless a subclass defines it."""
         raise NotImplementedError
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Show this diagnosis; called when the screen opens and at every change. Does nothing by default."""
+        """Show this diagnosis; called when the screen opens and whenever there is another. Does nothing by default."""
 
     def selected(self) -> tuple[str, ...]:
-        """Ids of the findings that a plan made from here is for; none means every cause."""
+        """Ids of the findings that a plan made from this screen is for; empty (the default): every cause."""
         return ()
 
     def action_fix(self) -> None:
-        """Open the plan for what is selected here."""
+        """Open the plan for what is selected on this screen, on the fix screen."""
         from gpudoctor.views.tui.repair import open_new_plan
 
         open_new_plan(self.doctor, self.selected())
 
     def go(self, name: str) -> bool:  # noqa: ARG002 - for those that have something to go to
-        """Put the cursor on what has that name; False if there is no such thing."""
+        """Put the cursor on what has that name; False if there is no such thing, and always by default."""
         return False
 
     def band(self) -> Band:
-        """The first line: the verdict, or that the machine is being read; a subclass may have its own."""
+        """The screen's first line: the verdict, or that the machine is being read or cannot be; a subclass may have
+        its own.
+        """
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
         glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
@@ -257,18 +272,18 @@ class FramedScreen(Screen[None]):
         return Band(state, f"{glyph} {word}", reading.trouble or about, self.machine())
 
     def machine(self) -> tuple[str, ...]:
-        """The machine in words, and shorter and shorter versions; none before a diagnosis."""
+        """Descriptions of the machine, each shorter than the one before; empty before a diagnosis."""
         diagnosis = self.doctor.diagnosis
         parts = [one_line(word) for word in summary.machine_words(diagnosis.snapshot)] if diagnosis else []
         return tuple(" · ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
     def status(self) -> Sequence[Content | str]:
-        """The second line: its text, then texts for the right end, the longest first."""
+        """Texts of the screen's second line: the left one, then versions of the right one, the longest first."""
         text, beside = summary.status_line(self.doctor.diagnosis, self.doctor.reading)
         return text, *beside
 
     def compose(self) -> ComposeResult:
-        """The frame with the body in it."""
+        """The frame (two lines, tabs, keys) with `body` in it."""
         yield Line(id="band")
         yield Line(id="status")
         yield Tabs(self.NAME)
@@ -282,17 +297,19 @@ class FramedScreen(Screen[None]):
         self.watch(self.app, "message", self.reframe)
 
     def on_resize(self) -> None:
-        """Fit the frame to the new width."""
+        """Update the first two lines for the new width."""
         self.reframe()
 
     def _show_diagnosis(self) -> None:
-        """Update the frame, and show the app's diagnosis."""
+        """Update the first two lines, and show the app's diagnosis, if there is one."""
         self.reframe()
         if self.doctor.diagnosis:
             self.show(self.doctor.diagnosis)
 
     def reframe(self) -> None:
-        """Update the first two lines; nothing happens while the screen is being removed."""
+        """Update the first two lines: the band, and a message or else the status; nothing while the screen is being
+        removed.
+        """
         if not self.query("#band"):
             return
         line, band = self.query_one("#band", Line), self.band()
@@ -302,14 +319,16 @@ class FramedScreen(Screen[None]):
         self.query_one("#status", Line).say(*((Content.styled(message, "bold"),) if message else self.status()))
 
     async def visit(self, name: str) -> FramedScreen:
-        """Open the screen of that name, from which Esc returns here."""
+        """Open the screen of that name and return it; Esc on it comes back here."""
         await self.doctor.switch_mode(name)
         place = cast(FramedScreen, self.app.screen_stack[0])
         place.back = self.NAME
         return place
 
     def action_leave(self) -> None:
-        """Esc: remove the message, else go back, else stop a reading and keep what was read."""
+        """Esc: remove the message, else go back to the screen it was opened from, else stop a reading and keep what
+        was read.
+        """
         if self.doctor.message:
             self.doctor.say("")
         elif self.back:
@@ -319,7 +338,7 @@ class FramedScreen(Screen[None]):
             self.doctor.stop_reading()
 
     def action_save(self) -> None:
-        """Open the dialog that saves the report, or a picture of this screen."""
+        """Open the dialog that saves the report or a picture of this screen; only a message before a diagnosis."""
         if not self.doctor.diagnosis:
             self.doctor.say("there is nothing to save yet")
             return
@@ -329,6 +348,6 @@ class FramedScreen(Screen[None]):
         self.app.push_screen(SaveScreen(self.doctor.diagnosis, self.doctor.work, lambda: picture), self._report_saved)
 
     def _report_saved(self, path: str | None) -> None:
-        """Say where the report was written; None: nothing was."""
+        """Show a message with the path that was written; nothing for None (nothing was)."""
         if path:
             self.doctor.say(f"written to {path}")

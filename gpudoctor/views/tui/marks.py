@@ -51,11 +51,11 @@ MEANINGS = (
 
 
 def step_labels(needs: Sequence[str], touches: str) -> list[str]:
-    """What a step needs and touches, each as a mark with its words."""
+    """What a step needs and touches, each as a mark with words: ``▲ needs root``, ``● changes the system``."""
     labels = [NEEDS.get(need, f"▲ needs {need}") for need in needs]
     return [*labels, TOUCHES[touches]] if touches in TOUCHES else labels
 
 
 def spinner(seconds: float) -> str:
-    """The glyph of what goes on, at that moment: it changes eight times a second."""
+    """The spinner's glyph at that moment, in seconds of any clock; it changes eight times a second."""
     return _SPINNER[int(seconds * 8) % len(_SPINNER)]

@@ -36,18 +36,20 @@ class RecordingsApp(DoctorApp):
         self.add_mode(LIST, lambda: self._list)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False for what needs a machine while the list is shown."""
+        """False for opening a screen, reading and going to the list while the list is shown; else as in the base
+        class.
+        """
         if self.current_mode == LIST and action in {"open", "read", "choices"}:
             return False
         return super().check_action(action, parameters)
 
     def action_read(self) -> None:
-        """Start a reading, unless the list is shown."""
+        """Start a reading of the open machine; does nothing while the list is shown."""
         if self.current_mode != LIST:
             super().action_read()
 
     async def action_open_choice(self) -> None:
-        """Open the machine under the list's cursor, with new screens."""
+        """Open the machine under the list's cursor with new screens, forget the former one, and start reading."""
         self._reading_number += 1
         self.work = self._list.choices.choice.work()
         self.diagnosis, self.reading, self.message = None, Reading(), ""
@@ -59,7 +61,7 @@ class RecordingsApp(DoctorApp):
         self.action_read()
 
     def action_choices(self) -> None:
-        """Go back to the list, and ignore a reading in progress."""
+        """Go back to the list of machines; a reading in progress is ignored from then on."""
         self._reading_number += 1
         self.switch_mode(LIST)
 
@@ -87,12 +89,12 @@ class RecordingsTable(Rows):
         return self.choices[self.cursor]
 
     def on_mount(self) -> None:
-        """Set the number of rows and the height."""
+        """Set the number of rows, and the table's height to show all of them."""
         self.fill(len(self.choices))
         self.styles.height = len(self.choices) + 2
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The recorded machine's verdict, name and title; its hardware, too, where there is room."""
+        """The cells of that machine: verdict, name and title; its hardware, too, if there is room."""
         choice = self.choices[index]
         wide = self.scrollable_content_region.width >= self._name_width + self._title_width + 16
         glyph, _ = marks.VERDICT[choice.verdict]
@@ -121,7 +123,7 @@ class RecordingsScreen(Screen[None]):
         self.chosen = Pane("", id="chosen")
 
     def compose(self) -> ComposeResult:
-        """The frame's lines, the list, and the description."""
+        """Two lines on top, the list, the description of one machine, and the keys."""
         yield Line(id="band")
         yield Line(id="status")
         with Vertical(id="list"):
@@ -130,7 +132,7 @@ class RecordingsScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
-        """Set the frame's lines."""
+        """Set the texts of the two lines on top."""
         count = len(self.choices.choices)
         self.query_one("#band", Line).say(
             Content.assemble((f"{count} recorded machines", "bold"), "  nothing here is about this machine")
@@ -138,7 +140,7 @@ class RecordingsScreen(Screen[None]):
         self.query_one("#status", Line).say("Real checks run on recorded answers. o comes back to this list.")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Describe the machine under the cursor."""
+        """Describe the machine under the cursor below the list."""
         choice = self.choices.choice
         self.chosen.put(
             choice.name,
@@ -153,6 +155,6 @@ class RecordingsScreen(Screen[None]):
         event.stop()
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Open the machine under the cursor."""
+        """Open the machine under the cursor in the app."""
         event.stop()
         await self.run_action("app.open_choice")

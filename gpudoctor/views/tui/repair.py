@@ -23,7 +23,9 @@ from gpudoctor.views.tui.words import plan as plan_words
 
 
 def repair_of(app: BaseApp) -> Repair:
-    """The application's plan and run, created if there is none; `last` is then an interrupted run, if any."""
+    """The app's open plan and run, created at the first call; `last` is then the run that was interrupted, if there
+    is one.
+    """
     if app.repair is None:
         app.repair = Repair()
         app.repair.last = app.work.unfinished() if app.work.unfinished else None
@@ -32,7 +34,7 @@ def repair_of(app: BaseApp) -> Repair:
 
 @contextmanager
 def errors_shown(app: BaseApp) -> Iterator[None]:
-    """Context in which a `DoctorError` ends the block and becomes the application's message."""
+    """Context in which a `DoctorError` ends the block and is shown as the app's message instead of being raised."""
     try:
         yield
     except DoctorError as error:
@@ -40,7 +42,11 @@ def errors_shown(app: BaseApp) -> Iterator[None]:
 
 
 def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
-    """Open the plan for the findings with these ids, or for every cause (none); a run in progress is shown instead."""
+    """Open the plan for the findings with these ids (empty: every cause) on the fix screen; a run in progress is shown
+    instead.
+
+    If it cannot be made, a message says why and no screen is opened.
+    """
     repair, make = repair_of(app), app.work.plan
     with errors_shown(app):
         if not repair.busy:
@@ -49,7 +55,7 @@ def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
 
 
 def open_given_plan(app: BaseApp, plan: Plan) -> None:
-    """Open a plan that was made elsewhere; not to be called while another one runs."""
+    """Open a plan that was made elsewhere on the fix screen; not to be called while another one runs."""
     repair = repair_of(app)
     repair.put(plan, given=True)
     repair.open(app)
@@ -59,7 +65,9 @@ def open_given_plan(app: BaseApp, plan: Plan) -> None:
 
 
 def ask_to_run(app: BaseApp, plan: Plan) -> None:
-    """Ask, then run the plan; what needs root, reboots or interrupts jobs asks for the host's name."""
+    """Ask, then run the plan in a thread; if it needs root, reboots or interrupts jobs, the host's name must be
+    typed.
+    """
     apply, recorded = app.work.apply, app.work.recorded
     assert apply, "there is something that runs plans"
     required_word = (plan.machine or "yes") if plan.grave and not recorded else ""
@@ -73,7 +81,7 @@ def ask_to_run(app: BaseApp, plan: Plan) -> None:
 
 
 def ask_to_undo(app: BaseApp, run: Run) -> None:
-    """Ask, then undo the run."""
+    """Ask, then undo the run in a thread."""
     undo = app.work.undo
     assert undo, "there is something that takes runs back"
     _ask(
@@ -83,16 +91,16 @@ def ask_to_undo(app: BaseApp, run: Run) -> None:
 
 
 def ask_to_end(app: BaseApp) -> None:
-    """Ask, then end the running command."""
+    """Ask, then end the command that runs now."""
     repair = repair_of(app)
     question = plan_words.quit_question(repair.run)
     _ask(app, "End it now?", question, "end the step", lambda: repair.stop("now"))
 
 
 def ask_to_leave(app: BaseApp) -> None:
-    """Ask before quitting while a step runs: it is ended first, and the record says so.
+    """Ask, then end the running step, and quit when its record is written.
 
-    A second call quits at once: the record on disk names the running step.
+    If that was answered with yes before, quit at once: the record on disk names the running step.
     """
     repair = repair_of(app)
     if repair.leaving:
@@ -100,7 +108,7 @@ def ask_to_leave(app: BaseApp) -> None:
         return
 
     def leave() -> None:
-        """End the step, and quit when its record is written."""
+        """End the running step so that the app quits when its record is written; quit at once if nothing runs."""
         if not repair.busy:
             app.exit()
         repair.leaving = True
@@ -119,7 +127,10 @@ def _ask(
     on_no: Callable[[], None] = lambda: None,
     required_word: str = "",
 ) -> None:
-    """Show the question, unless one is open already, and call what goes with the answer."""
+    """Open the question, and call `on_yes` or `on_no` by its answer; does nothing if a question is open already.
+
+    With `required_word` yes means to type that word.
+    """
     if not isinstance(app.screen, ConfirmScreen):
         screen = ConfirmScreen(title, blocks, yes, required_word)
         app.push_screen(screen, lambda answer: on_yes() if answer else on_no())
@@ -165,11 +176,11 @@ class ConfirmScreen(ModalScreen[bool]):
         self._update_answer()
 
     def _update_answer(self) -> None:
-        """Show the keys, or what has been typed."""
+        """Redraw the keys, or the word to type with what has been typed."""
         self.query_one("#answer", Prose).put([self._keys_block()])
 
     def _keys_block(self) -> Block:
-        """The keys that answer, or the word to type with what has been typed."""
+        """The keys that answer; if a word must be typed, that word and what has been typed."""
         key = "bold $primary"
         if not self._required_word:
             return Block(Content.assemble(("y", key), f"  {self._yes_label}            ", ("n", key), "  go back"))
@@ -184,15 +195,18 @@ class ConfirmScreen(ModalScreen[bool]):
         return Block(Content.assemble(asks, "\n\n› ", typed))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """False for `y` while a word must be typed."""
+        """False for the action ``yes`` while a word must be typed."""
         return not (self._required_word and action == "yes")
 
     def action_yes(self) -> None:
-        """Dismiss with True."""
+        """Close the question with True."""
         self.dismiss(True)
 
     def on_key(self, event: events.Key) -> None:
-        """Take letters of the word; Enter is accepted only once it is complete."""
+        """Add typed letters to the word that must be typed; Enter closes with True only once it is complete.
+
+        Without such a word, and for Esc, the key is left to the bindings.
+        """
         if not self._required_word or event.key == "escape":
             return
         event.stop()

@@ -25,7 +25,7 @@ HUNG_UP = 128 + 1
 
 
 def is_lost() -> bool:
-    """True after hang-up (POLLHUP) on standard input; on Windows a console that closes ends its programs."""
+    """True if the terminal on standard input has hung up (POLLHUP); always False on Windows."""
     if sys.platform == "win32":
         return False
     poll = select.poll()
@@ -34,7 +34,9 @@ def is_lost() -> bool:
 
 
 def redirect_to_devnull() -> None:
-    """Redirect standard streams to /dev/null: a write to a lost terminal would end the thread that draws."""
+    """Redirect stdin, stdout and stderr to the null device: a write to a lost terminal would end the thread that
+    draws.
+    """
     with suppress(OSError):
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -51,12 +53,12 @@ class FailsafeStream:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write the text; OSError is ignored."""
+        """Write the text to the stream; OSError is ignored."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Flush; OSError is ignored."""
+        """Flush the stream; OSError is ignored."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -66,7 +68,7 @@ class FailsafeStream:
 
 @contextmanager
 def failsafe_stderr() -> Iterator[None]:
-    """Context in which `sys.__stderr__`, which Textual draws on, ignores failed writes."""
+    """Context in which `sys.__stderr__`, on which Textual draws, ignores failed writes."""
     stream = sys.__stderr__
     setattr(sys, "__stderr__", stream and FailsafeStream(stream))  # noqa: B010 - typed as final
     try:
@@ -76,9 +78,9 @@ def failsafe_stderr() -> Iterator[None]:
 
 
 def handle_signals(end: Callable[[int], None]) -> None:
-    """Call `end` in the running loop with 128 + n on signal n; a second signal goes to the former handler.
+    """Call `end` in the running event loop with 128 + n on signal n (SIGINT and those that end a program).
 
-    On Windows Ctrl-C is a key of the interface, and nothing else asks a program to end.
+    A second signal goes to the former handler. Does nothing on Windows, where Ctrl-C is a key of the interface.
     """
     if sys.platform == "win32":
         return
@@ -86,7 +88,7 @@ def handle_signals(end: Callable[[int], None]) -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def ask(number: int) -> None:
-        """Restore the former handlers, and end."""
+        """Restore the former handlers, and call `end`; a lost terminal is first replaced by the null device."""
         for other in SIGNALS:
             loop.remove_signal_handler(other)
             signal.signal(other, before[other])
@@ -118,10 +120,10 @@ GLYPHS: Mapping[str, str] = {
 
 
 def ascii_wanted(environ: Mapping[str, str] = os.environ) -> bool:
-    """True if the terminal can only show ASCII, by TERM and the locale.
+    """True if the terminal can only show ASCII, by TERM, else by the encoding of the user's locale (unset: UTF-8).
 
-    Terminals of before Unicode and the kernel's console have none of the glyphs. Else the user's locale names the
-    encoding; where it names none (a container, a bare ssh), nearly every terminal takes UTF-8.
+    Terminals of before Unicode and the kernel's console have none of the glyphs. If the locale names no encoding (a
+    container, a bare ssh), nearly every terminal takes UTF-8.
     """
     if environ.get("TERM", "").startswith(("vt", "linux", "ansi", "cons25", "dumb")):
         return True
@@ -135,13 +137,15 @@ class AsciiFilter(LineFilter):
     """A line filter that replaces every glyph by ASCII."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's signature
-        """The segments in ASCII, of the same width."""
+        """The segments with every glyph replaced by ASCII, of the same width."""
         return [Segment(ascii_of(text), style, control) for text, style, control in segments]
 
 
 @lru_cache(2048)
 def ascii_of(text: str) -> str:
-    """The text in ASCII, of the same width in columns; unknown glyphs become question marks."""
+    """The text in ASCII, of the same width in columns; a glyph without a replacement becomes a question mark per
+    column.
+    """
     if text.isascii():
         return text
     return "".join(

@@ -102,7 +102,7 @@ class ThemeTable(Rows):
     """A row for each theme, with the colours of the states."""
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The theme's name, and samples of its colours."""
+        """The cells of that theme: its name, and samples of its colours."""
         yield f" {NAMES[_NAMES[index]]:<32}", ""
         for glyph, look in ((marks.SEVERITY["error"][0], "error"), (marks.SEVERITY["warning"][0], "warning")):
             yield f"{glyph} {look}  ", look
@@ -123,7 +123,7 @@ class ThemeScreen(ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "leave it as it was", show=False)]
 
     def compose(self) -> ComposeResult:
-        """The list."""
+        """The list of themes; the current theme is remembered."""
         self.before = self.app.theme
         self.list = ThemeTable(id="themes", classes="pane")
         self.list.border_title = Content("Theme")
@@ -131,23 +131,23 @@ class ThemeScreen(ModalScreen[str]):
         yield self.list
 
     def on_mount(self) -> None:
-        """Put the cursor on the current theme."""
+        """Fill and focus the list, the cursor on the current theme, else on the first."""
         self.list.fill(len(_NAMES))
         self.list.cursor = _NAMES.index(self.before) if self.before in _NAMES else 0
         self.list.focus()
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the theme under the cursor."""
+        """Use the theme under the cursor for the whole app, as a preview."""
         if self.is_current:
             self.app.theme = _NAMES[event.rows.cursor]
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Keep the theme under the cursor."""
+        """Close the list with the name of the theme under the cursor."""
         event.stop()
         self.dismiss(_NAMES[event.rows.cursor])
 
     def action_leave(self) -> None:
-        """Restore the former theme."""
+        """Restore the theme from before, and close the list with its name."""
         self.app.theme = self.before
         self.dismiss(self.before)
 
@@ -173,7 +173,7 @@ class ChoicesError(Exception):
 
 
 def choices_path() -> Path:
-    """Path of the file of choices; raises `ChoicesError` if the user has no home folder."""
+    """Path of the file with the user's choices; raises `ChoicesError` if there is no folder for configuration."""
     folder = files.config_folder()
     if not folder.is_absolute():
         raise ChoicesError("no home folder")
@@ -181,7 +181,9 @@ def choices_path() -> Path:
 
 
 def load_choices() -> Choices:
-    """The stored choices, empty ones if there is no file; raises `ChoicesError` if it cannot be read."""
+    """The stored choices, empty ones if there is no file; raises `ChoicesError` if it cannot be read or is
+    malformed.
+    """
     try:
         raw = json.loads(_read_limited(choices_path()))
         if not isinstance(raw, dict):
@@ -196,7 +198,7 @@ def load_choices() -> Choices:
 
 
 def _read_limited(file: Path) -> bytes:
-    """The file's bytes, ``{}`` if it does not exist; raises ChoicesError if it is no file or too large."""
+    """The file's bytes, ``{}`` if it does not exist; raises `ChoicesError` if it is no regular file or too large."""
     if not file.exists():
         return b"{}"
     if not file.is_file():  # a pipe would keep us waiting
@@ -209,7 +211,7 @@ def _read_limited(file: Path) -> bytes:
 
 
 def keep_choices(choices: Choices) -> None:
-    """Write the choices atomically; raises `ChoicesError`."""
+    """Write the choices to their file, atomically, for the user alone; raises `ChoicesError` if that fails."""
     try:
         file = Path(os.path.realpath(choices_path()))  # where it is a link, the file it leads to is written
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -220,5 +222,5 @@ def keep_choices(choices: Choices) -> None:
 
 
 def _error_words(error: Exception) -> str:
-    """Why the file could not be read or written."""
+    """Why the file of choices could not be read or written: the system's message of an OSError, else ``not JSON``."""
     return error.strerror or str(error) if isinstance(error, OSError) else "not JSON"

@@ -164,7 +164,7 @@ class RecordedMachine:
     machine: str
 
     def work(self) -> Work:
-        """The machine as `Work` for the interface; a subclass must define it."""
+        """The machine as `Work` for the interface; raises NotImplementedError unless a subclass defines it."""
         raise NotImplementedError
 
 
@@ -174,10 +174,12 @@ T = TypeVar("T")
 
 
 def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
-    """Call `work` in a daemon thread, then `then` in the interface with its result or exception, unless it ended."""
+    """Call `work` in a daemon thread, then `then` in the interface with its result or exception; not if the app has
+    ended.
+    """
 
     def run() -> None:
-        """Call `work`, and hand its result or exception over."""
+        """Call `work`, and have `then` called with its result or exception."""
         try:
             answer: T | BaseException = work()
         except BaseException as error:  # whatever it is, it is shown, and ends nothing
@@ -188,13 +190,15 @@ def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callabl
 
 
 def call_in_app(app: App[Any], function: Callable[[], None]) -> None:
-    """Call `function` in the interface, from any thread, without waiting; nothing happens if that has ended."""
+    """Call `function` in the interface's thread, from any thread, without waiting; nothing happens if the app has
+    ended.
+    """
     with contextlib.suppress(RuntimeError):
         app.call_later(function)
 
 
 def error_text(error: BaseException) -> str:
-    """Message of the error on one line, with the type's name unless it is a DoctorError."""
+    """The error on one line: only the message of a `DoctorError`, else also the type: ``ValueError: ...``."""
     return one_line(str(error) if isinstance(error, DoctorError) else f"{type(error).__name__}: {error}")
 
 
@@ -228,7 +232,7 @@ class Reading:
     """Why there is no diagnosis: what a person reads."""
 
     def after(self, event: Event) -> Reading:
-        """The reading after this event."""
+        """A copy of the reading with the event's source in its new state."""
         now = time.monotonic()
         before = self.sources.get(event.source)
         since = before.since if before and event.state != "started" else now
@@ -237,10 +241,10 @@ class Reading:
         return replace(self, sources={**self.sources, event.source: source})
 
     def ended(self, trouble: str = "") -> Reading:
-        """The reading at its end; `trouble` says why there is no diagnosis."""
+        """A copy of the reading as over; `trouble` says why there is no diagnosis."""
         return replace(self, over=True, seconds=time.monotonic() - self.since, trouble=trouble)
 
     @property
     def done(self) -> int:
-        """Number of sources that are no longer asked."""
+        """Number of the reading's sources that are no longer asked."""
         return sum(not source.asked for source in self.sources.values())

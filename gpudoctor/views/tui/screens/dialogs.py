@@ -42,7 +42,7 @@ class TextDialog(ModalScreen[str]):
         self._title, self._value, self._hint = title, value, hint
 
     def compose(self) -> ComposeResult:
-        """The field, and what it takes."""
+        """The input field, with the current value, and a hint below it."""
         with Vertical(id="ask") as frame:
             frame.border_title = plain(self._title)
             frame.border_subtitle = Content("enter takes it · esc goes back")
@@ -50,11 +50,11 @@ class TextDialog(ModalScreen[str]):
             yield Prose()
 
     def on_mount(self) -> None:
-        """Show what the field takes."""
+        """Show the hint that says what the field takes."""
         self.query_one(Prose).put([Block(plain(self._hint, "dim"))])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Dismiss with the text."""
+        """Close the dialog with the typed text, without blanks around it."""
         self.dismiss(event.value.strip())
 
 
@@ -73,13 +73,18 @@ class FileNameSuggester(Suggester):
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The completed path; None if nothing was typed or the folder cannot be read."""
+        """The typed path completed; None if it names no beginning of a file name, or nothing in its folder begins
+        so.
+        """
         typed, begin = os.path.split(value)
         return await asyncio.to_thread(_first_match, typed, begin) if begin else None
 
 
 def _first_match(folder: str, begin: str) -> str | None:
-    """The first name in the folder, alphabetically, that begins so; None if there is none."""
+    """Path of the alphabetically first name in the folder that begins with `begin`, as typed, a folder with a slash.
+
+    None if there is none or the folder cannot be read. At most `_MOST_NAMES` names are looked at.
+    """
     try:
         with os.scandir(Path(folder).expanduser()) as entries:
             some = islice(entries, _MOST_NAMES)
@@ -106,7 +111,7 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
         self._busy = False
 
     def compose(self) -> Iterable[Widget]:
-        """The field, and below it a hint or what is wrong."""
+        """The input field for a path, and below it a hint or what is wrong."""
         self.name_of_it = Input(placeholder="path of a file", select_on_focus=False, suggester=FileNameSuggester())
         self.said = Prose()
         with Vertical(id="open-file", classes="pane") as box:
@@ -116,11 +121,11 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
             yield self.said
 
     def on_mount(self) -> None:
-        """Show what can be opened."""
+        """Show what kinds of file can be opened."""
         self.said.put([Block(plain(_HINT, "dim"))])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Open the file in a thread."""
+        """Open the file in a thread; ignored without a name or while another one is being opened."""
         name = event.value.strip()
         if not name or self._busy:
             return
@@ -129,7 +134,7 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
         run_in_thread(self.app, "open", lambda: self._open(name), lambda answer: self._receive_result(name, answer))
 
     def _receive_result(self, name: str, answer: T | BaseException) -> None:
-        """Dismiss with the result, or show why the file cannot be opened."""
+        """Close the dialog with the file's name and what opening it returned, or show why it cannot be opened."""
         if not self.is_current:
             return
         self._busy = False
@@ -160,11 +165,11 @@ class FormsTable(Rows):
 
     @property
     def ending(self) -> str:
-        """File name ending of the chosen form."""
+        """File name ending of the form under the cursor: ``json``."""
         return self.endings[self.cursor]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Whether the form is chosen, its name, and what it is good for."""
+        """The cells of that form: whether the cursor is on it, its name, and what it is good for."""
         name, about = _FORMS.get(self.endings[index], (self.endings[index], ""))
         here = index == self.cursor
         return [(" ◉ " if here else " ○ ", "accent" if here else ""), (f"{name:<10}", ""), (about, "dim")]
@@ -200,7 +205,7 @@ class SaveScreen(ModalScreen[str]):
         self._hides = False
 
     def compose(self) -> ComposeResult:
-        """Forms, file name, and message."""
+        """Forms, whether to hide personal data (if that is possible), file name, and message."""
         self.forms = FormsTable([*self._work.forms, "svg"])
         with Vertical(id="save", classes="pane") as box:
             box.border_title = Content("Save")
@@ -212,7 +217,7 @@ class SaveScreen(ModalScreen[str]):
             yield Line(id="keys")
 
     def on_mount(self) -> None:
-        """Show the forms and the folder."""
+        """Show the forms, the current folder (or a warning that there is none) and the keys."""
         self.forms.fill(len(self.forms.endings))
         try:
             self._show_message(f"in {Path.cwd()}")
@@ -221,7 +226,9 @@ class SaveScreen(ModalScreen[str]):
         self._update_hints()
 
     def _file_stem(self) -> str:
-        """The suggested file name without ending; without the machine's name if that is hidden or not usable."""
+        """The suggested file name without ending: ``gpudoctor-node17``; ``gpudoctor-report`` if the name is hidden
+        or unusable.
+        """
         machine = re.sub(r"[^A-Za-z0-9._-]+", "-", self._diagnosis.snapshot.target.name).strip(".-")[:60]
         return "gpudoctor-report" if self._hides or not machine else f"gpudoctor-{machine}"
 
@@ -235,7 +242,9 @@ class SaveScreen(ModalScreen[str]):
             self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
 
     def action_hide(self) -> None:
-        """Hide personal data, or not."""
+        """Switch whether personal data is hidden, and the machine's name in the suggested file name; nothing if not
+        possible.
+        """
         if self._work.hide is None:
             return
         file, before = self.query_one(Input), self._file_stem()
@@ -245,11 +254,11 @@ class SaveScreen(ModalScreen[str]):
         self._update_hints()
 
     def _show_message(self, text: str, look: str = "") -> None:
-        """Show this message."""
+        """Show this text in the dialog, in the style `look`."""
         self.query_one("#said", Prose).put([Block(plain(text, look))])
 
     def on_rows_moved(self) -> None:
-        """Change the file's ending to the chosen form's, if it is that of a form."""
+        """Give the file name the ending of the form under the cursor, if it has the ending of another form."""
         self.forms.refresh()
         file = self.query_one(Input)
         stem, dot, ending = file.value.rpartition(".")
@@ -258,15 +267,18 @@ class SaveScreen(ModalScreen[str]):
             file.cursor_position = len(file.value)
 
     def on_rows_chosen(self) -> None:
-        """Save."""
+        """Save, as Enter in the field does."""
         self.on_input_submitted()
 
     def action_choose(self, by: int) -> None:
-        """Choose the form above (-1) or below (1)."""
+        """Move to the form above (-1) or below (1)."""
         self.forms.action_move(by)
 
     def on_input_submitted(self) -> None:
-        """Write the report in a thread; an existing file is only replaced when asked again."""
+        """Write the report or picture to the file in a thread; a message if that is not possible.
+
+        An existing file is replaced only when Enter is pressed again.
+        """
         name = self.query_one(Input).value.strip()
         if not name:
             self._show_message("give the file a name", "$warning")
@@ -293,7 +305,7 @@ class SaveScreen(ModalScreen[str]):
             return
 
         def make() -> str:
-            """Write the file; its path and what was hidden."""
+            """Write the file, without personal data if so chosen; returns its path, and what was hidden."""
             diagnosis, hidden = hide(self._diagnosis) if hide else (self._diagnosis, "")
             write(form(diagnosis) if form else self._picture(), str(path))
             return f"{path}; {hidden}" if hidden else str(path)
@@ -301,7 +313,9 @@ class SaveScreen(ModalScreen[str]):
         run_in_thread(self.app, "save", make, self._receive_result)
 
     def _receive_result(self, answer: str | BaseException) -> None:
-        """Dismiss with the path, or show why it was not written."""
+        """Close the dialog with the path that was written, or show why nothing was; ignored once the dialog is
+        closed.
+        """
         if not self.is_attached:
             return
         if isinstance(answer, str):

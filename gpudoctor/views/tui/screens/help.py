@@ -44,7 +44,7 @@ class KeysScreen(ModalScreen[None]):
         self._title = title
 
     def compose(self) -> ComposeResult:
-        """Keys in columns: two or three, by the width."""
+        """The page of the screen's keys, those that work everywhere, and the marks, in columns."""
         own = _prose(_hint_blocks("On this screen", [hint for hint in self._hints if not hint.everywhere]))
         general = _prose(_hint_blocks("Everywhere", [hint for hint in self._hints if hint.everywhere]))
         page = VerticalScroll(own, Container(general, _prose(_mark_blocks())), id="key-page", classes="pane")
@@ -65,7 +65,9 @@ def _prose(blocks: Iterable[Block]) -> Prose:
 
 
 def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
-    """A heading and a line for each key; those that open screens are one line, those that move come last."""
+    """A heading and a line for each action with its keys; those that open screens are one line, those that move
+    come last.
+    """
     yield Block(Content.styled(title, "bold underline"))
     screens = [hint.keys[0] for hint in hints_ if hint.action.startswith("open(")]
     if screens:
@@ -80,7 +82,7 @@ def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
 
 
 def _mark_blocks() -> Iterator[Block]:
-    """A heading and a line for each mark."""
+    """A heading and a line for each mark with its meaning."""
     yield Block(Content.styled("What the marks mean", "bold underline"))
     for glyph, words, colour in marks.MEANINGS:
         yield Block(Content(words), Content.styled(glyph, f"bold {colour}" if colour else "bold"), 4)
@@ -108,36 +110,39 @@ class PageScreen(Screen[None]):
         return cast(BaseApp, self.app)
 
     def read(self, work: Work) -> tuple[str, Iterable[Block]]:
-        """The page as text, and as it is shown; called in a thread. A subclass must define it."""
+        """The page as text to copy, and as blocks to show; called in a thread.
+
+        Raises NotImplementedError unless a subclass defines it.
+        """
         raise NotImplementedError
 
     def trouble(self, error: BaseException) -> Block:
-        """Why there is no page."""
+        """The block shown in place of the page if reading it raised this error."""
         return Block(plain(error_text(error)), Content.styled("? ", "bold $primary"), 2)
 
     def compose(self) -> ComposeResult:
-        """The page between status line and keys."""
+        """Status line, page and keys."""
         yield Line(id="status")
         yield Pane(self._title, id="page")
         yield Keys()
 
     def on_mount(self) -> None:
-        """Read the page."""
+        """Read the page in a thread, and show the app's messages."""
         self.watch(self.app, "message", self._update_status)
         self.action_read()
 
     def _update_status(self, message: str) -> None:
-        """Show the message, or what page this is."""
+        """Show the message, or if empty what page this is, in the status line."""
         self.query_one("#status", Line).say(Content.styled(message, "bold") if message else plain(self._about))
 
     def action_read(self) -> None:
-        """Read the page in a thread."""
+        """Read the page in a thread, and show it; until then that it is being looked up."""
         work = self.doctor.work
         self.query_one(Pane).put(self._title, [Block(plain(self.WAITING))])
         run_in_thread(self.app, "page", lambda: self.read(work), self._show)
 
     def _show(self, answer: tuple[str, Iterable[Block]] | BaseException) -> None:
-        """Show the page, or why there is none."""
+        """Show the page that was read, or why there is none; ignored once the screen is closed."""
         if not self.is_attached:
             return
         if isinstance(answer, BaseException):
@@ -147,7 +152,7 @@ class PageScreen(Screen[None]):
         self.query_one(Pane).put(self._title, list(blocks))
 
     def action_copy(self) -> None:
-        """Copy the page to the clipboard."""
+        """Copy the page's text to the clipboard; a message says how many lines, or that there is none."""
         if self._text:
             self.app.copy_to_clipboard(self._text)
         message = self.COPIED if self._text else self.NOTHING_TO_COPY
@@ -166,13 +171,13 @@ class ExplainScreen(PageScreen):
         super().__init__(name, f"gpudoctor explain {name}")
 
     def read(self, work: Work) -> tuple[str, Iterable[Block]]:
-        """The page of ``gpudoctor explain``."""
+        """The page that ``gpudoctor explain`` prints, as text and as blocks."""
         page = work.explain(self._title)
         return page, page_blocks(page)
 
 
 def page_blocks(text: str) -> Iterator[Block]:
-    """The page's lines, each wrapped under its own indent: title and headings bold, commands coloured."""
+    """The lines of an explain page, each wrapped under its own indent: title and headings bold, commands coloured."""
     for number, line in enumerate(text.splitlines()):
         hang = len(line) - len(line.lstrip())
         lead = Content(" " * hang)

@@ -67,16 +67,18 @@ class SetupScreen(FramedScreen):
         yield self.why
 
     def on_mount(self) -> None:
-        """Show the choices before anything was read."""
+        """Show the choices, without a stack, if nothing was read yet."""
         if not self.doctor.diagnosis:
             self._show_stack()
 
     def on_resize(self) -> None:
-        """Order the texts for the new width."""
+        """Redraw choices, stack and reasons for the new width, after the layout."""
         self.call_after_refresh(self._show_stack)
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Take the machine as read, except what the user has set."""
+        """Take the machine of this diagnosis as choices, keep what the user has set, and solve anew; nothing if it
+        is the same.
+        """
         read = wishes_from_snapshot(diagnosis.snapshot)
         if read == self.read:
             return
@@ -85,7 +87,7 @@ class SetupScreen(FramedScreen):
         self._solve()
 
     def _solve(self) -> None:
-        """Find the stack for the current choices, in a thread."""
+        """Work out the stack for the current choices in a thread, and redraw; an older answer is ignored."""
         self._solve_number += 1
         self._trouble, self._solving = "", False
         number, wishes, solver = self._solve_number, self.wishes, self.doctor.work.stack
@@ -95,7 +97,7 @@ class SetupScreen(FramedScreen):
         self._show_stack()
 
     def _receive_stack(self, number: int, answer: Stack | BaseException) -> None:
-        """Show the stack, or why there is none, if it is for the current choices."""
+        """Show the stack, or why there is none; ignored if the choices have changed since."""
         if number != self._solve_number:
             return
         self._solving = False
@@ -106,7 +108,7 @@ class SetupScreen(FramedScreen):
         self._show_stack()
 
     def _show_stack(self) -> None:
-        """Show choices, stack and reasons."""
+        """Redraw choices, stack (or why there is none, or that it is being worked out), reasons and frame."""
         stack = self.stack
         self.form.put(list(words.field_options(self.wishes, self.read, stack)))
         if self._trouble:
@@ -123,7 +125,7 @@ class SetupScreen(FramedScreen):
         self.refresh_bindings()
 
     def status(self) -> Sequence[Content | str]:
-        """Which machine the stack is for."""
+        """Texts of the second line: which machine the stack is for, and that nothing is installed without a yes."""
         if not self.doctor.reading.over:
             return super().status()
         where = "for another machine" if self.wishes.elsewhere else "for this machine"
@@ -132,14 +134,14 @@ class SetupScreen(FramedScreen):
         return Content(text), Content("nothing is installed until you say yes")
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Type a value, or choose the option under the cursor."""
+        """Let the user type a value for the field under the cursor; without a solver choose the option under it."""
         if event.rows is self.form and self.doctor.work.stack:
             self.action_type()
         elif event.rows is self.form:
             self.form.action_choose()
 
     def on_form_picked(self, event: Form.Picked) -> None:
-        """Set the field to that option."""
+        """Set the field to the picked option; of a field with several values, add or remove it."""
         option = event.option
         value = option.value
         if option.several:
@@ -148,7 +150,10 @@ class SetupScreen(FramedScreen):
         self._set_field(option.field, value)
 
     def _set_field(self, name: str, value: object) -> None:
-        """Set a wish and solve anew; for ``tool`` and ``emit`` only redraw. A value as read is not the user's own."""
+        """Set a field of the wishes and solve anew; for ``tool`` and ``emit``, which change no stack, only redraw.
+
+        A value as read does not count as set by the user.
+        """
         wishes = self.wishes.with_wish(name, value)
         if value == getattr(self.read, name):
             wishes = replace(wishes, set_by_user=wishes.set_by_user - {name})
@@ -159,7 +164,9 @@ class SetupScreen(FramedScreen):
             self._solve()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """False for keys that cannot be used now."""
+        """False for ``smallest`` if a stack fits, ``type`` without a solver, and ``why`` if the reasons are shown
+        anyway.
+        """
         if action == "smallest":
             return bool(self.stack and self.stack.smallest and not self.stack.torch)
         if action == "type":
@@ -169,7 +176,7 @@ class SetupScreen(FramedScreen):
         return True
 
     def action_type(self) -> None:
-        """Type a value for the field under the cursor."""
+        """Open a dialog for a value of the field under the cursor; only a message if none can be typed."""
         option = self.form.option
         if not option or option.field not in TYPED:
             self.doctor.say("space chooses here; there is nothing to type")
@@ -177,7 +184,7 @@ class SetupScreen(FramedScreen):
             ask_for_value(self.doctor, option.field, self.wishes, partial(self._set_field, option.field))
 
     def action_smallest(self) -> None:
-        """Apply the smallest change that makes something fit; when repeated, the next."""
+        """Apply the smallest change that makes something fit; when repeated, the next. Nothing if none is known."""
         stack = self.stack
         if stack and stack.smallest:
             remedy = stack.smallest[self._remedy_number % len(stack.smallest)]
@@ -187,30 +194,30 @@ class SetupScreen(FramedScreen):
             self.doctor.say(f"set: {remedy.text}; 0 sets all back")
 
     def action_gpu(self) -> None:
-        """Type another GPU."""
+        """Go to the field of the GPU, and open a dialog to type another one."""
         self.form.focus()
         self.form.action_edge(0)
         if self.doctor.work.stack:
             self.action_type()
 
     def action_reset(self) -> None:
-        """Set all choices back to what was read."""
+        """Set all choices back to what was read, and solve anew."""
         self.wishes = self.read
         self._solve()
 
     def action_why(self) -> None:
-        """Show or hide the reasons on narrow screens; without a stack, open the page of torch."""
+        """Show or hide the reasons on narrow screens; without a stack, open the page ``torch``."""
         if not self.stack:
             self.app.push_screen(ExplainScreen("torch"))
             return
         self.why.toggle_class("-open")
 
     def _command_text(self) -> str:
-        """The command or file as text; empty without a stack."""
+        """The chosen form (command or file) of the stack as text; empty without a stack."""
         return self.stack.written(self.wishes.tool, self.wishes.emit) if self.stack else ""
 
     def action_copy(self) -> None:
-        """Copy the command or file."""
+        """Copy the command or file; only a message if nothing fits."""
         if text := self._command_text():
             self.app.copy_to_clipboard(text)
             first = text.splitlines()[0]
@@ -220,18 +227,20 @@ class SetupScreen(FramedScreen):
             self.doctor.say("nothing fits these choices, so there is nothing to copy")
 
     def action_write(self) -> None:
-        """Write the shown command or file into the current folder, once a dialog is answered with yes."""
+        """Ask, then write the shown command or file into the current folder in a thread; only a message if there is
+        none.
+        """
         text, save, name = self._command_text(), self.doctor.work.save, words.FILES[self.wishes.emit]
         if not text or not save:
             self.doctor.say("nothing fits these choices" if not text else "nothing is written from here")
             return
 
         def done(answer: BaseException | None) -> None:
-            """Say whether the file was written."""
+            """Show a message: the file was written (None), or why not."""
             self.doctor.say(f"not written: {error_text(answer)}" if answer else f"written to {name}")
 
         def answered(yes: bool | None) -> None:
-            """Write the file after a yes."""
+            """Write the file in a thread after a yes."""
             if yes:
                 run_in_thread(self.app, "write", lambda: save(text, name), done)
 
@@ -240,7 +249,9 @@ class SetupScreen(FramedScreen):
         self.app.push_screen(ConfirmScreen("Write it?", blocks, "write it"), answered)
 
     def action_apply(self) -> None:
-        """Open the commands as a plan on the fix screen."""
+        """Open the stack's commands as a plan on the fix screen; only a message if nothing fits or another plan
+        runs.
+        """
         stack, diagnosis = self.stack, self.doctor.diagnosis
         if not stack or not stack.torch or not diagnosis:
             self.doctor.say("nothing fits these choices, so there is nothing to install")
@@ -265,12 +276,18 @@ TYPED = {
 
 
 def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[object], None]) -> None:
-    """Let the user type a value for the field of that name, and call `then` with it."""
+    """Open a dialog to type a value for that field of the wishes, and call `then` with the value; not if the user goes
+    back.
+
+    Nothing typed is a value only for ``torch`` and ``wants``.
+    """
     now = getattr(wishes, name)
     value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
 
     def typed(text: str | None) -> None:
-        """Pass the value on, unless the user went back."""
+        """Call `then` with the typed text as value; ignored if the dialog was cancelled (None), or nothing typed is
+        no value.
+        """
         if text or (name in ("torch", "wants") and text is not None):
             then(_value_of_text(name, text))
 
@@ -278,20 +295,20 @@ def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[objec
 
 
 def _value_of_text(field: str, text: str) -> object:
-    """The typed text as a value of that field of `Wishes`: GPUs, requirements; else the text."""
+    """The typed text as value of that field of `Wishes`: a tuple of one GPU, a tuple of requirements, else the text."""
     if field == "gpus":
         return (GPU(text),)
     return parse_requirements(text) if field == "wants" else text
 
 
 def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:
-    """The stack's commands as a plan for the machine that was read."""
+    """The stack's commands as a plan for the machine of the diagnosis, with the reason if it cannot be run here."""
     where = diagnosis.snapshot.text("python.prefix")
     return stack.plan(wishes.tool, diagnosis.snapshot.target.name, where, _hindrance(wishes, diagnosis))
 
 
 def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
-    """Why the plan cannot be run here; empty if it can."""
+    """Why the stack's plan cannot be run here; empty if it can."""
     if wishes.elsewhere:
         wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.set_by_user)
         return f"not from here: it is for another machine ({wished} as given)"

@@ -53,10 +53,10 @@ class FactsTable(Rows):
         return self.listing[self.view[self.cursor]] if self.view else None
 
     def put(self, listing: Listing, view: Sequence[int], basis: Sequence[int], names: tuple[str, str]) -> None:
-        """Show the facts at these places (`view`) of the listing.
+        """Show the facts at these positions (`view`) of the listing; the cursor stays on its fact. Posts `Moved`.
 
-        Column widths are computed from `basis`, so that they stay while the user searches; `names` head the columns of
-        two compared machines.
+        Column widths are computed from the positions `basis`, so that they stay while the user searches; `names` head
+        the columns of two compared machines.
         """
         here = self.item
         self.listing, self.view, self._basis, self._names = listing, view, basis, names
@@ -67,7 +67,7 @@ class FactsTable(Rows):
         self.post_message(self.Moved(self))
 
     def _place_of(self, item: Item | None) -> int:
-        """The row that shows that fact, else the row nearest to its place."""
+        """The row that shows that fact, else the row at which it would stand; 0 if that is not known."""
         if item is None or not self.view:
             return 0
         if isinstance(self.listing, Facts) and not item.compared:
@@ -79,7 +79,7 @@ class FactsTable(Rows):
     # drawing
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Mark, name, value, source and use, each as wide as its column."""
+        """The cells of that row: mark, name, value, source and use, each as wide as its column, searched words lit."""
         item = self.listing[self.view[index]]
         glyph, look = _mark_cell(item)
         yield f"{glyph} ", look
@@ -90,7 +90,7 @@ class FactsTable(Rows):
             yield _GAP, ""
 
     def _column_cell(self, item: Item, column: str) -> Cell:
-        """Text and style of a fact in that column."""
+        """Text and style of a fact in the column ``fact``, ``value``, ``other``, ``source`` or ``used by``."""
         if column == "fact":
             return one_line(item.name[:_LONGEST]), "bold" if item.findings else ""
         if column == "used by":
@@ -102,7 +102,7 @@ class FactsTable(Rows):
         return one_line(value[:_LONGEST]), "" if known(state) else "dim"
 
     def _update_widths(self) -> None:
-        """Compute the column widths for the content and the width available; set the heading."""
+        """Compute the column widths for the content and the room there is; set the heading."""
         room = self.scrollable_content_region.width or self.size.width
         compared = isinstance(self.listing, Compared)
         columns = ["fact", "value", *(["other"] if compared else [])]
@@ -126,17 +126,17 @@ class FactsTable(Rows):
     # where it is
 
     def watch_scroll_y(self, old: float, new: float) -> None:
-        """Update the title's range."""
+        """Scroll, and show in the title which rows are visible."""
         super().watch_scroll_y(old, new)
         self._update_title()
 
     def on_resize(self) -> None:
-        """Compute the widths anew."""
+        """Compute the column widths and the title anew."""
         self._update_widths()
         self._update_title()
 
     def _update_title(self) -> None:
-        """Show which rows are visible: ``Facts 1-13 of 214``."""
+        """Show in the title which rows are visible: ``Facts 1-13 of 214``."""
         seen = max(self.scrollable_content_region.height - 1, 0)
         first = round(self.scroll_y)
         last = min(first + seen, self.count)
@@ -145,13 +145,15 @@ class FactsTable(Rows):
         self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
 
     def action_next(self, by: int) -> None:
-        """Move to the next fact of a finding, or, if there are none, to the next unread; wraps round."""
+        """Move to the next fact that a finding rests on (if there are none, that is unread), wrapping round; `by`
+        -1: previous.
+        """
         wanted = set(self.listing.proof) or set(self.listing.unread)
         self.move_to_next([row for row, place in enumerate(self.view) if place in wanted], by)
 
 
 def _mark_cell(item: Item) -> Cell:
-    """The mark of a fact: that of the worst finding, else unread or absent."""
+    """The mark of a fact: that of the worst finding that rests on it, else ``?`` unread, ``-`` absent, or blank."""
     if item.findings:
         finding = item.findings[0]
         return marks.SEVERITY[finding.severity][0], finding.severity
@@ -161,7 +163,7 @@ def _mark_cell(item: Item) -> Cell:
 
 
 def _column_widths(wanted_widths: dict[str, int], room: int) -> dict[str, int]:
-    """Width of each column: what it wants, at most its share, plus what others leave over."""
+    """Width of each column: what it wants, at most its share of `room`, plus what others leave over."""
     parts = {"fact": 30, "value": 30, "other": 30, "source": 26, "used by": 16}
     total = sum(parts[column] for column in wanted_widths)
     widths = {
@@ -175,7 +177,7 @@ def _column_widths(wanted_widths: dict[str, int], room: int) -> dict[str, int]:
 
 
 def highlighted(text: str, look: str, words: Sequence[str]) -> Iterator[Cell]:
-    """The text as cells, with the searched words in the accent style."""
+    """The text as cells in the style `look`, the searched words in it (any case) in the accent style."""
     if not words:
         yield text, look
         return

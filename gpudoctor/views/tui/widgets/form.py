@@ -50,7 +50,9 @@ class Form(Rows):
         return self._options[self._cursor_option] if self._options else None
 
     def put(self, options: Sequence[Option]) -> None:
-        """Show these options; the cursor stays on its field and value, or at least on its field."""
+        """Show these options; the cursor stays on its field and value, else on its field, else goes to the first
+        option.
+        """
         here = self.option
         self._options = tuple(options)
         places = range(len(self._options))
@@ -64,7 +66,9 @@ class Form(Rows):
         self._wrap_options()
 
     def _wrap_options(self) -> None:
-        """Distribute the options over lines; each field begins a new one."""
+        """Distribute the options over lines that fit, each field beginning a new one, and put the cursor on its
+        option's line.
+        """
         room = max((self.scrollable_content_region.width or self.size.width) - _LABEL_WIDTH - 1, 8)
         self._options_by_line = []
         used, last = 0, ""
@@ -79,11 +83,11 @@ class Form(Rows):
         self.cursor = self._line_of_option(self._cursor_option)
 
     def _line_of_option(self, place: int) -> int:
-        """The index of the line on which that option (`place`: its index) stands among others; 0 if none shows it."""
+        """Index of the line that shows the option with the index `place`; 0 if none does."""
         return next((index for index, line in enumerate(self._options_by_line) if place in line), 0)
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The label at a field's first line, then the options."""
+        """The cells of that line: the label if it is its field's first line, then the options."""
         places = self._options_by_line[index]
         first = self._options[places[0]]
         before = self._options[places[0] - 1].field if places[0] else ""
@@ -104,22 +108,24 @@ class Form(Rows):
     DEFAULT_CSS = "Form > .rows--under { text-style: bold reverse; }"
 
     def action_across(self, by: int) -> None:
-        """Move to the option before or after, across lines."""
+        """Move to the next option (1) or the one before (-1), across lines."""
         self._move_to(self._cursor_option + by)
 
     def action_move(self, by: int) -> None:
-        """Move to the line above or below, to its chosen option, else the first."""
+        """Move by so many lines, within bounds: to the line's chosen option, else its first."""
         line = min(max(self.cursor + by, 0), max(len(self._options_by_line) - 1, 0))
         if self._options_by_line and line != self.cursor:
             self._move_to(self._chosen_or_first(self._options_by_line[line]))
 
     def action_edge(self, last: int) -> None:
-        """Move to the first or the last line."""
+        """Move to the last line, or the first if `last` is 0: to its chosen option, else its first."""
         if self._options_by_line:
             self._move_to(self._chosen_or_first(self._options_by_line[-1 if last else 0]))
 
     def action_field(self, by: int) -> None:
-        """Move to the next field, and from the last one to the next pane."""
+        """Move to the chosen option (else the first) of the next field (1) or the one before (-1), or on to the
+        next pane.
+        """
         fields = list(dict.fromkeys(option.field for option in self._options))
         here = self.option
         at = fields.index(here.field) + by if here else -1
@@ -130,17 +136,17 @@ class Form(Rows):
         self._move_to(self._chosen_or_first(own))
 
     def action_choose(self) -> None:
-        """Post `Picked` for the option under the cursor."""
+        """Post `Picked` for the option under the cursor; nothing without options."""
         if option := self.option:
             self.post_message(self.Picked(self, option))
 
     def action_enter(self) -> None:
-        """Post `Chosen` for the option under the cursor, for the screen to open."""
+        """Post `Chosen`, so that the screen lets the user type a value; nothing without options."""
         if self._options:
             self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Move to the clicked option and choose it."""
+        """Move to the clicked option and post `Picked` for it; clicks beside the options do nothing."""
         at = event.get_content_offset(self)
         event.stop()
         event.prevent_default()
@@ -155,11 +161,11 @@ class Form(Rows):
                 return
 
     def _chosen_or_first(self, places: Sequence[int]) -> int:
-        """The chosen one of these options, else the first."""
+        """Of these option indices that of the first chosen option, else the first index."""
         return next((place for place in places if self._options[place].chosen), places[0])
 
     def _move_to(self, place: int) -> None:
-        """Put the cursor on the option of that number, within bounds."""
+        """Put the cursor on the option with that index, within bounds, and redraw; nothing without options."""
         if self._options:
             self._cursor_option = min(max(place, 0), len(self._options) - 1)
             self.cursor = self._line_of_option(self._cursor_option)
@@ -167,6 +173,6 @@ class Form(Rows):
 
 
 def _option_text(option: Option) -> str:
-    """An option as drawn, whose width counts."""
+    """An option as drawn (sign, text, note), used to measure its width."""
     note = f"  {option.note}" if option.note else ""
     return f"{'[x]' if option.several else '◉'} {option.text}{note}"

@@ -26,7 +26,9 @@ class Block:
 
 
 def plain(text: str, style: str = "") -> Content:
-    """Text from outside, never read as markup: control characters escaped, tabs as four blanks."""
+    """Foreign text as `Content` in that style, never read as markup: control characters escaped, tabs as four
+    blanks.
+    """
     clean = safe(text).replace("\t", "    ")
     return Content.styled(clean, style) if style else Content(clean)
 
@@ -35,18 +37,18 @@ GAP = Block(Content(""))
 
 
 def badge(text: str, word: str, look: str, style: str = "bold") -> Block:
-    """A paragraph in that style behind a word on a ground in the colour of `look`: `` ✗ ERROR `` and what it is."""
+    """A paragraph in that style behind a word on a coloured ground (the colour `look`): `` ✗ ERROR `` and the text."""
     lead = Content.assemble((f" {word} ", f"bold reverse {look}"), " ")
     return Block(plain(text, style), lead, lead.cell_length)
 
 
 def labelled(label: str, text: Content | str, hang: int, style: str = "bold") -> Block:
-    """A paragraph behind a label in that style, indented by `hang` columns; neither is ever read as markup."""
+    """A paragraph behind a label in `style`, its lines indented by `hang` columns; neither is ever read as markup."""
     return Block(plain(text) if isinstance(text, str) else text, plain(label, style), hang)
 
 
 def lines(blocks: Iterable[Block], width: int) -> list[Content]:
-    """The blocks as lines of at most `width` columns, of at least 8 beside the indent."""
+    """The blocks wrapped to lines of at most `width` columns; the text has at least 8 columns beside its indent."""
     out: list[Content] = []
     for block in blocks:
         room = max(width - block.hang, 8)
@@ -86,26 +88,26 @@ class Prose(Widget):
 
     @property
     def text(self) -> str:
-        """The whole text, unwrapped."""
+        """The whole text, each block on one line of its own."""
         return "\n".join(line.plain for line in lines(self._blocks, 10_000))
 
     def put(self, blocks: Sequence[Block]) -> None:
-        """Show these blocks; no redraw if they are unchanged."""
+        """Show these blocks; nothing is redrawn if they are unchanged."""
         if tuple(blocks) != self._blocks:
             self._blocks = tuple(blocks)
             self._wrapped = (0, [])
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's signature
-        """Number of lines at that width."""
+        """Number of lines of the wrapped text at that width."""
         return len(self._wrapped_lines(width))
 
     def render(self) -> Content:
-        """The wrapped blocks."""
+        """The blocks wrapped to the widget's width."""
         return Content("\n").join(self._wrapped_lines(self.content_size.width))
 
     def _wrapped_lines(self, width: int) -> list[Content]:
-        """The lines of the blocks at that width, cached."""
+        """The blocks wrapped to lines of that width; cached until blocks or width change."""
         if self._wrapped[0] != width:
             self._wrapped = (width, lines(self._blocks, width))
         return self._wrapped[1]
@@ -126,11 +128,11 @@ class Pane(VerticalScroll, can_focus=True):
         self.prose = Prose()
 
     def compose(self) -> Iterable[Widget]:
-        """Create the text widget."""
+        """The one widget of the pane, which shows its text."""
         yield self.prose
 
     def put(self, title: str, blocks: Sequence[Block], keep: bool = False) -> None:
-        """Show these blocks from the start; with `keep` the scroll position stays."""
+        """Show these blocks under that title, from the start; `keep` keeps the scroll position."""
         self.border_title = plain(title)
         self.prose.put(blocks)
         if not keep:
@@ -138,22 +140,22 @@ class Pane(VerticalScroll, can_focus=True):
         self.call_after_refresh(self._update_below)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
-        """Update the number of lines below."""
+        """Scroll, and update the number of lines left below."""
         super().watch_scroll_y(old, new)
         self._update_below()
 
     def on_resize(self) -> None:
-        """Update the number of lines below."""
+        """Update the number of lines left below, after the layout."""
         self.call_after_refresh(self._update_below)
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Update the number of lines below: from now on keys scroll, or no longer."""
+        """Update the number of lines left below: from now on keys scroll, or no longer."""
         self.call_after_refresh(self._update_below)
 
     def _update_below(self) -> None:
-        """Set `below` to the number of lines below the visible ones; 0 until keys scroll to them."""
+        """Set `below` to the number of lines left below the visible ones; 0 if the pane has no scrollbar."""
         self.below = max(0, round(self.max_scroll_y - self.scroll_y)) if self.show_vertical_scrollbar else 0
 
     def watch_below(self, below: int) -> None:
-        """Show the number at the pane's edge: ``↓ 4 more``."""
+        """Show the number at the pane's lower edge: ``↓ 4 more``; nothing for 0."""
         self.border_subtitle = Content(f"↓ {below} more" if below else "")

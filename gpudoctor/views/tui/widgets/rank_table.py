@@ -34,7 +34,7 @@ class _Column:
 
 
 def _memory(row: Row) -> Cell:
-    """The cell of the GPU memory that a rank holds, in GiB."""
+    """The cell of the GPU memory that a rank holds, in GiB; ``?`` if it could not be read, ``-`` if there is none."""
     held = number_of(row.get("gpu_memory_mib"))
     return (gib_text(held), "") if held is not None else words.cell(row.get("gpu_memory_mib"))
 
@@ -62,11 +62,14 @@ class RankTable(Rows):
 
     @property
     def rank(self) -> Row | None:
-        """The rank under the cursor; None without one."""
+        """The row of ``rank`` under the cursor; None without one."""
         return self._rows[self.cursor] if self._rows else None
 
     def put(self, look: JobLook, diagnosis: Diagnosis) -> None:
-        """Show this look; the cursor stays where the user put it, until then on the first row."""
+        """Show this look at the job; the cursor stays where the user put it, until then on the first row.
+
+        Posts `Moved` if the cursor is on another rank than before.
+        """
         before = self.rank and _key(self.rank)
         self._look, self._diagnosis = look, diagnosis
         self._rows = words.in_order(diagnosis.snapshot, self.by_number)
@@ -80,7 +83,9 @@ class RankTable(Rows):
             self.post_message(self.Moved(self))
 
     def _place_columns(self) -> None:
-        """Choose the columns for the width; what the ranks do and where share what is left."""
+        """Choose the columns that fit the width, and set the heading; what ranks do and where they are share what
+        is left.
+        """
         room = max((self.scrollable_content_region.width or self.size.width) - _LEAD, 0)
         hosts = {text_of(row.get("host")) for row in self._rows}
         columns = [
@@ -122,16 +127,16 @@ class RankTable(Rows):
 
     @property
     def _leading(self) -> int:
-        """How many columns stand left of the state (what a rank does)."""
+        """Number of columns left of the column "what it does"."""
         return sum(column.name in ("rank", "host", "pid", "GPU") for column in self._columns)
 
     def on_resize(self) -> None:
-        """Place the columns in the new width."""
+        """Choose the columns for the new width, and redraw."""
         self._place_columns()
         self.refresh()
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of that rank: a mark, the numbers, what it does, where."""
+        """The cells of that rank: mark of its worst finding, mark if awaited, numbers, what it does, where."""
         row = self._rows[index]
         severity = words.severity_of(self._diagnosis, row) if self._diagnosis else None
         yield marks.SEVERITY[severity][0] if severity else " ", severity or ""
@@ -151,7 +156,9 @@ class RankTable(Rows):
         yield fit(place, self._place_width), "" if place else "dim"
 
     def _state(self, row: Row) -> Iterable[Cell]:
-        """What the rank does; that the others wait for it stands beside it."""
+        """The cell of what the rank does, with ``◂ awaited`` if the others wait for it and there is room; and the
+        gap behind it.
+        """
         text = words.state_text(row, self._look)
         awaited = words.is_awaited(row)
         if awaited and len(text) + len(_AWAITED) + 1 <= self._state_width:
@@ -160,13 +167,15 @@ class RankTable(Rows):
         yield " " * _GAP, ""
 
     def watch_cursor(self) -> None:
-        """Remember the rank that the user chose."""
+        """Remember the rank as the user's choice, unless code moved the cursor; then scroll and post `Moved` as
+        every list does.
+        """
         if not self._by_code and self.rank:
             self._chosen = _key(self.rank)
         super().watch_cursor()
 
     def action_next(self, by: int) -> None:
-        """Move to the next rank that is awaited or that something was found about, wrapping round."""
+        """Move to the next rank that is awaited or has a finding, wrapping round; `by` -1: the previous."""
         diagnosis = self._diagnosis
         bad = [
             at
@@ -176,14 +185,14 @@ class RankTable(Rows):
         self.move_to_next(bad, by)
 
     def action_sort(self) -> None:
-        """Sort by number, or those that stand out first again."""
+        """Switch between order by rank number and the order in which ranks that stand out come first."""
         self.by_number = not self.by_number
         if self._look and self._diagnosis:
             self.put(self._look, self._diagnosis)
 
 
 def counts_text(diagnosis: Diagnosis) -> str:
-    """How many ranks do what: ``3 wait in all_reduce, 1 stopped``."""
+    """How many ranks do what, the three largest groups: ``3 wait in all_reduce, 1 is stopped``."""
     groups: dict[str, list[Row]] = {}
     for row in listed(diagnosis.snapshot.rows("rank")):
         groups.setdefault(words.doing_text(row, False), []).append(row)
@@ -192,6 +201,6 @@ def counts_text(diagnosis: Diagnosis) -> str:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    """The identity of a rank from look to look: host, rank, and the process's id where it has no rank."""
+    """Identity of a rank from look to look: host, rank number, and the process id if it has no number."""
     rank = number_of(row.get("rank"))
     return text_of(row.get("host")), rank, None if rank is not None else number_of(row.get("pid"))

@@ -33,7 +33,7 @@ class Line:
 
     @property
     def key(self) -> object:
-        """The identity of the row's step or fix, by which the cursor finds it again."""
+        """Identity of the row's step or fix (step id, or cause and number), by which the cursor finds it again."""
         return self.step.id if self.step else self.way and (self.way.cause, self.way.number)
 
 
@@ -53,11 +53,15 @@ class Steps(Rows):
 
     @property
     def line(self) -> Line | None:
-        """The row under the cursor; None without one."""
+        """The row under the cursor; None without rows."""
         return self._lines[self.cursor] if self.cursor < len(self._lines) else None
 
     def put(self, plan: Plan | None, run: Run | None, passed: float = 0.0) -> None:
-        """Show the plan, with the state of its run; `passed` are the seconds that the running step has taken."""
+        """Show the run's plan with the state of each step, or without a run `plan`; the cursor stays on its step or
+        fix.
+
+        `passed` are the seconds that the running step has taken.
+        """
         here = self.line
         self.plan, self.run, self._seconds = (run.plan if run else plan), run, passed
         self._lines = list(self._lines_of(self.plan)) if self.plan else []
@@ -67,13 +71,13 @@ class Steps(Rows):
             self.cursor = place
 
     def go(self, step: str) -> None:
-        """Put the cursor on the step of that id, if it is listed."""
+        """Put the cursor on the step of that id; does nothing if it is not listed."""
         place = next((at for at, line in enumerate(self._lines) if line.step and line.step.id == step), None)
         if place is not None:
             self.cursor = place
 
     def next_bad(self) -> bool:
-        """Move to the next step that failed or cannot be run here; False if there is none."""
+        """Move to the next step that failed or cannot be run here, wrapping round; False if there is none."""
         for by in range(1, len(self._lines) + 1):
             line = self._lines[place := (self.cursor + by) % len(self._lines)]
             ran = self.run.step(line.step.id).state if self.run and line.step else ""
@@ -83,7 +87,9 @@ class Steps(Rows):
         return False
 
     def _lines_of(self, plan: Plan) -> Iterable[Line]:
-        """The rows of the plan: for each cause its fixes and steps."""
+        """The rows of the plan: for each cause its fixes, with the steps of the open one; last the fixes without
+        any step.
+        """
         seen: set[str] = set()
         for step in plan.steps:
             if step.cause not in seen:
@@ -95,7 +101,10 @@ class Steps(Rows):
         yield from (Line(way=way) for way in left)
 
     def _cause_lines(self, plan: Plan, cause: str) -> Iterable[Line]:
-        """The fixes of a cause, the steps of the open one below it; only the first step if there is no fix."""
+        """The rows of a cause: its fixes, the steps of the open one below it, then its first step if that is of no fix.
+
+        Without fixes only its first step. The open fix is the chosen one, else the one that was open before.
+        """
         ways = [way for way in plan.ways if way.cause == cause]
         own = [step for step in plan.steps if step.cause == cause]
         if not ways:
@@ -112,26 +121,28 @@ class Steps(Rows):
 
     @staticmethod
     def _way_without_steps(ways: list[Way], own: list[PlanStep]) -> int:
-        """Number of the fix that has no steps of its own, because another cause's steps do it; else the first."""
+        """Number of the first fix that has no steps of its own, because another cause's steps do it; else of the
+        first fix.
+        """
         numbers = {step.way for step in own}
         return next((way.number for way in ways if way.number not in numbers), ways[0].number)
 
     @property
     def _column_widths(self) -> tuple[int, int, int, int]:
-        """Widths of the step's title, what it touches, what it needs, and its state."""
+        """Widths of the columns: step title, what it touches (0 on narrow screens), what it needs, and its state."""
         width = self.scrollable_content_region.width or self.size.width
         touches, needs, state = (13, 17, 20) if width >= 90 else (0, 12, 15)
         return max(width - 7 - touches - needs - state, 10), touches, needs, state
 
     @property
     def heading(self) -> Iterable[Cell]:  # type: ignore[override]
-        """Names of the columns."""
+        """The cells of the heading: names of the columns, cut to their widths."""
         words, touches, needs, state = self._column_widths
         named = zip(("step", "touches", "needs", "state"), (words, touches, needs, state), strict=True)
         return [("       ", "head"), *((name[:size].ljust(size), "head") for name, size in named)]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of a fix's heading or of a step."""
+        """The cells of that row: the heading of a fix, or a step with state, number, title, touches and needs."""
         line = self._lines[index]
         if line.way:
             return self._way_row(line.way, line.chosen)
@@ -152,7 +163,7 @@ class Steps(Rows):
         ]
 
     def _way_row(self, way: Way, chosen: bool) -> Iterable[Cell]:
-        """The heading of a fix: chosen or not, title, cause."""
+        """The cells of a fix's heading: whether it is chosen, its title, and its cause."""
         label = "Do" if way.number == 1 else "or"
         words, *sizes = self._column_widths
         glyph = "◉" if chosen else "○"
@@ -169,7 +180,7 @@ class Steps(Rows):
         ]
 
     def _state_cells(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
-        """Glyph, style and words of the step's state, with its seconds."""
+        """Glyph, style and words of a step's state, with its seconds if it ran: ``("✓", "good", "done 2.1 s")``."""
         if ran.state == "running":
             return marks.spinner(time.monotonic()), "accent", f"running  {seconds(self._seconds)}"
         if ran.state == "waits" and step.hindrance:

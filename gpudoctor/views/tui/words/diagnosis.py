@@ -34,9 +34,10 @@ def finding_blocks(
     notes: Iterable[Note] = (),
     cure_first: bool = False,
 ) -> Iterator[Block]:
-    """All that is known of it. `others` are the same about other GPUs, `under` the findings folded under it.
+    """All that is known of a finding: title, fixes, consequence, evidence, what changed, and the notes about it.
 
-    `cure_first` puts what to do before what follows: where there are few lines, the command is on the first of them.
+    `others` are the same about other GPUs, `under` the findings folded under it. `cure_first` puts the fixes before the
+    consequence: if there are few lines, the command is on the first of them.
     """
     glyph, word, colour = marks.SEVERITY[finding.severity]
     account = report.account(finding, others)
@@ -70,12 +71,12 @@ def finding_blocks(
 
 
 def commands(finding: Finding) -> list[str]:
-    """Every command of its cures, in their order, as one types it."""
+    """Every command of the finding's fixes, in their order, as one types it; empty if there are none."""
     return [command(step.argv) for fix in finding.fixes for step in fix.steps if step.argv]
 
 
 def commands_alone(finding: Finding) -> list[str]:
-    """The same under the headings of their cures, which a shell takes for comments."""
+    """Lines with every command of the finding's fixes, under the fixes' titles as shell comments."""
     lines: list[str] = []
     for number, fix in enumerate(finding.fixes, 1):
         own = [command(step.argv) for step in fix.steps if step.argv]
@@ -86,7 +87,9 @@ def commands_alone(finding: Finding) -> list[str]:
 
 
 def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
-    """What follows from the finding, and how many symptoms it explains."""
+    """What follows from the finding, and how many symptoms are folded under it; only a blank line if neither is
+    known.
+    """
     yield GAP
     if finding.why:
         yield labelled("So", one_line(finding.why), _HANG)
@@ -96,7 +99,7 @@ def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
 
 
 def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
-    """Every fix: title, steps with their marks and commands, and how to undo it."""
+    """Every fix: title, steps with what they need, their commands, and how to undo it."""
     for number, fix in enumerate(fixes, 1):
         yield GAP
         label = f"Do {number}" if number == 1 else f"or {number}"
@@ -113,7 +116,9 @@ def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
 
 
 def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:
-    """Name, value and source of each fact, at most `_MOST_EVIDENCE`, and how many more there are."""
+    """Name, value and source of each fact that the finding rests on, at most `_MOST_EVIDENCE`, and how many more
+    there are.
+    """
     shown = proofs[:_MOST_EVIDENCE]
     names = [fact_label(proof.evidence.fact, proof.evidence.index) for proof in shown]
     lengths = [len(name) for name, proof in zip(names, shown, strict=True) if not proof.is_line]
@@ -147,7 +152,7 @@ _HELP = {
 
 
 def trouble(reading: Reading, title: str) -> Iterator[Block]:
-    """Why nothing could be read, and what to type."""
+    """Why nothing could be read of `title`, and which keys help."""
     yield badge(reading.trouble, f"{marks.UNREAD} NOTHING READ", "$primary")
     yield GAP
     yield Block(plain(f"Nothing is known of {title}: neither that it is sound nor that it is not."))
@@ -157,7 +162,7 @@ def trouble(reading: Reading, title: str) -> Iterator[Block]:
 
 
 def waiting(reading: Reading) -> Iterator[Block]:
-    """The pane's text while sources are read and nothing is found yet."""
+    """The text while sources are read and nothing is found yet, with what they report and how many are left."""
     yield Block(plain("Nothing found yet.", "bold"))
     yield GAP
     yield Block(plain("What is found is shown at once, and may be re-ranked by what comes later;"))
@@ -178,7 +183,7 @@ def more_to_come() -> Iterator[Block]:
 
 
 def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
-    """The text of a list entry that is no finding, by its section, such as the notes or the passed rules."""
+    """The text of a summary line of the list: what to do first, the notes, what was not judged, or what passed."""
     if entry.section == "order":
         yield Block(plain("To act on, in this order:", "bold"))
         for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):
@@ -198,7 +203,7 @@ def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
 
 
 def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
-    """Why rules were not judged, what would help, and which they are."""
+    """For an entry of what was not judged: why, which facts are missing, what would help, and which rules they are."""
     assert entry.reason
     yield badge(entry.reason.why, f"{marks.UNREAD} NOT JUDGED", "$primary")
     yield GAP
@@ -217,7 +222,7 @@ def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
 
 
 def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
-    """What would tell more, where a report was read and not the machine."""
+    """Commands whose output would let more be judged, if a pasted report was read; else nothing."""
     if diagnosis.snapshot.pasted and not report.is_manifest(diagnosis):
         yield GAP
         yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
@@ -226,7 +231,9 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
-    """Why rules were not judged, with the number of rules for each reason."""
+    """Why rules were not judged, with the number of rules for each reason; for an unknown verdict also what would
+    help.
+    """
     if diagnosis.verdict == "unknown":
         message = "No error was found, and too little could be read to call it sound."
         yield badge(message, f"{marks.UNREAD} UNKNOWN", "$primary", style="")
@@ -241,7 +248,7 @@ def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _passed(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
-    """Ids of the rules that passed, by topic, with what that proves."""
+    """Ids of the entry's rules that passed, by topic; without a GPU or from a pasted report, how little that proves."""
     yield Block(plain("Looked for and not there:", "bold"))
     if report.without_gpu(diagnosis):
         yield Block(plain("There is no GPU: what can be wrong with one passes, and says nothing of one that comes."))

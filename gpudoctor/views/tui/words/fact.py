@@ -40,12 +40,12 @@ class Use:
 
 
 def info_of(fact: str, infos: Mapping[str, FactInfo]) -> FactInfo:
-    """What is declared of the fact, by its name or ``env.*``; empty if nothing is."""
+    """What is declared of the fact, by its name, else by ``env.*`` for its group; an empty `FactInfo` if nothing is."""
     return infos.get(fact) or infos.get(f"{fact.rpartition('.')[0]}.*") or FactInfo()
 
 
 def rule_uses(item: Item, diagnosis: Diagnosis, infos: Mapping[str, FactInfo]) -> list[Use]:
-    """The result of every rule that reads the fact: found first, then not judged, then passed."""
+    """The result of every rule that reads the fact or rests on it: found first, then not judged, then passed."""
     findings_by_rule: dict[str, Finding] = {}
     for finding in item.findings:
         findings_by_rule.setdefault(finding.id, finding)
@@ -72,7 +72,10 @@ def rule_uses(item: Item, diagnosis: Diagnosis, infos: Mapping[str, FactInfo]) -
 
 
 def blocks(item: Item, listing: Listing, about: Iterable[Use], info: FactInfo, read: str) -> Iterator[Block]:
-    """All that is known of a fact: value, meaning, source, siblings, rules; `read` says when it was read."""
+    """All that is known of a fact: value, meaning, source or reason, siblings, and rules (`about`).
+
+    `read` says when it was read. Of two compared machines both values are shown.
+    """
     yield from _value_blocks(item, info.unit)
     if info.about:
         yield labelled("means", plain(info.about, "dim"), _HANG)
@@ -96,7 +99,10 @@ def blocks(item: Item, listing: Listing, about: Iterable[Use], info: FactInfo, r
 
 
 def clipboard_line(item: Item) -> str:
-    """The fact on one line with its whole value: ``gpu.5.name = NVIDIA H100 (NVML)``."""
+    """The fact with its whole value and source, to be copied: ``gpu.5.name = NVIDIA H100 (NVML)``.
+
+    Of two machines both values; without a value ``(absent)`` or ``(not read)``. Control characters as escapes.
+    """
     value, source = value_and_source(item.state)
     shown = value if known(item.state) else f"({value})"
     other = f" | {value_and_source(item.other)[0]}" if item.compared else ""
@@ -104,7 +110,9 @@ def clipboard_line(item: Item) -> str:
 
 
 def read_time(diagnosis: Diagnosis, reading: Reading, info: FactInfo) -> str:
-    """When the fact was read, if known, and how long its source took: ``21:14:07 · nvml took 0.31 s``."""
+    """When the fact was read and how long its source took: ``21:14:07 · nvml took 0.31 s``; parts not known are
+    left out.
+    """
     words = []
     if diagnosis.snapshot.target.kind == "local":
         ago = time.monotonic() - reading.since - (reading.seconds if reading.over else 0)
@@ -116,7 +124,7 @@ def read_time(diagnosis: Diagnosis, reading: Reading, info: FactInfo) -> str:
 
 
 def _value_blocks(item: Item, unit: str) -> Iterator[Block]:
-    """Name and value, cut after `_MOST` characters; only the name if two machines are compared."""
+    """Name and value with unit, cut after `_MOST` characters; only the name if two machines are compared."""
     if item.compared:
         yield Block(plain(item.name, "bold"))
         return
@@ -131,14 +139,14 @@ def _value_blocks(item: Item, unit: str) -> Iterator[Block]:
 
 
 def _state_text(state: Fact | None) -> Content:
-    """Value and source on one of two machines."""
+    """Value (or state) and source (or reason) of a fact on one of two machines, cut after `_MOST` characters."""
     value, source = value_and_source(state)
     cut = f"… ({len(value):,} characters)" if len(value) > _MOST else ""
     return Content.assemble(plain(value[:_MOST] + cut, "bold"), plain(f"  {source}", "dim"))
 
 
 def _context_lines(item: Item, listing: Listing) -> Iterator[Block]:
-    """The lines before and after a line of a text."""
+    """The lines before and after an item that is a line of a text; nothing for other items."""
     if item.index is None or not isinstance(listing, Facts):
         return
     for label, first in (("before", item.index - _CONTEXT_LINES), ("after", item.index + 1)):
@@ -168,7 +176,9 @@ def _siblings_text(item: Item, listing: Listing) -> str:
 
 
 def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
-    """Rules that found something or were not judged, a line each; those that passed, on one line."""
+    """Rules that found something or were not judged, a line each, at most `_MOST_RULES`; those that passed, on one
+    line.
+    """
     open_ = [use for use in rule_uses_ if use.state in ("found", "not judged")]
     rest = [use.rule for use in rule_uses_ if use not in open_]
     for place, use in enumerate(open_[:_MOST_RULES]):
@@ -188,7 +198,10 @@ def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
 
 
 def uses_label(item: Item, infos: Mapping[str, FactInfo]) -> str:
-    """The id of the finding that rests on the fact, else of the rule that reads it; a count if there are several."""
+    """Id of the finding that rests on the fact, else of the rule that reads it; ``3 findings``, ``2 rules`` if several.
+
+    Empty if there is none.
+    """
     names = tuple(dict.fromkeys(finding.id for finding in item.findings))
     what = "findings" if names else "rules"
     names = names or info_of(item.fact, infos).rules

@@ -43,7 +43,9 @@ class Item:
 
 
 def fact_label(fact: str, index: int | None) -> str:
-    """Name of a fact as shown: ``gpu.5.name`` for fact ``gpu.name`` and row 5; the fact's own name without a row."""
+    """Name of a fact as shown: ``gpu.5.name`` for the fact ``gpu.name`` in row 5; the fact's own name if `index` is
+    None.
+    """
     if index is None:
         return fact
     group, _, column = fact.rpartition(".")
@@ -51,7 +53,7 @@ def fact_label(fact: str, index: int | None) -> str:
 
 
 def value_text(value: Value) -> str:
-    """The whole value as text: lists and columns separated by commas, deeper nesting as JSON."""
+    """The whole value as text: list items, and names with values, separated by commas; deeper nesting as JSON."""
     if isinstance(value, str):
         return value
     raw = value_to_json(value)
@@ -63,7 +65,10 @@ def value_text(value: Value) -> str:
 
 
 def value_and_source(state: Fact | None) -> tuple[str, str]:
-    """Value and source as text; without a value its state (absent, not read, no such row) and the reason."""
+    """Value and source of a fact as text; without a value ``absent`` or ``not read`` with the reason.
+
+    None, a row that is not there, gives ``no such row`` and no source.
+    """
     if isinstance(state, Known):
         if state.source == COUNTED:
             return f"{state.value} row{'s' if state.value != 1 else ''}", ""
@@ -76,7 +81,9 @@ def value_and_source(state: Fact | None) -> tuple[str, str]:
 
 
 def proof_of(findings: Iterable[Finding]) -> dict[FactKey, list[Finding]]:
-    """Findings by the facts that are their evidence, the most severe first; several of one id are all listed."""
+    """Findings by the facts that are their evidence, the most severe first; several findings with one id are all
+    listed.
+    """
     proof: dict[FactKey, list[Finding]] = {}
     for finding in findings:
         for item in finding.evidence:
@@ -90,7 +97,7 @@ def proof_of(findings: Iterable[Finding]) -> dict[FactKey, list[Finding]]:
 
 
 def searchable(name: str, *states: Fact | None) -> str:
-    """Text of a fact that is searched: name, values and sources, in lower case."""
+    """Text in which a fact is searched, in lower case: name, and value and source (or reason) of each state."""
     first = states[0]
     if len(states) == 1 and isinstance(first, Known) and isinstance(first.value, str):  # most are; a log has many
         return f"{name}\n{first.value}\n{first.source}".lower()
@@ -111,13 +118,16 @@ class Listing(ABC):
     def __getitem__(self, position: int) -> Item: ...
 
     def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """The searchable text of each of these positions."""
+        """The position and searchable text of each of these positions."""
         for position in positions:
             item = self[position]
             yield position, searchable(item.name, item.state, *((item.other,) if item.compared else ()))
 
     def search(self, words: str, positions: Sequence[int], over: Callable[[], bool] = lambda: False) -> Sequence[int]:
-        """Those of these positions whose text has all the words, in any case and order; stops if `over` is true."""
+        """Those of these positions whose text has all the words, in any case and order; all of them without words.
+
+        Once `over` returns true, the matches found so far.
+        """
         words_lower = words.lower().split()
         if not words_lower:
             return positions
@@ -130,11 +140,11 @@ class Listing(ABC):
         return hits
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:  # noqa: ARG002 - a listing without rows has none
-        """The same column in the other rows of its group, each with its row number; none in this listing."""
+        """Row number and state of the same column in the other rows of the item's group; none in this class."""
         return iter(())
 
     def about(self, names: Collection[str]) -> list[int]:
-        """Positions of the facts that findings with these ids rest on."""
+        """Positions of the facts on which findings with these ids rest."""
         return [position for position in self.proof if any(finding.id in names for finding in self[position].findings)]
 
 
@@ -164,11 +174,11 @@ class Facts(Listing):
         return Item(fact_label(fact, index), fact, state, index, self._proof.get((fact, index), ()))
 
     def _at(self, position: int) -> tuple[str, int | None, Fact]:
-        """Name, row number (None outside of a row) and state at this position."""
+        """Name, row number (None outside of a row) and state of the fact at this position."""
         return self._states[position]
 
     def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """The searchable text of each of these positions, without building items."""
+        """The position and searchable text of each of these positions, without building items."""
         states = self._states if len(positions) == len(self) else map(self._at, positions)
         pairs = zip(positions, states, strict=True)
         return ((position, searchable(fact_label(fact, index), state)) for position, (fact, index, state) in pairs)
@@ -178,16 +188,18 @@ class Facts(Listing):
         return [position for position, (fact, _, _) in enumerate(self._states) if fact in names]
 
     def position_of(self, fact: str, index: int | None) -> int | None:
-        """Position of that fact in that row; None if it is not here."""
+        """Position of that fact in that row (None: outside of rows); None if it is not here."""
         return self._positions.get((fact, index))
 
     def state(self, fact: str, index: int | None) -> Fact | None:
-        """State of that fact in that row; None if it is not here."""
+        """State of that fact in that row (None: outside of rows); None if it is not here."""
         position = self.position_of(fact, index)
         return None if position is None else self._at(position)[2]
 
     def position_named(self, name: str) -> int | None:
-        """Position of the fact shown by that name, ``gpu.5.name``; None if it is not here."""
+        """Position of the fact with that label, such as ``gpu.5.name`` or ``driver.version``; None if it is not
+        here.
+        """
         group, _, column = name.rpartition(".")
         group, _, index = group.rpartition(".")
         if index.isdecimal():
@@ -195,16 +207,18 @@ class Facts(Listing):
         return self.position_of(name, None)
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:
-        """Row number and state of the same column in the other rows of its group."""
+        """Row number and state of the same column in the other rows of the item's group; none for a fact outside of
+        rows.
+        """
         group, _, column = item.fact.rpartition(".")
         rows = listed(self._groups[group]) if item.index is not None and group in self._groups else ()
         return ((at, row[column]) for at, row in enumerate(rows) if column in row and at != item.index)
 
 
 def _states_in_order(snapshot: Snapshot) -> Iterator[tuple[str, int | None, Fact]]:
-    """Name, row number and state of each fact, by topic in order of importance: the machine's facts, then the groups.
+    """Name, row number and state of each fact, topics in order of importance; in each first its facts, then its groups.
 
-    The row number is None for a fact of the machine, and for the group itself, which stands before its rows.
+    The row number is None for a fact outside of rows, and for the group itself, which stands before its rows.
     """
     topics: dict[str, tuple[list[str], list[str]]] = {}
     for place, known in enumerate((snapshot.facts, snapshot.groups)):
@@ -256,7 +270,9 @@ class Compared(Listing):
 
 
 def _changes_with_findings(difference: Difference, moving: bool) -> Iterator[tuple[Change, Finding | None]]:
-    """Each change and the finding it belongs to (or None): of findings, layers, unread facts, and `moving`."""
+    """Each change and the finding it belongs to (else None): those of findings, of layers, unread facts, and maybe
+    `moving`.
+    """
     for item in difference.findings:
         for change in item.changes:
             yield change, item.finding
@@ -283,25 +299,30 @@ class Filter:
 
     @property
     def text(self) -> str:
-        """The words on one line."""
+        """The searched words on one line, control characters as escapes."""
         return one_line(self.words)
 
     @property
     def rules(self) -> str:
-        """Id of the rule it is about, or ``3 rules``."""
+        """Id of the rule that it is about; ``3 rules`` if several, ``0 rules`` if none."""
         return self.about[0] if len(self.about) == 1 else f"{len(self.about)} rules"
 
     @property
     def read(self) -> str:
-        """The verb for those rules: ``reads`` or ``read``."""
+        """The verb that goes with `rules`: ``reads`` or ``read``."""
         return "reads" if len(self.about) == 1 else "read"
 
     def narrows(self, earlier: Filter) -> bool:
-        """True if every match of this filter also matches the earlier one, whose words it only continues."""
+        """True if every match of this filter also matches the earlier one: only its words differ, and continue the
+        earlier ones.
+        """
         return replace(earlier, words="") == replace(self, words="") and self.words.startswith(earlier.words)
 
     def candidates(self, listing: Listing, infos: Mapping[str, FactInfo]) -> Sequence[int]:
-        """Positions in which the words are to be searched: facts of that kind, or of those rules."""
+        """Positions in which the words are to be searched: facts of the kind `only`, or of the rules `about`, else all.
+
+        For rules: the facts that their findings rest on; without such findings, the facts that `infos` says they read.
+        """
         if self.about:
             if positions := listing.about(self.about):
                 return positions
@@ -311,7 +332,7 @@ class Filter:
         return kinds.get(self.only, range(len(listing)))
 
     def conditions(self) -> list[str]:
-        """The conditions as phrases, none if everything is shown."""
+        """The conditions as phrases, ``only absent``; empty if everything is shown."""
         words = [f'with "{self.text}"'] if self.text else []
         if self.only:
             words.append(f"only {KINDS[self.only]}")
@@ -320,7 +341,7 @@ class Filter:
         return words
 
     def nothing(self, listing: Listing) -> str:
-        """Message that says why nothing is shown."""
+        """Message that says why no fact of the listing is shown."""
         what = "differing fact" if isinstance(listing, Compared) else "fact"
         if self.text:
             where = (

@@ -33,7 +33,9 @@ _HANG = 7
 
 
 def result_mark(result: Result) -> Mark:
-    """A check of a host as a cell: its outcome's glyph, or tenths of the expected value where it was measured."""
+    """The mark of a check's result on a host: its outcome's glyph; tenths of the expected value if it measured and
+    is bad.
+    """
     glyph, level = _OUTCOMES[result.outcome]
     if result.ratio is not None and result.outcome in ("error", "warning"):
         glyph = share(result.ratio, good=1.0).glyph
@@ -52,7 +54,7 @@ _WHY = (
 
 
 def no_fleet_blocks(message: str) -> Iterator[Block]:
-    """Why there is no fleet to show, and which commands check one."""
+    """`message`, what a fleet check is for, and which commands check one."""
     yield Block(plain(message, "bold"))
     yield GAP
     yield Block(plain(_WHY))
@@ -62,7 +64,10 @@ def no_fleet_blocks(message: str) -> Iterator[Block]:
 
 
 def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
-    """All hosts, or of more than `MOST_ROWS` only those with something other than ok."""
+    """All hosts; of more than `MOST_ROWS` only those without an answer or with something other than ok.
+
+    `everyone`: all in any case.
+    """
     if everyone or len(fleet.hosts) <= MOST_ROWS:
         return list(fleet.hosts)
     return [
@@ -73,7 +78,7 @@ def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
 
 
 def headline(fleet: Fleet) -> str:
-    """The fleet's verdict in few words: ``2 hosts to take out, 1 unreachable``."""
+    """The fleet's verdict in few words: ``2 hosts to take out, 1 unreachable``, ``every host is sound``."""
     silent = sum(not host.answered for host in fleet.hosts)
     parts = [plural(len(fleet.drained), "host") + " to take out"] if fleet.drained else []
     parts += [f"{silent} unreachable"] if silent else []
@@ -83,7 +88,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def size_lines(fleet: Fleet) -> list[str]:
-    """``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``, and shorter versions of it."""
+    """``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``, then ever shorter versions of it."""
     gpus: dict[str, int] = {}
     for host in fleet.hosts:
         gpus[host.gpu] = gpus.get(host.gpu, 0) + host.gpus
@@ -113,13 +118,15 @@ def conclusion(fleet: Fleet) -> str:
 
 
 def drain_command(fleet: Fleet) -> str:
-    """The commands that take the bad hosts out, on one line; only their names without a scheduler."""
+    """The scheduler's commands that take the bad hosts out, on one line; without any, those hosts' names; empty
+    without hosts.
+    """
     commands = [command(drain.argv) for drain in fleet.drain if drain.argv]
     return " && ".join(commands) if commands else safe(",".join(sorted(fleet.drained)))
 
 
 def drain_blocks(fleet: Fleet) -> Iterator[Block]:
-    """The conclusion, and the commands that take the bad hosts out."""
+    """How many hosts are sound, and the commands (or reasons, without a scheduler) to take the bad ones out."""
     yield Block(plain(conclusion(fleet), "bold"))
     if fleet.drain:
         yield GAP
@@ -134,12 +141,12 @@ def drain_blocks(fleet: Fleet) -> Iterator[Block]:
 
 
 def suspects_of(fleet: Fleet) -> Sequence[Suspect]:
-    """Suspects of the fleet's document, else those that the pairwise measurements suggest."""
+    """The fleet's suspects; if it has none, those that its bandwidths between hosts suggest."""
     return fleet.suspects or tuple(pair_suspects(fleet.pairwise) if fleet.pairwise else ())
 
 
 def suspect_label(suspect: Suspect) -> str:
-    """Names of a suspect: ``gpu041 GPU 6``, ``node01 ↔ node02``, ``node03 +2`` of three."""
+    """Names of a suspect: ``gpu041 GPU 6``, ``node01 ↔ node02``; ``node03 +2`` if it is three."""
     if len(suspect.names) > 2:
         return one_line(f"{suspect.names[0]} +{len(suspect.names) - 1}")
     between = {"link": " ↔ ", "gpu": " "}.get(suspect.kind, ", ")
@@ -147,7 +154,7 @@ def suspect_label(suspect: Suspect) -> str:
 
 
 def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
-    """A suspect: title, evidence, advice."""
+    """All that is known of a suspect: title, evidence, advice, kind and confidence."""
     glyph, word, colour = marks.SEVERITY[suspect.severity]
     yield badge(_capitalized(suspect.title), f"{glyph} {word}", colour)
     yield GAP
@@ -162,7 +169,9 @@ def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
 
 
 def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
-    """Checks of a host that are not ok, that of id `check` first; why it was not judged, if it did not answer."""
+    """The checks of a host that are not ok and that with the id `check`, which is first; or why the host was not
+    judged.
+    """
     place = " · ".join(word for word in (f"{host.gpus} × {host.gpu}" if host.gpus else "", host.switch) if word)
     if not host.answered:
         yield badge(host.because, "? NOT JUDGED", "$primary", style="")
@@ -186,7 +195,7 @@ def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
 
 
 def _outcome_label(outcome: Outcome) -> Content:
-    """Glyph and word of an outcome, in its colour."""
+    """Glyph and word of an outcome, in its colour: ``✓ PASSED``, ``✗ ERROR``."""
     if outcome == "ok":
         return Content.styled(f" {marks.PASSED} PASSED", "$success")
     if outcome == "unjudged":
@@ -196,7 +205,7 @@ def _outcome_label(outcome: Outcome) -> Content:
 
 
 def _capitalized(text: str) -> str:
-    """The text with its first letter in upper case, unless it begins with a name such as node04."""
+    """The text with its first letter in upper case, unless its first word is a name such as node04."""
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.isalpha() else text
 
@@ -208,7 +217,9 @@ GOOD = 0.9
 
 
 def pair_mark(pair: Pair) -> Mark:
-    """The bandwidth from one host to another as a cell."""
+    """The mark of the bandwidth from one host to another: its share of the expected, wrong data, unread, or the
+    host itself.
+    """
     if pair.source == pair.target:
         return ITSELF
     if pair.wrong:
@@ -217,7 +228,7 @@ def pair_mark(pair: Pair) -> Mark:
 
 
 def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
-    """Suspects by bandwidth: a host if most of its pairs are slow, else the link between two hosts."""
+    """Suspects by bandwidth: a host if most of its pairs are slow or wrong, else the link between two hosts."""
     bad = {
         (source, target): pair
         for source in pairwise.names
@@ -240,7 +251,7 @@ def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
 
 
 def _measured_pairs(pairwise: Pairwise, name: str) -> Iterator[Pair]:
-    """The measured pairs from and to that host."""
+    """The measured pairs from and to the host of that name."""
     for other in pairwise.names:
         for pair in (pairwise.pair(name, other), pairwise.pair(other, name)) if other != name else ():
             if pair.measured is not None:
@@ -248,7 +259,7 @@ def _measured_pairs(pairwise: Pairwise, name: str) -> Iterator[Pair]:
 
 
 def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:
-    """A link suspected because both hosts are fast with others."""
+    """The link between two hosts as suspect, with its lowest share; an error if data was wrong, else a warning."""
     ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
     a_way = f"at {min(ratios) * 100:.0f} %" if ratios else "with wrong data"
     title = f"{link[0]} and {link[1]} alone, {a_way}; both are sound with others: the link, not a host"
@@ -257,7 +268,7 @@ def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:
 
 
 def pair_blocks(pairwise: Pairwise, source: str, target: str) -> Iterator[Block]:
-    """Bandwidth between two hosts in both directions, and how many other pairs of each are slow."""
+    """Bandwidth between two hosts in both directions, and for each of them how many of all its pairs are slow."""
     if source == target:
         yield Block(plain(f"{source} itself"))
         return
@@ -273,7 +284,7 @@ def pair_blocks(pairwise: Pairwise, source: str, target: str) -> Iterator[Block]
 
 
 def _pair_text(pair: Pair, unit: str) -> str:
-    """Bandwidth of a pair: measured of expected, per cent, and remarks; or why it was not measured."""
+    """Bandwidth of a pair: ``12 of 45 GB/s, 27 %``, with remarks; or why it was not measured."""
     if pair.ratio is None:
         return f"not measured{f': {pair.words}' if pair.words else ''}"
     text = f"{pair.measured:g} of {pair.expected:g} {unit}, {pair.ratio * 100:.0f} %"

@@ -36,7 +36,10 @@ class View:
 
 
 def view(snapshot: Snapshot, name: str) -> View:
-    """The heat map ``topology``, ``p2p`` or ``bandwidth`` of a snapshot; without cells if there are no pairs."""
+    """The heat map ``topology``, ``p2p`` or ``bandwidth`` of a snapshot's GPUs; raises KeyError for any other name.
+
+    Without pairs of GPUs it has no cells, and `empty` says why.
+    """
     gpus = snapshot.rows("gpu")
     indices = [int_in_row(row, "index", at) for at, row in enumerate(gpus)] if isinstance(gpus, tuple) else []
     rows = snapshot.rows("p2p")
@@ -61,7 +64,9 @@ MarkFunction = Callable[[Row, Row, Row], Mark]
 def _cell(
     mark: MarkFunction, pairs: Mapping[tuple[int, int], Row], gpus: Mapping[int, Row], gpu: int, peer: int
 ) -> Mark:
-    """The mark of a pair of GPUs, with both named in its reason."""
+    """The mark of a pair of GPUs, given by index, with both named in its reason; a pair without a row is marked as
+    unread.
+    """
     if gpu == peer:
         return ITSELF
     row = pairs.get((gpu, peer))
@@ -72,20 +77,20 @@ def _cell(
 
 
 def _path_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001 - a judge's signature
-    """The kind of path as reported (``PIX``, ``NV4``); unread if it is not known."""
+    """The kind of path as reported in the pair's row (``PIX``, ``NV4``); unread if it is not known."""
     path = text_of(row.get("path"))
     return Mark(path, "good", _path_words(path)) if path else unread(_why(row.get("path")))
 
 
 def _path_letter_mark(row: Row, gpu: Row, peer: Row) -> Mark:
-    """The kind of path as one letter."""
+    """The kind of path in the pair's row as one letter, ``N`` for NVLink; ``?`` if it is not known."""
     path = _path_mark(row, gpu, peer)
     letter = "N" if path.glyph.startswith("NV") else _LETTERS.get(path.glyph, path.glyph[:1])
     return Mark(letter, path.level, path.reason)
 
 
 def _path_words(path: str) -> str:
-    """The kind of path in words."""
+    """The kind of path in words: ``NV4: 4 NVLinks``, ``PIX: one PCIe bridge at most between them``."""
     if path.startswith("NV"):
         count = path.removeprefix("NV")
         return f"{path}: {count} NVLink{'' if count == '1' else 's'}"
@@ -93,7 +98,9 @@ def _path_words(path: str) -> str:
 
 
 def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
-    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither."""
+    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither; unread if one is
+    not known.
+    """
     states = {name: row.get(name) for name in _RIGHTS}
     missing = next((state for state in states.values() if isinstance(state, Unread)), None)
     rights = {name: text_of(state) for name, state in states.items() if known(state)}
@@ -107,7 +114,10 @@ def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
 
 
 def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
-    """Share of NVLinks that are up, where NVLink is the path; else of PCIe lanes. The worse of both GPUs."""
+    """Share of a pair's NVLinks that are up, if NVLink is its path, else of its PCIe lanes; the worse of both GPUs.
+
+    Unread if the path or one share is not known.
+    """
     path = text_of(row.get("path"))
     if not path:
         return unread(_why(row.get("path")))
@@ -119,7 +129,7 @@ def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
 
 
 def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
-    """Share of the GPU's NVLinks that are up, and a sentence; None if it is unknown."""
+    """Share of the GPU's NVLinks that are up, and a sentence; None if it is not known or the GPU has none."""
     links, down = number_of(gpu.get("links")), known(gpu.get("links_down"))
     if links is None or not down:
         return None
@@ -130,7 +140,7 @@ def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
 
 
 def _lane_share(gpu: Row) -> tuple[float, str] | None:
-    """Share of the GPU's PCIe lanes that are in use, and a sentence; None if it is unknown."""
+    """Share of the GPU's PCIe lanes that are in use, and a sentence; None if it is not known."""
     now, most = number_of(gpu.get("link_width")), number_of(gpu.get("link_width_max"))
     if now is None or not most:
         return None
@@ -138,13 +148,13 @@ def _lane_share(gpu: Row) -> tuple[float, str] | None:
 
 
 def _length(state: Fact | None) -> int:
-    """Length of a list's fact; 0 if it is absent, unread or no list."""
+    """Length of a fact's list; 0 if the fact is missing, absent, unread or no list."""
     value = value_of(state)
     return len(value) if isinstance(value, Sequence) else 0
 
 
 def _why(state: Fact | None) -> str:
-    """Why a fact has no value; ``not asked`` if it does not exist."""
+    """Why a fact is absent or was not read; ``not asked`` for any other (None)."""
     return state.why if isinstance(state, (Absent, Unread)) else "not asked"
 
 

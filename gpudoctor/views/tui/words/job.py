@@ -37,25 +37,29 @@ TYPED = (
 
 
 def rank_name(row: Row) -> str:
-    """``Rank 7``, or ``Process 812`` where no launcher numbers it."""
+    """Name of a row of ``rank``: ``Rank 7``, or ``Process 812`` (its pid) if it has no rank number."""
     number = number_of(row.get("rank"))
     return f"Rank {number:.0f}" if number is not None else f"Process {number_of(row.get('pid')) or 0:.0f}"
 
 
 def is_awaited(row: Row) -> bool:
-    """Whether the others wait for that rank."""
+    """True if the other ranks wait for that one."""
     return bool(value_of(row.get("awaited")))
 
 
 def doing_text(row: Row, several: bool) -> str:
-    """What one such rank does, or several: ``waits in all_reduce``, ``wait in all_reduce``."""
+    """What a rank like this one does, as verb for one or `several`: ``waits in all_reduce``, ``wait in all_reduce``."""
     state = text_of(row.get("state"))
     words = report.STATES.get(state, (state, state))[several]
     return one_line(f"{words} in {text_of(row.get('collective'))}" if state == "waits" else words)
 
 
 def state_text(row: Row, look: JobLook | None = None) -> str:
-    """What the rank does: ``waits in all_reduce``, ``stopped``, ``sleeps``, ``ended: exit code 3``."""
+    """What the rank does: ``waits in all_reduce``, ``stopped``, ``sleeps``, ``ended: exit code 3``, ``? its stack is
+    hidden``.
+
+    It ends in ``…`` if `look` is one before the stacks were read.
+    """
     state, worker = text_of(row.get("state")), number_of(row.get("worker"))
     words = doing_text(row, False).removeprefix("is ")
     if state == "loads":
@@ -72,13 +76,18 @@ def state_text(row: Row, look: JobLook | None = None) -> str:
 
 
 def place_text(row: Row) -> str:
-    """Where in the program it is, the line first, for the end may be cut: ``train.py:41 load``."""
+    """Where in the program the rank is, the line first, for the end may be cut: ``train.py:41 load``; empty if not
+    known.
+    """
     name, mark, line = text_of(row.get("place")).rpartition(" (")
     return one_line(f"{line.removesuffix(')')} {name}" if mark else line)
 
 
 def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
-    """The ranks: those that others wait for, that have halted or do what few do first; else by their numbers."""
+    """The rows of ``rank``: awaited ones, then halted ones, then those that do what few do, else by rank number.
+
+    `by_number`: by rank number alone.
+    """
     rows = sorted(listed(snapshot.rows("rank")), key=_number)
     if by_number:
         return rows
@@ -87,7 +96,9 @@ def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
     few = len(rows) / _FEW
 
     def rank(row: Row) -> tuple[bool, bool, int]:
-        """The sort key of a rank, in which what is False comes first."""
+        """Sort key of a row before the numbers: (not awaited, not halted, how many do the same, if the job stands
+        still).
+        """
         halted = text_of(row.get("state")) in _HALTED
         count = alike[_doing(row)] if still and alike[_doing(row)] < few else len(rows)
         return not is_awaited(row), not halted, count
@@ -96,18 +107,18 @@ def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
 
 
 def _number(row: Row) -> tuple[float, float]:
-    """The sort key of ranks: their numbers, then their processes' ids."""
+    """Sort key of rows of ``rank``: the rank number (none: last), then the process id."""
     number = number_of(row.get("rank"))
     return number if number is not None else float("inf"), number_of(row.get("pid")) or 0.0
 
 
 def _doing(row: Row) -> tuple[str, str]:
-    """State, and collective or place: ranks with the same pair do the same."""
+    """State, and collective or else place: ranks with the same pair do the same."""
     return text_of(row.get("state")), text_of(row.get("collective")) or text_of(row.get("place"))
 
 
 def findings_of(diagnosis: Diagnosis, row: Row) -> Sequence[Finding]:
-    """The findings about that rank."""
+    """The findings about that rank, found by host and rank number, or by process id if it has no number."""
     number, host, pid = number_of(row.get("rank")), text_of(row.get("host")), number_of(row.get("pid"))
     found = []
     for finding in diagnosis.findings:
@@ -121,13 +132,16 @@ def findings_of(diagnosis: Diagnosis, row: Row) -> Sequence[Finding]:
 
 
 def severity_of(diagnosis: Diagnosis, row: Row) -> Severity | None:
-    """The worst severity of what was found about that rank; None where nothing was."""
+    """The worst severity of the findings about that rank; None if there are none."""
     found = {finding.severity for finding in findings_of(diagnosis, row)}
     return next((severity for severity in ("error", "warning", "info") if severity in found), None)
 
 
 def headline(look: JobLook) -> str:
-    """For whom the ranks wait, in one sentence; that the stacks are being read, before they are."""
+    """The job in one sentence: for whom the ranks wait, that this is not known yet, or that no process is left.
+
+    Without a diagnosis why there is none.
+    """
     diagnosis = look.diagnosis
     if diagnosis is None:
         return look.trouble
@@ -138,7 +152,7 @@ def headline(look: JobLook) -> str:
 
 
 def places(diagnosis: Diagnosis) -> Iterator[str]:
-    """The job's name, number of ranks and hosts, then ever shorter versions for a narrow screen."""
+    """Name, number of ranks and hosts of the job, then two shorter versions for a narrow screen."""
     snapshot = diagnosis.snapshot
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
@@ -149,7 +163,11 @@ def places(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def freshness(look: JobLook, asked: bool, recorded: bool) -> str:
-    """How old what is shown is: ``live · stacks of 3 s ago``; `asked`: they are wanted, and not read yet."""
+    """How old what is shown is: ``live · stacks read 3 s ago, ...``; that they are being read (`asked`), or the job's
+    end.
+
+    A recording says only that it is one.
+    """
     if recorded:
         return "recorded · one look at the job; nothing is read again"
     if look.ended_at:
@@ -161,13 +179,17 @@ def freshness(look: JobLook, asked: bool, recorded: bool) -> str:
 
 
 def _ago(moment: float) -> str:
-    """``3 s ago``, ``5 min ago``."""
+    """How long ago a moment of the Unix clock is: ``3 s ago``, ``5 min ago``."""
     seconds = max(0.0, time.time() - moment)
     return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"
 
 
 def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Iterator[Block]:
-    """Every finding with all that is known of it, what was not seen, and that nothing was found."""
+    """Every finding with all that is known of it, or that nothing was found; then what was not seen, and network
+    traffic.
+
+    After the job's end first that it has ended; `cure_first` puts what to do before what follows.
+    """
     findings = diagnosis.findings
     if look.ended_at:
         yield from _ended_blocks(diagnosis)
@@ -188,7 +210,7 @@ def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Itera
 
 
 def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
-    """That the job has ended, how its ranks did as far as that was seen, and what tells why."""
+    """That the job has ended, how each rank ended as far as known, and which commands tell why."""
     ends: dict[str, list[Row]] = {}
     for row in listed(diagnosis.snapshot.rows("rank")):
         ends.setdefault(text_of(row.get("exit")) or "its launcher alone knows", []).append(row)
@@ -209,7 +231,7 @@ def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _network(diagnosis: Diagnosis) -> Iterator[Block]:
-    """What each host's network sent and received between two looks."""
+    """A line for each of the first hosts: MB/s that its network sends and receives; a host without rates has none."""
     hosts = listed(diagnosis.snapshot.rows("job_host"))
     for row in hosts[:_FEW]:
         rates = [
@@ -226,7 +248,7 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block]:
-    """All that is known of that rank: what it does, where, what it waits for, its processes, its GPU, its stack."""
+    """All that is known of that rank: state, findings, processes, place, GPU and the first frames of its stack."""
     severity = severity_of(diagnosis, row)
     look_of_it = f"bold reverse {marks.SEVERITY[severity][2]}" if severity else "bold reverse"
     head = Content.styled(" AWAITED ", look_of_it) + " " if is_awaited(row) else Content("")
@@ -251,7 +273,9 @@ def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block
 
 
 def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
-    """A label and a text for each thing that is known."""
+    """A label and a text for each thing known of a rank's row: process, place, what it waits for, worker, kernel,
+    CPU, GPU.
+    """
     pid = number_of(row.get("pid"))
     process = f"pid {pid:.0f} {text_of(row.get('process'))} on {text_of(row.get('host'))}" if pid else "none"
     yield "process", process
@@ -274,7 +298,7 @@ def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_text(row: Row) -> str:
-    """The rank's GPUs, how busy the first is, and the memory held; why nothing is known of them."""
+    """The rank's GPUs, how busy the first is, and the memory held; or why nothing is known of them."""
     gpus, gpu = value_of(row.get("gpus")), row.get("gpu")
     if not isinstance(gpu, Known):
         return gpu.why if isinstance(gpu, Absent | Unread) else "not known"
@@ -288,7 +312,9 @@ def _gpu_text(row: Row) -> str:
 
 
 def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
-    """A number as a cell: ``?`` where it could not be read, ``-`` where there is none."""
+    """Text and style of a number in a cell: formatted by `form`; ``?`` if it could not be read, ``-`` if there is
+    none.
+    """
     number = number_of(state)
     if number is not None:
         return form.format(number), ""
@@ -296,7 +322,7 @@ def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
 
 
 def nothing_blocks(trouble: str) -> Iterator[Block]:
-    """Why no job is shown, and what to type."""
+    """Why no job is shown (`trouble`), and the commands that show one."""
     yield badge(trouble, f"{marks.UNREAD} NO JOB", "$primary")
     yield GAP
     yield Block(Content("A running job's ranks are shown here: what each does, and which of them the others wait for."))
@@ -307,7 +333,7 @@ def nothing_blocks(trouble: str) -> Iterator[Block]:
 
 
 def stack_blocks(entries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Block]:
-    """The stacks under their headings."""
+    """Stacks as blocks, given by heading and frames; library paths are shortened. A sentence if there are none."""
     empty = True
     for heading, frames in entries:
         if not empty:

@@ -47,14 +47,14 @@ _REASONS = {
 
 
 def number_text(value: float) -> str:
-    """A number in three digits or more: ``712``, ``54.1``, ``4.12``, ``0.004``."""
+    """A number with three significant digits or more: ``1,234``, ``712``, ``54.1``, ``4.12``, ``0.004``."""
     if 0 < value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def count_text(value: int) -> str:
-    """A count in short: ``67 M``; below 10,000 all digits."""
+    """A count in short: ``67 M``, ``12 k``; below 10,000 all digits."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
         if value >= unit:
             return f"{value // (1000 if name == 'k' else unit)} {name}"
@@ -62,12 +62,16 @@ def count_text(value: int) -> str:
 
 
 def state_counts(measurements: Measurements, kernel: Kernel) -> Counter[State]:
-    """Number of GPUs in each state, for this kernel."""
+    """Number of this kernel's runs (one per GPU) in each state."""
     return Counter(measurements.state(run) for run in measurements.of(kernel.id))
 
 
 def reference_label(measurements: Measurements, kernel: Kernel) -> str:
-    """What the bars are relative to: ``of expected 722``, ``of the median 4.10``; a sentence if nothing is known."""
+    """What the bars of a kernel are relative to: ``of expected 722``, ``of the median 4.10``, ``of what each should
+    do``.
+
+    ``nothing to compare with`` if no run has an expected value.
+    """
     expected = {value for run in measurements.of(kernel.id) if (value := measurements.expected(run))}
     if not expected:
         return "nothing to compare with"
@@ -78,7 +82,11 @@ def reference_label(measurements: Measurements, kernel: Kernel) -> str:
 
 
 def correctness_cell(run: Run) -> tuple[str, str]:
-    """Text and style of the column of correctness: right, how many values differ, or not checked."""
+    """Text and style of the cell that says whether a run's values are right: ``✓``, how many differ, or ``?`` if
+    unchecked.
+
+    Empty for a run that did not run.
+    """
     if run.right is None:
         return (marks.UNREAD if run.status == "ran" else ""), "dim"
     if run.right:
@@ -90,7 +98,10 @@ def correctness_cell(run: Run) -> tuple[str, str]:
 
 
 def throttle_text(meanwhile: Meanwhile | None, short: bool = False) -> str:
-    """What limited the clock, in words, comma-separated; `short` drops what is in parentheses. Empty if nothing did."""
+    """What limited the clock, in words, comma-separated; `short` drops what is in parentheses.
+
+    Empty if nothing or unknown.
+    """
     reasons = [reason for reason in (meanwhile.reasons if meanwhile else ()) if reason != "gpu_idle"]
     if "hw_thermal_slowdown" in reasons and "hw_slowdown" in reasons:
         reasons.remove("hw_slowdown")  # it only says that one of the two others holds
@@ -99,7 +110,10 @@ def throttle_text(meanwhile: Meanwhile | None, short: bool = False) -> str:
 
 
 def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
-    """The worst verdict and which GPUs it is about; None where nothing is bad, which does not prove it sound."""
+    """``broken`` or ``impaired``, and which GPUs compute wrong values, fail or are slow, in words.
+
+    None if no run is bad, which does not prove it sound.
+    """
     gpus: dict[State, set[int]] = {}
     for run in measurements.runs:
         gpus.setdefault(measurements.state(run), set()).add(run.gpu)
@@ -121,21 +135,21 @@ def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
 
 
 def _is_single(measurements: Measurements, gpu: int) -> bool:
-    """True if that index stands for one GPU or the CPU, False if it stands for all GPUs together."""
+    """True if that index stands for one GPU or the CPU, False if it (-1) stands for all GPUs together."""
     return gpu >= 0 or any(device.name == "CPU" for device in measurements.devices)
 
 
 def worst_run(measurements: Measurements) -> Run | None:
-    """The first run that is wrong, else failed, else slow; None if none is."""
+    """The first run that is wrong, else the first failed, else the first slow one; None if there is none."""
     order = {state: at for at, state in reversed(list(enumerate(BAD)))}
     bad = [(order[state], run) for run in measurements.runs if (state := measurements.state(run)) in order]
     return min(bad, key=lambda item: item[0])[1] if bad else None
 
 
 def next_bad(measurements: Measurements, kernel: int, gpu: int, by: int) -> Run | None:
-    """The next wrong, failed or slow run after that kernel (by number) and GPU, wrapping round; `by` -1: the previous.
+    """The next wrong, failed or slow run after that kernel (its position) and GPU, by kernel, then GPU, wrapping round.
 
-    None if no run is bad.
+    `by` -1: the previous. None if no run is bad.
     """
     order = [one.id for one in measurements.kernels]
     bad = {
@@ -159,7 +173,9 @@ _CONSEQUENCE_OF_RUNG: dict[Rung, str] = {
 
 
 def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
-    """The detail pane of a run: result, consequence, advice, command, and the figures behind it."""
+    """The detail pane of a run: result, consequence, advice, command, details, rungs, samples, and the expected
+    value.
+    """
     state = measurements.state(run)
     look = LOOKS[state]
     yield badge(_title(measurements, kernel, run, state), f"{look.glyph} {look.word}", look.colour)
@@ -189,7 +205,9 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
 
 
 def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
-    """Where the expected value of the run comes from."""
+    """Where the expected value of the run comes from: a table's limit and share, or the run's siblings; or that
+    there is none.
+    """
     expected = measurements.expected(run)
     if expected is None:
         yield Block(plain("Nothing is known of what this GPU should do here, and it has too few siblings to compare."))
@@ -210,7 +228,7 @@ def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Ite
 
 
 def expected_formula(expected: Expected) -> str:
-    """How the expected value was computed: ``= 989 × 0.73, H100 SXM, bf16 dense``."""
+    """How the expected value was computed: ``= 989 × 0.73, H100 SXM, bf16 dense``; only its words without a limit."""
     if expected.limit and expected.fraction:
         product = f"= {number_text(expected.limit)} × {expected.fraction:.2f}"
         return f"{product}, {expected.words}" if expected.words else product
@@ -220,7 +238,7 @@ def expected_formula(expected: Expected) -> str:
 def next_command(measurements: Measurements, run: Run, state: State) -> str:
     """The command to run next: leave wrong GPUs out, or show what slows a GPU.
 
-    Empty if there is none: for the CPU, for all GPUs together, and where no GPU would be left.
+    Empty if there is none: for other states, the CPU, all GPUs together, and if no GPU would be left.
     """
     if run.gpu < 0 or measurements.called(run.gpu) == "CPU":
         return ""
@@ -232,7 +250,7 @@ def next_command(measurements: Measurements, run: Run, state: State) -> str:
 
 
 def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> str:
-    """Title of the run's detail, by its state."""
+    """Title of the run's detail, by its state: ``GPU 3 computes wrong values``."""
     gpu, one = measurements.called(run.gpu), _is_single(measurements, run.gpu)
     are, were = ("is", "was") if one else ("are", "were")
     step = run.broken
@@ -249,7 +267,9 @@ def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -
 
 
 def _result_sentences(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator[str]:
-    """Sentences that say what was measured."""
+    """Sentences that say what was measured, what differs, what held the clock back, and why it failed or was not
+    run.
+    """
     expected = measurements.expected(run)
     if state == "wrong" and run.differ is not None:
         of = f" of {run.compared:,}" if run.compared else ""
@@ -271,7 +291,7 @@ def _result_sentences(measurements: Measurements, kernel: Kernel, run: Run, stat
 
 
 def _consequence(run: Run, state: State) -> str:
-    """What follows for jobs; empty if nothing does."""
+    """What follows for jobs from a run in this state; empty if nothing does."""
     step = run.broken
     if state == "failed" and step and step.message.startswith(f"{run.kernel}: "):
         return f"{step.rung} itself works on this GPU; whatever uses this fails."
@@ -285,9 +305,9 @@ def _consequence(run: Run, state: State) -> str:
 
 
 def _advice(run: Run, state: State, device: Device | None, has_command: bool) -> str:
-    """What to do: the run's own advice, else that of its state; empty if nothing is.
+    """What to do about a run: its own advice, else that for its state; empty if there is none.
 
-    `has_command`: the command to run stands below it.
+    `has_command`: a command is shown below the advice.
     """
     if run.advice:
         return run.advice
@@ -307,7 +327,7 @@ def _advice(run: Run, state: State, device: Device | None, has_command: bool) ->
 
 
 def _json_text(value: Json) -> str:
-    """A JSON value on one line: ``0-1 24.1, 0-2 23.9``."""
+    """A JSON value on one line: ``0-1 24.1, 0-2 23.9``; ``none`` for an empty list, ``not known`` for null."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_json_text(item)}" for name, item in value.items())
     if isinstance(value, list):
@@ -318,7 +338,7 @@ def _json_text(value: Json) -> str:
 
 
 def _ladder_blocks(run: Run) -> Iterator[Block]:
-    """The rungs (driver, torch, ...) that held; nothing if all did."""
+    """A line with each rung (driver, torch, ...) and whether it held; nothing if all did."""
     if not run.broken:
         return
     yield GAP
@@ -328,7 +348,7 @@ def _ladder_blocks(run: Run) -> Iterator[Block]:
 
 
 def _meanwhile_blocks(meanwhile: Meanwhile | None) -> Iterator[Block]:
-    """Clock, temperature and power during the run; nothing if they were not sampled."""
+    """A line with clock, temperature and power during the run; nothing if none of them was sampled."""
     if meanwhile is None:
         return
     parts = []

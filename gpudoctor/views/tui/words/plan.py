@@ -20,19 +20,21 @@ SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "n
 
 
 def command_line(step: PlanStep) -> str:
-    """The step's command as typed in a shell, with sudo where root is needed and this is not root; Windows has none."""
+    """The step's command as typed in a shell, behind ``sudo`` if it cannot be run here for want of root; not on
+    Windows.
+    """
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
     sudo = sudo and not is_of_windows(step.argv)
     return command((*(("sudo",) if sudo else ()), *step.argv))
 
 
 def commands(plan: Plan) -> list[str]:
-    """The command lines of the chosen steps, in order."""
+    """The command lines of the plan's chosen steps that have a command, in order."""
     return [command_line(step) for step in plan.commands]
 
 
 def script(plan: Plan) -> str:
-    """The chosen steps as a shell script, or as lines for PowerShell; manual steps are comments."""
+    """The chosen steps as a POSIX shell script, or for Windows as lines for PowerShell; steps by hand are comments."""
     title = f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"
     is_windows = any(is_of_windows(step.argv) for step in plan.commands)
     lines = [title, ""] if is_windows else ["#!/bin/sh", title, "set -eu", ""]
@@ -49,7 +51,7 @@ def script(plan: Plan) -> str:
 
 
 def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
-    """What the plan would change for the rules, then each chosen step."""
+    """How many steps cannot be run, what the rules would say afterwards, each chosen step, and the download size."""
     if plan.hindered:
         text = f"{plural(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
         yield Block(plain(text), Content.styled("▲", "$warning"), 3)
@@ -67,7 +69,9 @@ def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Blo
 
 
 def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
-    """What the rules would say after the whole plan."""
+    """A line for each kind of change: rules no longer found, found anew, still found, or not known; or that nothing
+    changes.
+    """
     blocks = (
         ("✓", "no longer found", foreseen.cleared, "$success"),
         ("✗", "found anew", foreseen.new, "$error"),
@@ -81,7 +85,9 @@ def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
 
 
 def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
-    """One step: its command, what it expects and changes, and what hinders it."""
+    """One step of the plan: title, command, text, expected facts, package changes, needs, and why it cannot be run
+    here.
+    """
     yield labelled(step_label(plan, step), plain(step.title, "bold"), _HANG)
     if step.argv:
         yield labelled("       $ ", plain(command_line(step), "$primary"), _HANG + 2, "dim")
@@ -98,19 +104,24 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
 
 
 def step_label(plan: Plan, step: PlanStep) -> str:
-    """``Step 2``, or ``Left out``."""
+    """``Step 2``; ``Left out`` if the step is not chosen."""
     number = plan.number(step.id)
     return f"Step {number}" if number else "Left out"
 
 
 def change_text(change: Change) -> Content:
-    """A changed package: ``torch  2.9.0+cu130 → 2.9.0+cu128``."""
+    """A package's change: ``torch 2.9.0+cu130 → 2.9.0+cu128``; a missing version is ``not installed`` or
+    ``removed``.
+    """
     before, after = change.before or "not installed", change.after or "removed"
     return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
 
 
 def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
-    """The last lines a step printed, its state, and what a failure means."""
+    """A step's command, the last lines it printed, its state, what a failure means, and what a verification found.
+
+    `can_undo` names the key that undoes the run after a failure.
+    """
     if step.argv:
         yield labelled("$ ", plain(command(step.argv), "$primary"), 2, "dim")
     lines = ran.output.lines[-_SHOWN:]
@@ -150,13 +161,15 @@ def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False
 
 
 def _telling_line(lines: Sequence[str]) -> str:
-    """The last line of the output that speaks of an error, else the last one: a small screen shows no more of it."""
+    """The last line that contains ``error`` (in any case), else the last that is not blank; empty without any."""
     written = [line.strip() for line in lines if line.strip()]
     return next((line for line in reversed(written) if "error" in line.lower()), written[-1] if written else "")
 
 
 def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
-    """Findings that the run made appear, or why a rule was not judged after it."""
+    """Rules that were found only after the run, and why the step's rule was not judged or how to undo; nothing if
+    neither.
+    """
     unsaid = run.why if step.verify and step.verify not in dict(run.judged) else ""
     for rule in run.worse:
         yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))
@@ -165,7 +178,7 @@ def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
 
 
 def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
-    """What was there before, what was changed, and how to undo it."""
+    """Packages from before, what the run has changed so far, and how to undo it: by key, by command or by hand."""
     if plan.before:
         yield labelled("before", " · ".join(plan.before), _HANG, "dim")
     if run and run.undoes:
@@ -185,7 +198,7 @@ def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> 
 
 
 def last_run_blocks(run: Run) -> Iterator[Block]:
-    """The previous run, which can still be undone."""
+    """A line with the last run, which can still be undone, and whether it was ended from outside."""
     step = run.current
     if run.over:
         message = f"run {run.id} ({one_line(run.plan.title)}): U takes it back"
@@ -196,7 +209,10 @@ def last_run_blocks(run: Run) -> Iterator[Block]:
 
 
 def run_question(plan: Plan, recorded: bool) -> list[Block]:
-    """The question before a plan is run; its end says undo is kept, or (`recorded`) that a recording is played."""
+    """The blocks of the question before a plan is run: commands, what they touch and need, and the download size.
+
+    The last says that undo is kept, or (`recorded`) that a recording is played.
+    """
     steps = plan.commands
     where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
     out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
@@ -218,7 +234,7 @@ def run_question(plan: Plan, recorded: bool) -> list[Block]:
 
 
 def quit_question(run: Run | None) -> list[Block]:
-    """The question before quitting while a step runs."""
+    """The blocks of the question before a running step is ended: which one, and what follows."""
     step = run.current if run else None
     return [
         Block(plain(f"{step_label(run.plan, step)}: {step.title}" if run and step else "A run is beginning.", "bold")),
@@ -229,12 +245,12 @@ def quit_question(run: Run | None) -> list[Block]:
 
 
 def undo_question(run: Run) -> list[Block]:
-    """The question before a run is undone: what will be changed back."""
+    """The blocks of the question before a run is undone: what it had changed."""
     out = [Block(plain(f"Take back run {run.id}: {run.plan.title}?", "bold")), GAP]
     out += [Block(plain(words), Content("● "), 2) for words in run.changed] or [Block(Content("It changed nothing."))]
     return out
 
 
 def step_numbers(plan: Plan, steps: Sequence[PlanStep]) -> str:
-    """Numbers of the steps in the plan: ``step 2``, ``steps 2, 3``."""
+    """Numbers of these steps in the plan: ``step 2``, ``steps 2, 3``."""
     return f"step{'s' if len(steps) > 1 else ''} {', '.join(str(plan.number(step.id)) for step in steps)}"

@@ -52,12 +52,14 @@ class Option:
 
     @property
     def several(self) -> bool:
-        """True if choosing it does not unselect the field's other values."""
+        """True if its field can have several values, so that choosing it does not unselect the others."""
         return self.field == "extras"
 
 
 def field_options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Option]:
-    """Options of every field: what was read, what is set now, and what the solver offers (`stack`)."""
+    """Options of every field of the wishes, in the order of `LABELS`: as read, as set, and what the solver offers
+    (`stack`).
+    """
     for name in LABELS:
         now = getattr(wishes, name)
         if name == "extras":
@@ -70,7 +72,10 @@ def field_options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator
 
 
 def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None) -> list[object]:
-    """Values offered for a field, without duplicates: as read, as set, and the newest that the solver offers."""
+    """Values offered for a field, without duplicates: as read (or none), as set, and the newest that the solver offers.
+
+    For ``tool`` and ``emit`` all that there are.
+    """
     if name in ("tool", "emit"):
         return list(TOOLS if name == "tool" else EMITS)
     offered: Sequence[object] = stack.offers.get(name, ())[:_MAX_OFFERED] if stack else ()
@@ -81,7 +86,7 @@ def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None) -> lis
 
 
 def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
-    """Where a value of the machine comes from: ``you said``, ``read``, or empty."""
+    """Where a value of a field of the machine comes from: ``you said``, ``read``; empty for others."""
     if name not in MACHINE:
         return ""
     if value == getattr(wishes, name) and name in wishes.set_by_user:
@@ -90,7 +95,7 @@ def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
 
 
 def value_label(name: str, value: object) -> str:
-    """A field's value as shown."""
+    """A field's value as shown; an empty one in words: ``newest that fits``, ``nothing more``, ``not known``."""
     if name == "gpus":
         return gpus_label(value) if isinstance(value, tuple) else ""
     if name == "torch":
@@ -101,7 +106,7 @@ def value_label(name: str, value: object) -> str:
 
 
 def gpus_label(models: tuple[GPU, ...]) -> str:
-    """GPUs as ``8 × H100 80GB HBM3 (cc 9.0)``."""
+    """GPUs in words: ``8 × H100 80GB HBM3 (cc 9.0)``; ``none known`` without any."""
     words = []
     for gpu in models:
         count = f"{gpu.count} × " if gpu.count > 1 else ""
@@ -111,7 +116,11 @@ def gpus_label(models: tuple[GPU, ...]) -> str:
 
 
 def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
-    """The stack, its needs and the command; or, where nothing fits, the smallest changes that make it fit."""
+    """Packages, libraries and needs of the stack and its command; if nothing fits, the smallest changes that would
+    help.
+
+    `command_first` puts the command on top.
+    """
     if not stack.torch:
         yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
         for number, remedy in enumerate(stack.smallest, 1):
@@ -138,7 +147,9 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
 
 
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
-    """The commands or the file's lines, under a heading."""
+    """The commands, or the lines of the file, as the wishes' tool and form have them, under a heading; or that
+    there is none.
+    """
     text = stack.written(wishes.tool, wishes.emit)
     heading = f"Command, with {wishes.tool}" if wishes.emit == "command" else FILES.get(wishes.emit, wishes.emit)
     yield Block(plain(heading, "bold"))
@@ -150,7 +161,7 @@ def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
 
 
 def reason_blocks(stack: Stack) -> Iterator[Block]:
-    """Every candidate with the reason why it was chosen or rejected, remarks and sources."""
+    """Every candidate with the reason why it was chosen, fits too or was rejected; then remarks and sources."""
     if stack.heading:
         yield Block(plain(stack.heading, "bold"))
     width = max((len(reason.candidate) for reason in stack.reasons), default=0) + 5
@@ -168,7 +179,7 @@ def reason_blocks(stack: Stack) -> Iterator[Block]:
 
 
 def no_machine_blocks() -> Iterator[Block]:
-    """What to do where the facts are not those of a single machine."""
+    """That no stack can be worked out without a single machine, and which commands help."""
     yield Block(Content("What fits is worked out for one machine, and this is none."), Content.styled("? ", "bold"), 2)
     yield GAP
     yield Block(Content("On a host itself, or for one that is not here:"))

@@ -22,7 +22,7 @@ _COUNTED: tuple[tuple[Severity, str], ...] = (("error", "cause"), ("warning", "w
 
 
 def folded(diagnosis: Diagnosis) -> dict[str, str]:
-    """For each finding that another one explains, by id: the id of the root cause it is folded under."""
+    """For each finding that another one explains, by rule id: the id of the root cause that it is folded under."""
     ids = {finding.id for finding in diagnosis.findings}
     under: dict[str, str] = {}
     for finding in diagnosis.findings:
@@ -33,20 +33,23 @@ def folded(diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def _root_cause(name: str, under: Mapping[str, str]) -> str:
-    """Follow `under` from this id to the id that nothing explains."""
+    """The id at the end of the chain that `under` makes from this id; the id itself if it is not in there."""
     while name in under:
         name = under[name]
     return name
 
 
 def to_act_on(diagnosis: Diagnosis) -> list[Finding]:
-    """Each cause that no other explains, once, in the order to act on them."""
+    """The first finding of each root cause that no other explains, in the order to act on them."""
     below = folded(diagnosis)
     return [finding for finding in report.causes(diagnosis) if finding.id not in below]
 
 
 def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
-    """Summary of the findings: ``1 cause, 1 warning · 2 symptoms folded``; `over` is False while reading goes on."""
+    """Summary of the findings: ``1 cause, 1 warning · 2 symptoms folded``; without any, whether that means sound.
+
+    `over` is False while reading goes on: then it ends in ``so far``.
+    """
     below = folded(diagnosis)
     top = {finding.id: finding.severity for finding in diagnosis.findings if finding.id not in below}
     severities = Counter(top.values())
@@ -62,7 +65,9 @@ def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
 
 
 def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
-    """The second line: counts or reading progress, and texts for its right end, the longest first."""
+    """Text of the second line and versions of its right end, the longest first: counts and Python, or the reading's
+    progress.
+    """
     if not reading.over:
         total = max(len(reading.sources), 1)
         full = _BAR * reading.done // total
@@ -88,7 +93,7 @@ def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content,
 
 
 def _shortened_paths(path: str) -> list[Content]:
-    """The path, then ever shorter versions of its end; none for an empty path."""
+    """The path, then ever shorter ends of it: ``…/venv/bin/python``; empty for an empty path."""
     parts = path.split("/")
     return [Content(path), *(Content(f"…/{'/'.join(parts[at:])}") for at in range(2, len(parts)))] if path else []
 
@@ -99,7 +104,7 @@ _BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Graphics Device ")
 
 
 def machine_words(snapshot: Snapshot) -> list[str]:
-    """Name, GPUs and driver of the machine, as far as they are known."""
+    """Name, GPUs and driver of the machine, each as one text; what is not known is left out."""
     parts = [name] if (name := snapshot.target.name) else []
     if gpus := gpu_names(snapshot):
         parts.append(", ".join(f"{count} × {name}" if count > 1 else name for name, count in gpus.items()))
@@ -125,7 +130,9 @@ _INSTALLED = (
 
 
 def machine_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What the machine has and what is installed: a label and words for each line, or why its first is unknown."""
+    """(label, text) for GPUs, driver, torch, Python, system and container; behind ``?`` or ``-`` why one is not
+    known.
+    """
     gpus = snapshot.rows("gpu")
     names = ", ".join(f"{count} × {name}" for name, count in gpu_names(snapshot).items())
     lines = [("GPUs", [names or (f"{marks.UNREAD} {gpus.why}" if isinstance(gpus, Unread) else "none")])]
@@ -140,12 +147,12 @@ def machine_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
 
 
 def gpu_names(snapshot: Snapshot) -> Counter[str]:
-    """Number of GPUs of each model, by its short name."""
+    """Number of GPUs of each model, by its short name; GPUs without a name are not counted."""
     return Counter(short_name(name) for row in listed(snapshot.rows("gpu")) if (name := text_of(row.get("name"))))
 
 
 def short_name(name: str) -> str:
-    """A GPU's name without the maker's and brand names."""
+    """A GPU's name without leading ``NVIDIA``, ``GeForce``, ``Tesla`` and the like."""
     for brand in _BRANDS:
         name = name.removeprefix(brand)
     return name
