@@ -60,9 +60,7 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 
 def target_text(diagnosis: Diagnosis) -> str:
-    """What was diagnosed, on one line: ``node17, level standard, /srv/venv/bin/python``; kind in place of level if
-    not local.
-    """
+    """What was diagnosed: ``node17, level standard, /srv/venv/bin/python``; ``KIND, NAME`` if not this machine."""
     target = diagnosis.snapshot.target
     kind = diagnosis.snapshot.text("manifest.kind") or say(target.kind)
     is_local = target.kind == "local"
@@ -126,9 +124,7 @@ def headline(finding: Finding) -> str:
 
 
 def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
-    """What every output format shows of a finding, as `Account`; `others` are findings of the same rule about other
-    GPUs.
-    """
+    """What every output format shows of a finding; `others` are findings of the same rule about other GPUs."""
     same_title, other_title = _split_by_title(finding, others)
     lead, changes = changes_before(finding) if finding.since else ("", [])
     return Account(
@@ -169,9 +165,7 @@ def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[s
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
-    """Root causes to act on, the first finding of each rule, in their order; none of severity info or confidence
-    possible.
-    """
+    """Root causes to act on, the first finding of each rule; none of severity ``info`` or confidence ``possible``."""
     by_id: dict[str, Finding] = {}
     for finding in diagnosis.findings:
         if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible":
@@ -226,9 +220,7 @@ def without_gpu(diagnosis: Diagnosis) -> bool:
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """``2 found, 3 not judged, 90 passed``, translated; for a pasted report also how many of its lines were
-    understood.
-    """
+    """Counts of rules: ``2 found, 3 not judged, 90 passed``, translated; of a pasted report also understood lines."""
     total, understood = diagnosis.snapshot.known("report.lines"), diagnosis.snapshot.known("report.placed")
     sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
@@ -261,9 +253,7 @@ def changes_before(finding: Finding) -> tuple[str, list[str]]:
 
 
 def change_sentence(change: Since) -> str:
-    """``driver went from 550.90.07 to 580.95.05 on 3 November 2025 by unattended-upgrades (/var/log/...)``,
-    translated.
-    """
+    """A change as a sentence: ``driver went from 550.90.07 to 580.95.05 on 3 November 2025 by NAME (SOURCE)``."""
     when = say(" on {day}", day=_date_text(change.at)) if change.at else ""
     by = say(" by {who}", who=change.by) if change.by else ""
     sentence = _setting_change(change) if change.source.startswith("env.") else _version_change(change)
@@ -271,9 +261,7 @@ def change_sentence(change: Since) -> str:
 
 
 def _version_change(change: Since) -> str:
-    """``driver went from 550.90.07 to 580.95.05``; or that the package was installed (no `before`) or removed (no
-    `after`).
-    """
+    """``driver went from 550.90.07 to 580.95.05``; or that it was installed (no `before`) or removed (no `after`)."""
     if change.before and change.after:
         return say("{what} went from {before} to {after}", what=change.what, before=change.before, after=change.after)
     if change.after:
@@ -282,9 +270,7 @@ def _version_change(change: Since) -> str:
 
 
 def _setting_change(change: Since) -> str:
-    """``LD_PRELOAD was 'a' and is 'b'``; or that the environment variable was set (no `before`) or unset (no
-    `after`).
-    """
+    """``LD_PRELOAD was 'a' and is 'b'``; or that the variable was set (no `before`) or unset (no `after`)."""
     if change.before is None:
         return say("{what} was not set and is {after}", what=change.what, after=repr(change.after))
     if change.after is None:

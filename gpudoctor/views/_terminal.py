@@ -52,9 +52,7 @@ class Style:
     colour: bool = False
 
     def paint(self, text: str, *names: str) -> str:
-        """The text in the ANSI codes of these names in `_CODES` (``bold``, ``red``); unchanged if the style has no
-        colour.
-        """
+        """The text in the ANSI codes of these names (``bold``, ``red``); unchanged if the style has no colour."""
         if not self.colour:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
@@ -88,9 +86,7 @@ def safe(text: str) -> str:
 
 
 def drawable(text: str) -> str:
-    """The text made `safe` and on one line: newlines and tabs become one blank each; fast if it is printable
-    already.
-    """
+    """The text made `safe` and on one line, newlines and tabs as one blank each; fast if it is printable already."""
     return text if text.isprintable() else safe(text.replace("\n", " ").replace("\t", " "))
 
 
@@ -105,9 +101,7 @@ def uncoloured(line: str) -> str:
 
 
 def few(text: str) -> str:
-    """Of a text whose parts are separated by ``; ``, the first three and how many more there are; unchanged up to
-    four parts.
-    """
+    """The first three parts of a text separated by ``; ``, and how many more; unchanged up to four parts."""
     parts = text.split("; ")
     return text if len(parts) <= 4 else "; ".join([*parts[:3], say("and {count} more", count=len(parts) - 3)])
 
@@ -170,9 +164,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 def joined(lines: Callable[_Arguments, Iterator[str]]) -> Callable[_Arguments, str]:
-    """Decorator for a function that yields lines: the decorated one returns them as one text, without a newline at
-    its end.
-    """
+    """Decorator for a function that yields lines: it then returns them as one text, without a newline at its end."""
 
     @wraps(lines)
     def text(*args: _Arguments.args, **more: _Arguments.kwargs) -> str:
@@ -183,9 +175,7 @@ def joined(lines: Callable[_Arguments, Iterator[str]]) -> Callable[_Arguments, s
 
 
 def step_marks(needs: Sequence[str], touches: str) -> str:
-    """What a step needs and touches, translated, in parentheses: ``(needs root, changes the system)``; empty if
-    nothing.
-    """
+    """What a step needs and touches, translated: ``(needs root, changes the system)``; empty if nothing."""
     parts = [say(_MARKS[need]) if need in _MARKS else say("needs {what}", what=need) for need in needs]
     if touches in _MARKS:
         parts.append(say(_MARKS[touches]))
@@ -198,9 +188,7 @@ def step_text(text: str, needs: Sequence[str], touches: str) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command on one line as typed in a shell, quoted by `shell_line`; with control characters in bash's
-    ``$'...'`` form.
-    """
+    """The command as typed in a shell, quoted by `shell_line`; with control characters in bash's ``$'...'`` form."""
     if not any(map(_UNTYPABLE.search, argv)):
         return shell_line(argv)
     return " ".join(_ansi_quoted(word) if _UNTYPABLE.search(word) else shlex.quote(word) for word in argv)
@@ -261,8 +249,7 @@ def padded(text: str, columns: int) -> str:
 
 
 def fold_wide(text: str, columns: int, first: str, rest: str) -> list[str]:
-    """Text with wide characters as lines of at most `columns` columns; a longer word stays whole. Empty for a blank
-    text.
+    """Text with wide characters as lines of at most `columns` columns; a longer word stays whole. Empty if blank.
 
     `first` and `rest` are the indents, as text, of the first line and of the others.
     """

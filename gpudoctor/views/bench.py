@@ -139,9 +139,7 @@ def _legend(measurements: Measurements) -> Iterator[str]:
 
 
 def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_share: bool) -> str:
-    """One kernel's figures, a cell per device, blank without a run; one cell for a kernel that runs on all GPUs
-    together.
-    """
+    """One kernel's figures, a cell per device, blank without a run; one cell if it runs on all GPUs together."""
     runs = measurements.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
         together = " all together" if len(measurements.devices) > 1 else ""
@@ -194,9 +192,7 @@ def _truncated(title: str, width: int) -> str:
 
 
 def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
-    """Lines for each problem (wrong, failed or slow): kernels, GPUs, reason and layer; runs with the same problem
-    share one.
-    """
+    """Lines for each problem (wrong, failed or slow): kernels, GPUs, reason, layer; runs with the same one share it."""
     runs_by_problem: dict[tuple[State, str], list[Run]] = {}
     for run in measurements.runs:
         if (state := measurements.state(run)) in _MARKS:
@@ -244,10 +240,10 @@ def _notes(measurements: Measurements) -> Iterator[str]:
         yield from wrapped(one_line(head + (". " if value else ": ") + runs[0].words).removesuffix(" "), 0, 2)
         if advice:
             yield from wrapped(f"-> {one_line(advice)}", 2, 5)
-    yield from _counted(measurements)
+    yield from _counter_gains(measurements)
 
 
-def _counted(measurements: Measurements) -> Iterator[str]:
+def _counter_gains(measurements: Measurements) -> Iterator[str]:
     """For each GPU by how much its error counters rose while its kernels ran: ``GPU 3 meanwhile: 310 ... in 12 s``.
 
     Nothing for a GPU whose counters did not rise.
@@ -300,9 +296,7 @@ WHOLE = 3
 
 
 def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
-    """The GPUs of these indexes in words: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two
-    devices.
-    """
+    """The GPUs of these indexes: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two devices."""
     shown = sorted(set(indexes) & {device.index for device in measurements.devices})
     if not shown or len(measurements.devices) < 2:
         return ""
@@ -320,9 +314,7 @@ def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
 
 
 def names(measurements: Measurements, ids: Iterable[str]) -> str:
-    """Titles of these kernels (given by id), separated by ``;``; a complete rung of at least `WHOLE` is named as
-    one.
-    """
+    """Titles of the kernels with these ids, separated by ``;``; a complete rung of at least `WHOLE` is named as one."""
     wanted = set(ids)
     parts: list[str] = []
     for rung, title in RUNGS.items():

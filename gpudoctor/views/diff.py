@@ -38,9 +38,7 @@ def document(difference: Difference) -> str:
 
 
 def _findings(difference: Difference, names: tuple[str, str], style: Style) -> Iterator[str]:
-    """Lines that name A and B with their verdicts, then the findings that only one side has, those for information
-    last.
-    """
+    """Lines that name A and B with their verdicts, then the findings of only one side, those for information last."""
     sides = zip("AB", names, (difference.a, difference.b), strict=True)
     yield "gpudoctor diff: " + ", ".join(
         f"{side} = {_shortened(name)} ({diagnosis.verdict})" for side, name, diagnosis in sides
@@ -138,9 +136,7 @@ def _values(change: Change) -> str:
 
 
 def _values_with_sources(change: Change) -> str:
-    """Both values and where they were read, or why a side has none: ``580.95 (NVML) -> not read on B (no
-    permission)``.
-    """
+    """Both values and where they were read, or why there is none: ``580.95 (NVML) -> not read on B (denied)``."""
     a, b = change.a, change.b
     if a is None or b is None or (known(a) and known(b)):
         read_from = [(side, fact.source) for side, state in (("A", a), ("B", b)) if (fact := known(state))]
@@ -180,9 +176,7 @@ def _state_text(state: Fact, side: str) -> str:
 
 
 def _left_out(difference: Difference) -> Iterator[str]:
-    """Lines for each side on the facts that were not read there alone, and on facts that always differ; nothing for
-    none.
-    """
+    """Lines for each side on facts not read there alone, and on facts that always differ; nothing without such."""
     for side in ("A", "B"):
         unread = [change for change in difference.unread if change.unread == side]
         if unread:

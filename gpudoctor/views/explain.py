@@ -17,9 +17,7 @@ _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
 
 @joined
 def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
-    """Everything that a rule says, as one text: conditions, proofs, signs, fixes, sources, and the names of its
-    test cases.
-    """
+    """Everything that a rule says, as one text: conditions, proofs, signs, fixes, sources, names of its test cases."""
     yield f"{rule.id}: {safe(rule.title)}"
     parts = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
     parts += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
@@ -78,9 +76,7 @@ _SETUP_TOPICS = ("driver", "cuda-toolkit", "container")
 
 
 def _fix_lines(fix: Fix) -> Iterator[str]:
-    """Lines of a fix: title and conditions, the `gpudoctor setup` command or its steps with commands, and how to
-    undo it.
-    """
+    """Lines of a fix: title and conditions, the `gpudoctor setup` command or its steps with commands, how to undo."""
     where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
     yield from wrapped(say("Cure: {title}", title=fix.title) + where)
     if fix.setup:

@@ -176,9 +176,7 @@ class RunPrinter:
                 self._print_lines(*step_end_lines(run, step, self._style))
 
     def introduce(self, plan: Plan) -> Callable[[PlanStep], list[str]]:
-        """A function that gives a step's first lines, for a question before it; they are not printed again when it
-        begins.
-        """
+        """A function that gives a step's first lines, to be shown in a question; they are not printed again later."""
 
         def lines(step: PlanStep) -> list[str]:
             """The step's first lines; marks it as introduced and erases the status line."""

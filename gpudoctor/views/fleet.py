@@ -64,9 +64,7 @@ def _head_lines(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[st
 
 
 def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
-    """The fleet's verdict: ``2 of 8 hosts have errors, 1 gave no answer; 5 may train``; that all are sound, or why
-    not.
-    """
+    """The verdict: ``2 of 8 hosts have errors, 1 gave no answer; 5 may train``; that all are sound, or why not."""
     silent = sum(not host.answered for host in fleet.hosts)
     bad = sum(host.answered and _has_error(fleet, host) for host in fleet.hosts)
     hosts = _host_count(len(fleet.hosts))
@@ -92,9 +90,7 @@ def _has_error(fleet: Fleet, host: Host) -> bool:
 
 
 def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:
-    """How to take hosts out of service, a text for each of the first `_MOST_DRAINS` reasons: a command, or the host
-    names.
-    """
+    """How to take hosts out of service, a text for each of the first `_MOST_DRAINS` reasons: command or host names."""
     has_commands = any(drain.argv for drain in fleet.drain)
     heading = "To take them out of service:" if has_commands else "To take out of service, by your scheduler:"
     yield style.paint(say(heading), "bold")
@@ -114,13 +110,11 @@ def _drain_text(drain: Drain) -> str:
 
 
 def _shortened(finding: Finding) -> Finding:
-    """The finding without evidence derived from the fleet as a whole, with at most `_MOST_EVIDENCE` pieces and one
-    fix.
-    """
+    """The finding without evidence derived from the fleet as a whole, at most `_MOST_EVIDENCE` pieces, and one fix."""
     evidence = tuple(item for item in finding.evidence if not item.fact.startswith(_DERIVED))
     return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
 
 
 def _host_count(count: int) -> str:
-    """``1 host``, ``8 hosts``, translated."""
+    """The count with its noun, translated: ``1 host``, ``8 hosts``."""
     return say("{count} hosts" if count != 1 else "{count} host", count=count)

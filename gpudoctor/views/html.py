@@ -21,9 +21,7 @@ _HEADING = re.compile(r"<(/?)h([1-3])(?=[ >])([^>]*)>")
 
 
 def cell(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
-    """The report as HTML for a notebook's output: its styles apply to nothing else, its headings enter no table of
-    contents.
-    """
+    """The report as HTML for a notebook's output; styles and headings do not affect the rest of the notebook."""
     body = "\n".join(_body_parts(diagnosis, measurements))
     return f'<style>{CELL}</style>\n<div class="gpudoctor cell">\n{_HEADING.sub(_heading_as_div, body)}\n</div>'
 
@@ -35,9 +33,7 @@ def _heading_as_div(heading: re.Match[str]) -> str:
 
 @joined
 def render(diagnosis: Diagnosis, measurements: Measurements | None = None) -> Iterator[str]:
-    """The report as one HTML document, ending without a newline; `measurements` are what kernels measured on that
-    machine.
-    """
+    """The report as one HTML document, ending without a newline; `measurements` are what kernels measured there."""
     yield "<!doctype html>"
     yield f'<html lang="{_LANGUAGES[current()]}">'
     yield '<meta charset="utf-8">'

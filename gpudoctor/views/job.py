@@ -90,9 +90,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 
 def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Lines for each of the first groups of ranks that do the same: what they do, and where; then how many more
-    there are.
-    """
+    """Lines for each of the first groups of ranks that do the same: what they do, and where; then how many more."""
     groups = listed(diagnosis.snapshot.rows("rank_group"))
     for row in groups[:_MOST_GROUPS]:
         yield from wrapped(_group(row), 2, 4)
@@ -113,9 +111,7 @@ def _network_lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _group(row: Row) -> str:
-    """A row of ``rank_group`` in words: ``Rank 7 (pid 812 on node3, GPU 2): waits for its DataLoader at load
-    (train.py:41)``.
-    """
+    """A row of ``rank_group`` in words: ``Rank 7 (pid 812 on node3, GPU 2): waits for a lock at f (train.py:41)``."""
     several, state = number_of(row.get("count")) != 1, text_of(row.get("state"))
     who, place = text_of(row.get("who")), text_of(row.get("place"))
     words = STATES.get(state, (state, state))[several]
@@ -125,9 +121,7 @@ def _group(row: Row) -> str:
 
 
 def _verb(count: float | None, verb: str) -> str:
-    """The verb (``wait``, ``go``) in its form for that count: ``waits``, ``goes`` for 1, else unchanged, also for
-    None.
-    """
+    """The verb in its form for that count: ``waits``, ``goes`` for 1, else (also for None) ``wait``, ``go``."""
     return verb if count != 1 else f"{verb}{'es' if verb == 'go' else 's'}"
 
 
@@ -163,9 +157,7 @@ def _rank(snapshot: Snapshot) -> str:
 
 
 def _end(snapshot: Snapshot) -> str:
-    """How the command ended, by exit code or signal: ``exit 1 after 2 min 5 s``, ``killed by SIGSEGV (core dumped)
-    after 4.0 s``.
-    """
+    """How the command ended: ``exit 1 after 2 min 5 s``, ``killed by SIGSEGV (core dumped) after 4.0 s``."""
     end = f"exit {snapshot.text('run.exit_code')}"
     if name := snapshot.text("run.signal"):
         end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
@@ -189,9 +181,7 @@ def _found(diagnosis: Diagnosis, failed: bool) -> str:
 
 
 def _used(snapshot: Snapshot) -> Iterator[str]:
-    """Lines about the signals that the command got, its memory and processes, and its GPUs (of many only odd ones
-    singly).
-    """
+    """Lines about the signals that the command got, its memory, its processes and its GPUs (of many only odd ones)."""
     signals = snapshot.texts("run.signalled")
     if signals:
         more = f" and {len(signals) - _MOST_SIGNALS} more" if len(signals) > _MOST_SIGNALS else ""
@@ -209,9 +199,7 @@ def _used(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _many(rows: Sequence[Row]) -> str:
-    """Rows of ``run_gpu`` as one text: ``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W in all, 412 Wh in
-    all``.
-    """
+    """Rows of ``run_gpu`` in words: ``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W in all``."""
     parts = []
     if busy := _numbers(rows, "utilization"):
         parts.append(f"{sum(busy) / len(busy):.0f} % busy on the average")
@@ -226,9 +214,7 @@ def _many(rows: Sequence[Row]) -> str:
 
 
 def _stands_out(row: Row, rows: Sequence[Row]) -> bool:
-    """True if the GPU was less than half as busy as the median of `rows`, or had its clocks held down and not all
-    others had.
-    """
+    """True if the GPU was less than half as busy as the median of `rows`, or held down while not all others were."""
     busy, all_busy = number_of(row.get("utilization")), sorted(_numbers(rows, "utilization"))
     idle = busy is not None and busy < 0.5 * all_busy[len(all_busy) // 2]
     held = bool(texts_of(row.get("held_down"))) and not all(texts_of(other.get("held_down")) for other in rows)
@@ -241,10 +227,9 @@ def _numbers(rows: Sequence[Row], name: str) -> list[float]:
 
 
 def _memory(snapshot: Snapshot) -> str:
-    """Peak memory and processes of the command: ``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9
-    processes``.
+    """The command's peak memory: ``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9 processes``.
 
-    Empty if its memory was not seen.
+    Empty if it was not seen.
     """
     peak, limit = snapshot.number("run.memory_peak_mib"), snapshot.number("run.memory_limit_mib")
     if peak is None:
@@ -258,9 +243,7 @@ def _memory(snapshot: Snapshot) -> str:
 
 
 def _gpu(row: Row) -> str:
-    """A row of ``run_gpu`` in words: ``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W, 83 Wh; held down by
-    sw_power_cap``.
-    """
+    """A row of ``run_gpu`` in words: ``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W; held down by sw_power_cap``."""
     parts = []
     if error := text_of(row.get("error")):
         parts.append(f"does not answer any more ({error})")

@@ -69,9 +69,7 @@ def _layer_order(name: str) -> tuple[int, str]:
 
 
 def _verdict_case(diagnosis: Diagnosis, strict: bool) -> Case:
-    """The verdict as a case: failed if broken (with `strict`, if there are warnings), an error if unknown, else
-    passed.
-    """
+    """The verdict as a case: failed if broken (`strict`: also with warnings), an error if unknown, else passed."""
     lines = [report.verdict(diagnosis), report.target_text(diagnosis), report.counts(diagnosis)]
     if causes := report.causes(diagnosis):
         lines += ["", say("To act on, in this order:")]
@@ -152,9 +150,7 @@ def _suite_element(diagnosis: Diagnosis, name: str, cases: Iterable[Case]) -> El
 
 
 def _case_element(suite: str, case: Case) -> ElementTree.Element:
-    """The ``testcase`` element of that suite; with outcome and message unless it passed, then with its text if it
-    has any.
-    """
+    """The ``testcase`` element of that suite: with outcome and message, or if it passed with its text, if any."""
     element = ElementTree.Element("testcase", classname=_clean(suite), name=_clean(case.name))
     if case.standing == "passed":
         if case.words:
@@ -169,7 +165,5 @@ def _case_element(suite: str, case: Case) -> ElementTree.Element:
 
 
 def _clean(raw: str) -> str:
-    """Foreign text without characters that XML forbids (now U+FFFD) and marks that GitLab acts on; quotes are not
-    escaped.
-    """
+    """Foreign text without characters that XML forbids and marks that GitLab acts on; not escaped for XML."""
     return _ATTACHMENT.sub("[ ", _NOT_IN_XML.sub("\ufffd", safe(raw)))

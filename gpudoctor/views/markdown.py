@@ -91,9 +91,7 @@ def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str
 
 
 def _evidence_rows(proofs: Sequence[report.Proof]) -> Iterator[str]:
-    """Lines of a Markdown table of facts, values and sources; at most `_MOST_EVIDENCE`, then how many more there
-    are.
-    """
+    """Lines of a Markdown table of facts, values and sources; at most `_MOST_EVIDENCE`, then how many more."""
     yield f"| {say('fact')} | {say('value')} | {say('read from')} |"
     yield "|---|---|---|"
     for proof in proofs[:_MOST_EVIDENCE]:
@@ -131,9 +129,7 @@ _LONGEST_TEXT = 4000
 
 
 def text(raw: str) -> str:
-    """Foreign text on one line with Markdown escaped, PCI addresses as code; cut with ``...`` at `_LONGEST_TEXT`
-    characters.
-    """
+    """Foreign text on one line with Markdown escaped, PCI addresses as code; cut at `_LONGEST_TEXT` characters."""
     clean = one_line(raw)
     if len(clean) > _LONGEST_TEXT:
         clean = clean[:_LONGEST_TEXT] + " ..."
@@ -145,9 +141,7 @@ def text(raw: str) -> str:
 
 
 def _escaped(raw: str) -> str:
-    """The text with Markdown escaped, and with mentions, issue references and emoji codes broken by an invisible
-    character.
-    """
+    """The text with Markdown escaped; mentions, issue references and emoji codes broken by an invisible character."""
     return _SPECIAL.sub(r"\\\1", _REFERENCE.sub(lambda match: match[0] + _JOINER, raw))
 
 

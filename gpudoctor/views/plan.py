@@ -67,9 +67,7 @@ def _step_blocks(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def step_lines(plan: Plan, step: PlanStep) -> Iterator[str]:
-    """Lines of one step: number, title or command, needs, text, package changes, expected facts, and why it is not
-    run.
-    """
+    """Lines of one step: number, title or command, needs, text, package changes, expected facts, why it is not run."""
     number = f"{plan.number(step.id)}."
     command_line = f"$ {command(step.argv)}" if step.argv else ""
     text = "" if step.verify else one_line(step.text)
@@ -135,9 +133,7 @@ def _effect_text(step: PlanStep) -> str:
 
 
 def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
-    """Which rules would no longer be found, be new, stay or be unknown once the steps are done; or that nothing
-    changes.
-    """
+    """Which rules would be gone, new, still found or unknown once the steps are done; or that nothing changes."""
     parts = (
         ("no longer found", foreseen.cleared, "green"),
         ("found anew", foreseen.new, "yellow"),
@@ -173,16 +169,12 @@ SCRIPT_NAME = "gpudoctor-root-steps.sh"
 
 
 def root_steps(plan: Plan) -> tuple[PlanStep, ...]:
-    """Chosen commands that need root, up to the first reboot, without those in which a person must first fill
-    something in.
-    """
+    """Chosen commands that need root, up to the first reboot, except those in which a person must fill something in."""
     return tuple(step for step in plan.until_reboot.commands if "root" in step.needs and not _needs_completion(step))
 
 
 def _needs_completion(step: PlanStep) -> bool:
-    """True if the command has a placeholder in capitals that its `hindrance` names, or a word with unprintable
-    characters.
-    """
+    """True if a word of the command is a placeholder in capitals that `hindrance` names, or is not printable."""
     has_placeholder = any(word in step.hindrance.split() for word in step.argv if word.isupper())
     return has_placeholder or any(not word.isprintable() for word in step.argv)
 

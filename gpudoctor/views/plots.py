@@ -21,9 +21,7 @@ from gpudoctor.views.svg import MOST_ROWS, Bar, Cell, Look, Matrix, Panel, share
 
 
 def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
-    """HTML of each kind of figure that has something to show: heading, legend, then the figures; nothing for the
-    others.
-    """
+    """HTML of each kind of figure that has something to show: heading, legend, figures."""
     as_read = isinstance(diagnosis.snapshot.rows("gpu"), tuple)
     parts: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
         (say("Hosts"), say("· passed, ! warning, ✗ error, ? not judged."), lambda: host_figures(diagnosis)),
@@ -63,9 +61,7 @@ _PEER_COPY = "peer.copy"
 
 
 def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
-    """SVG of a bar chart per comparable kernel with a value, at most `_MOST_KERNELS`, and of a matrix of GPU-to-GPU
-    copies.
-    """
+    """SVG of bar charts of comparable kernels with a value, at most `_MOST_KERNELS`, and of GPU-to-GPU copy rates."""
     if measurements is None:
         return
     drawn = 0
@@ -80,9 +76,7 @@ def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
 
 
 def _kernel_panel(measurements: Measurements, kernel: Kernel, runs: list[Run]) -> Panel:
-    """The bar chart of one kernel, a bar per run; the band of sound values and the limit only if all GPUs expect
-    the same.
-    """
+    """The bar chart of one kernel, a bar per run; band and limit only if the same value is expected of all GPUs."""
     expected = [item for item in map(measurements.expected, runs) if item]
     common = expected[0] if expected and len({item.value for item in expected}) == 1 else None
     band = None
@@ -112,9 +106,7 @@ def _kernel_bar(measurements: Measurements, kernel: Kernel, run: Run) -> Bar:
 
 
 def _copy_matrix(run: Run) -> Matrix | None:
-    """Copy rates in GB/s from each GPU to each other (``rates`` of the run's details); None with fewer than two
-    GPUs in them.
-    """
+    """Copy rates in GB/s between GPUs, from ``rates`` of the run's details; None with fewer than two GPUs in them."""
     rates = run.details.get("rates")
     if not isinstance(rates, dict):
         return None
@@ -191,8 +183,7 @@ _HOT_MARGIN = 3
 
 
 def gpu_table(diagnosis: Diagnosis) -> Iterator[str]:
-    """HTML of a table with a row for each GPU: its values, ``?`` if one could not be read, and ids of the findings
-    about it.
+    """HTML of a table with a row for each GPU: values (``?`` if one could not be read) and ids of its findings.
 
     Nothing if no value of any GPU is known.
     """
@@ -218,9 +209,7 @@ _SIGNS = {"error": "✗", "warning": "!", "info": "i"}
 
 
 def _number_text(gpu: GPU, quantity: _Quantity) -> str:
-    """The GPU's value of the quantity, ``45 of 80`` if it has a limit; ``?`` if it could not be read, ``-`` if not
-    reported.
-    """
+    """The GPU's value, ``45 of 80`` if it has a limit; ``?`` if it could not be read, ``-`` if not reported."""
     value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
     if value is None:
         return "?" if gpu.error or quantity.field in gpu.unanswered else "-"
@@ -228,9 +217,7 @@ def _number_text(gpu: GPU, quantity: _Quantity) -> str:
 
 
 def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:
-    """SVG of a bar chart per quantity known of some GPU; a limit is drawn if it is the same for all (percentages:
-    100).
-    """
+    """SVG of a bar chart per quantity known of some GPU; a limit is drawn if all share it (100 for percentages)."""
     gpus = sample_of(diagnosis.snapshot).gpus
     for quantity in _PANELS:
         if any(quantity.value_of(gpu) is not None for gpu in gpus):
@@ -340,9 +327,7 @@ def _check_cell(fleet: Fleet, name: str, check: Check) -> Cell:
 
 
 def _pair_matrix(pairwise: Pairwise) -> Matrix:
-    """Matrix of the bandwidth from each host to each other; of more than `MOST_ROWS` hosts those with the lowest
-    mean.
-    """
+    """Matrix of bandwidth between hosts, from row to column; of more than `MOST_ROWS` those with the lowest mean."""
     names = list(pairwise.names)
     note = f"{pairwise.unit}, expected {digits(pairwise.expected)}; from the row to the column"
     if len(names) > MOST_ROWS:
@@ -364,9 +349,7 @@ def _mean_rate(pairwise: Pairwise, index: int) -> float:
 
 
 def _pair_cell(pairwise: Pairwise, source: str, target: str) -> Cell:
-    """The cell of a host pair, shaded by its ratio to the expected bandwidth; empty, with the reason, if not
-    measured.
-    """
+    """The cell of a host pair, shaded by its ratio to the expected bandwidth; empty, with the reason, if unmeasured."""
     pair = pairwise.pair(source, target)
     if pair.measured is None or pair.ratio is None:
         return Cell("", pair.words or ("itself" if source == target else "not measured"))

@@ -20,9 +20,7 @@ _PERIOD_SECONDS = 0.2
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """Context that gives a callback for probe events; on a terminal a line shows which sources are asked, and for
-    how long.
-    """
+    """Context that gives a callback for probe events; on a terminal a line shows which sources are asked since when."""
     running: dict[str, float] = {}
     details: dict[str, str] = {}
 
@@ -37,7 +35,7 @@ def progress_on(stream: TextIO) -> Iterator[Progress]:
             details.pop(event.source, None)
 
     def line() -> str:
-        """The details that sources report, else the running sources with their seconds, else ``judging``."""
+        """The text to show: details that sources report, else running sources with their seconds, else ``judging``."""
         if working_on := "; ".join(filter(None, tuple(details.values()))):
             return working_on
         now = time.monotonic()
@@ -56,7 +54,7 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
     since: dict[str, float] = {}
 
     def line() -> str:
-        """``measured 3 of 12; matmul.bf16 on 8 GPUs 4 s``; before the first callback ``looking for GPUs``."""
+        """The text to show: ``measured 3 of 12; matmul.bf16 on 8 GPUs 4 s``; at first ``looking for GPUs``."""
         if not latest:
             return "looking for GPUs"
         measurements, now = latest[0], time.monotonic()
@@ -78,15 +76,14 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
 
 @contextmanager
 def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iterator[None]:
-    """Context in which a line shows how many hosts have answered (`count`), out of `expected` if not 0, and the seconds
-    so far.
+    """Context in which a line shows how many hosts answered (`count`), out of `expected` if not 0, and the seconds.
 
     Nothing is shown unless the stream is a terminal.
     """
     started = time.monotonic()
 
     def line() -> str:
-        """``heard 3 of 8 hosts; 12 s``."""
+        """The text to show, how many hosts have answered after how many seconds: ``heard 3 of 8 hosts; 12 s``."""
         total = f" of {expected}" if expected else ""
         return f"heard {count()}{total} hosts; {time.monotonic() - started:.0f} s"
 
@@ -96,9 +93,7 @@ def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iter
 
 @contextmanager
 def saying_on(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Context that gives a callback taking the text to show as what is done now; shown only if the stream is a
-    terminal.
-    """
+    """Context that gives a callback which sets the text shown on the stream's last line; only on a terminal."""
     message = [""]
     with _rewriting_line(stream, lambda: message[0]):
         yield lambda text: message.__setitem__(0, text)
@@ -124,9 +119,7 @@ def _rewriting_line(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
 
 
 def _paint_until(stream: TextIO, line: Callable[[], str], over: threading.Event) -> None:
-    """Rewrite the terminal's line every `_PERIOD_SECONDS` until `over` is set, then erase it; a closed stream ends
-    it silently.
-    """
+    """Rewrite the line every `_PERIOD_SECONDS` until `over` is set, then erase it; ends silently on a closed stream."""
     has_painted = False
     with suppress(OSError, ValueError):  # a terminal that has gone needs no line
         while not over.wait(_PERIOD_SECONDS):

@@ -16,9 +16,7 @@ _WIDEST_CANDIDATE = 24
 
 
 def render(stack: Stack, tool: str, style: Style) -> str:
-    """The stack as text, with commands for the installer `tool`; if no build fits the machine, what would have to
-    change.
-    """
+    """The stack as text, with commands for the installer `tool`; if nothing fits, what would have to change."""
     return "\n".join(_stack_lines(stack, tool, style) if stack.torch else _no_stack_lines(stack, style))
 
 
@@ -93,9 +91,7 @@ def _reason_lines(title: str, stack: Stack, standing: str, style: Style) -> Iter
 
 
 def _reason_table(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Lines of candidates with their reasons beside them, or below if any candidate is wider than
-    `_WIDEST_CANDIDATE`.
-    """
+    """Lines of candidates with their reasons beside them, or below if one is wider than `_WIDEST_CANDIDATE`."""
     longest = max(width(one_line(reason.candidate)) for reason in reasons)
     for reason in reasons:
         candidate, because = one_line(reason.candidate), one_line(reason.because)

@@ -36,9 +36,7 @@ def figure(
 
 
 def box(place: tuple[float, float], size: tuple[float, float], look: str, hint: str = "", shade: float = 1.0) -> str:
-    """An SVG rectangle from its upper left corner, in pixels; `look`: its class, `hint`: tooltip, `shade`: opacity
-    (0 to 1).
-    """
+    """An SVG rectangle at its upper left corner, in pixels; `look`: CSS class, `hint`: tooltip, `shade`: opacity."""
     x, y, width, height = map(_coordinate, (*place, *size))
     opacity = "" if shade >= 1 else f' fill-opacity="{_coordinate(max(shade, 0))}"'
     title = f"<title>{escaped(hint)}</title>" if hint else ""
@@ -52,9 +50,7 @@ def line(start: tuple[float, float], end: tuple[float, float], look: str) -> str
 
 
 def text(place: tuple[float, float], content: str, anchor: str = "start", look: str = "", turned: bool = False) -> str:
-    """An SVG text cut at 40 characters, at its baseline's `anchor`, in pixels; `look`: its class, `turned`: read
-    upwards.
-    """
+    """An SVG text cut at 40 characters, at its baseline, in pixels; `look`: CSS class, `turned`: read upwards."""
     x, y = map(_coordinate, place)
     style = f' class="{look}"' if look else ""
     turn = f' transform="rotate(-90 {x} {y})"' if turned else ""
@@ -116,9 +112,7 @@ class Panel:
         return figure(self.title, description, (_WIDTH, _HEIGHT), self._parts(top), note)
 
     def _parts(self, top: float) -> Iterator[str]:
-        """SVG elements of the chart: band, bars, lines of the axis and limits, scale; `top` is the value at its
-        upper edge.
-        """
+        """SVG elements of the chart: band, bars, axis, limits, scale; `top` is the value at its upper edge."""
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         if self.band:
             upper, lower = sorted(_y_of(value, top) for value in self.band)
@@ -135,9 +129,7 @@ class Panel:
         yield from _scale_labels(self.band[1] if self.band else None, self.most, top)
 
     def _bars(self, top: float) -> Iterator[str]:
-        """SVG elements of the bars, ``?`` in place of a missing one, the value above a bad one; at most about 16
-        labels.
-        """
+        """SVG elements of the bars, ``?`` for a missing one, the value above a bad one; at most about 16 labels."""
         bottom, slot = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - _RIGHT) / len(self.bars)
         width = min(slot * 0.72, _WIDEST_BAR)
         label_step = max(1, round(len(self.bars) / 16))
@@ -194,9 +186,7 @@ class Cell:
 
 
 def share_cell(ratio: float, text: str, hint: str, wrong: bool = False) -> Cell:
-    """Cell of a measured value, the redder the lower its share `ratio` of the expected; `wrong`: ✗ in place of
-    `text`.
-    """
+    """Cell of a measured value, the redder the lower its share `ratio` of the expected; `wrong`: ✗ for `text`."""
     if wrong:
         return Cell("✗", f"{hint}, and what arrived is wrong", "error", 0.75)
     if ratio >= _GOOD:

@@ -44,9 +44,7 @@ def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
 
 
 def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
-    """Lines of a finding: title, why, evidence, changes, fixes; `others` are findings of the same rule about other
-    GPUs.
-    """
+    """Lines of a finding: title, why, evidence, changes, fixes; `others` are of the same rule about other GPUs."""
     word, colour = say(finding.severity.upper()), report.SEVERITY_COLOURS[finding.severity]
     account = report.account(finding, others)
     hang = width(word) + 2
@@ -109,8 +107,7 @@ def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
 
 
 def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    """Lines on why rules were not judged, the commonest reason first, with missing facts and rule ids; then what would
-    help.
+    """Lines on why rules were not judged, the commonest reason first, with facts and rule ids; then what would help.
 
     For a manifest one sentence.
     """

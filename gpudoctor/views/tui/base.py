@@ -47,9 +47,7 @@ class BaseApp(App[None]):
         """Which reading is the current one: what an older one still says is not heard."""
 
     def on_app_blur(self, event: AppBlur) -> None:
-        """Ignore the loss of focus in a browser: Textual's driver begins with one, before or after the page told of
-        the focus.
-        """
+        """Ignore the loss of focus in a browser: Textual's driver begins with one, sometimes after the page's focus."""
         if self.is_web:
             event.prevent_default()
 
@@ -75,9 +73,7 @@ class BaseApp(App[None]):
             in_app(lambda: setattr(self, "reading", self.reading.after(what)))
 
         def partly(diagnosis: Diagnosis) -> None:
-            """Show a partial diagnosis unless the reading is over; raises InterruptedError to end an outdated
-            reading.
-            """
+            """Show a partial diagnosis while the reading goes on; raises InterruptedError if it is outdated."""
             if number != self._reading_number:
                 raise InterruptedError("nobody hears this reading any more")
             in_app(lambda: None if self.reading.over else setattr(self, "diagnosis", diagnosis))
@@ -96,9 +92,7 @@ class BaseApp(App[None]):
         self.say("stopped: what was not read by then is not judged; r reads again")
 
     def _finish_reading(self, number: int, answer: Diagnosis | BaseException) -> None:
-        """End the reading, and show its complete diagnosis, or why there is none; ignored if it is not the current
-        reading.
-        """
+        """End the reading, and show its diagnosis or why there is none; ignored if it is not the current reading."""
         if number != self._reading_number:
             return
         if isinstance(answer, BaseException):
@@ -144,9 +138,7 @@ class Repair:
         self._since = 0.0
 
     def put(self, plan: Plan | None, only: tuple[str, ...] = (), given: bool = False) -> None:
-        """Open this plan (None: none), without a run; a former run that changed something becomes `last`, which can
-        be undone.
-        """
+        """Open this plan (or none), without a run; a former run that changed something becomes `last`, to be undone."""
         if self.run and self.run.changed and not self.run.undoes:
             self.last = self.run
         self.plan, self.only, self.given = plan, only, given
@@ -171,9 +163,7 @@ class Repair:
         run_in_thread(app, "run", lambda: work(report, lambda: self.wanted), lambda answer: self._finish(app, answer))
 
     def _finish(self, app: BaseApp, answer: Run | BaseException) -> None:
-        """Store the end of the run (or what it died of), then quit if wanted, or read the machine again if it was
-        changed.
-        """
+        """Store the end of the run (or its error), then quit if wanted, or read the machine again if it was changed."""
         self.busy = False
         if isinstance(answer, BaseException):
             self.trouble = error_text(answer)
@@ -191,7 +181,7 @@ class Repair:
             self.wanted = wanted
 
     def seconds(self) -> float:
-        """Seconds since the current step was first seen here; since this call if the step is new."""
+        """Seconds since the run's current step was first seen here; before the first step since the run was started."""
         step = self.run.current if self.run else None
         name = step.id if step else ""
         if name != self._step:
@@ -260,9 +250,7 @@ class FramedScreen(Screen[None]):
         return False
 
     def band(self) -> Band:
-        """The screen's first line: the verdict, or that the machine is being read or cannot be; a subclass may have
-        its own.
-        """
+        """The first line: the verdict, or that the machine is being read or cannot be; a subclass may have its own."""
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
         glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
@@ -307,9 +295,7 @@ class FramedScreen(Screen[None]):
             self.show(self.doctor.diagnosis)
 
     def reframe(self) -> None:
-        """Update the first two lines: the band, and a message or else the status; nothing while the screen is being
-        removed.
-        """
+        """Update the first two lines: band, and message or else status; nothing while the screen is being removed."""
         if not self.query("#band"):
             return
         line, band = self.query_one("#band", Line), self.band()
@@ -326,9 +312,7 @@ class FramedScreen(Screen[None]):
         return place
 
     def action_leave(self) -> None:
-        """Esc: remove the message, else go back to the screen it was opened from, else stop a reading and keep what
-        was read.
-        """
+        """Esc: remove the message, else go back to where the screen was opened from, else stop a reading."""
         if self.doctor.message:
             self.doctor.say("")
         elif self.back:

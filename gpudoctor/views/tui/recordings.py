@@ -36,9 +36,7 @@ class RecordingsApp(DoctorApp):
         self.add_mode(LIST, lambda: self._list)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False for opening a screen, reading and going to the list while the list is shown; else as in the base
-        class.
-        """
+        """False for ``open``, ``read`` and ``choices`` while the list is shown; else as in the base class."""
         if self.current_mode == LIST and action in {"open", "read", "choices"}:
             return False
         return super().check_action(action, parameters)

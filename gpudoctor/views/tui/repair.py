@@ -23,9 +23,7 @@ from gpudoctor.views.tui.words import plan as plan_words
 
 
 def repair_of(app: BaseApp) -> Repair:
-    """The app's open plan and run, created at the first call; `last` is then the run that was interrupted, if there
-    is one.
-    """
+    """The app's open plan and run, created at the first call; `last` is then the interrupted run, if there is one."""
     if app.repair is None:
         app.repair = Repair()
         app.repair.last = app.work.unfinished() if app.work.unfinished else None
@@ -42,10 +40,9 @@ def errors_shown(app: BaseApp) -> Iterator[None]:
 
 
 def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
-    """Open the plan for the findings with these ids (empty: every cause) on the fix screen; a run in progress is shown
-    instead.
+    """Open the plan for the findings with these ids (empty: every cause), or the run in progress, on the fix screen.
 
-    If it cannot be made, a message says why and no screen is opened.
+    If the plan cannot be made, a message says why and no screen is opened.
     """
     repair, make = repair_of(app), app.work.plan
     with errors_shown(app):
@@ -65,9 +62,7 @@ def open_given_plan(app: BaseApp, plan: Plan) -> None:
 
 
 def ask_to_run(app: BaseApp, plan: Plan) -> None:
-    """Ask, then run the plan in a thread; if it needs root, reboots or interrupts jobs, the host's name must be
-    typed.
-    """
+    """Ask, then run the plan in a thread; if it needs root, reboots or stops jobs, the host's name must be typed."""
     apply, recorded = app.work.apply, app.work.recorded
     assert apply, "there is something that runs plans"
     required_word = (plan.machine or "yes") if plan.grave and not recorded else ""
@@ -195,7 +190,7 @@ class ConfirmScreen(ModalScreen[bool]):
         return Block(Content.assemble(asks, "\n\n› ", typed))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """False for the action ``yes`` while a word must be typed."""
+        """False for the action ``yes`` while a word must be typed; else True."""
         return not (self._required_word and action == "yes")
 
     def action_yes(self) -> None:

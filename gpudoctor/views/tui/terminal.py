@@ -34,9 +34,7 @@ def is_lost() -> bool:
 
 
 def redirect_to_devnull() -> None:
-    """Redirect stdin, stdout and stderr to the null device: a write to a lost terminal would end the thread that
-    draws.
-    """
+    """Redirect stdin, stdout and stderr to the null device: writing to a lost terminal would end the drawing thread."""
     with suppress(OSError):
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -143,9 +141,7 @@ class AsciiFilter(LineFilter):
 
 @lru_cache(2048)
 def ascii_of(text: str) -> str:
-    """The text in ASCII, of the same width in columns; a glyph without a replacement becomes a question mark per
-    column.
-    """
+    """The text in ASCII, of the same width in columns; an unknown glyph becomes a question mark per column."""
     if text.isascii():
         return text
     return "".join(

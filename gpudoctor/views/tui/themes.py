@@ -181,9 +181,7 @@ def choices_path() -> Path:
 
 
 def load_choices() -> Choices:
-    """The stored choices, empty ones if there is no file; raises `ChoicesError` if it cannot be read or is
-    malformed.
-    """
+    """The stored choices, empty ones if there is no file; raises `ChoicesError` if it is unreadable or malformed."""
     try:
         raw = json.loads(_read_limited(choices_path()))
         if not isinstance(raw, dict):

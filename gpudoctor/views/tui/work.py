@@ -174,9 +174,7 @@ T = TypeVar("T")
 
 
 def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
-    """Call `work` in a daemon thread, then `then` in the interface with its result or exception; not if the app has
-    ended.
-    """
+    """Call `work` in a daemon thread, then `then` in the interface with its result or exception, unless that ended."""
 
     def run() -> None:
         """Call `work`, and have `then` called with its result or exception."""
@@ -190,9 +188,7 @@ def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callabl
 
 
 def call_in_app(app: App[Any], function: Callable[[], None]) -> None:
-    """Call `function` in the interface's thread, from any thread, without waiting; nothing happens if the app has
-    ended.
-    """
+    """Call `function` in the interface's thread, from any thread, without waiting; nothing if the app has ended."""
     with contextlib.suppress(RuntimeError):
         app.call_later(function)
 

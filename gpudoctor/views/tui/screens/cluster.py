@@ -100,9 +100,7 @@ class ClusterScreen(FramedScreen):
             self._show_fleet(diagnosis.fleet)
 
     def action_again(self) -> None:
-        """Ask for the fleet again in a thread; if that is not possible, show the diagnosis's fleet, or how to check
-        one.
-        """
+        """Ask for the fleet again in a thread; if that is not possible, show the diagnosis's, or how to check one."""
         ask = self.doctor.work.cluster
         diagnosis = self.doctor.diagnosis
         if ask is None and diagnosis and diagnosis.fleet is not None:
@@ -175,9 +173,7 @@ class ClusterScreen(FramedScreen):
         self.pairs.put(names, headings(names), cells)
 
     def _update_layout(self) -> None:
-        """Set the height of the heat maps: what they need, at most half the screen; all of it where only pairs are
-        shown.
-        """
+        """Set the height of the heat maps: what they need, at most half the screen; all of it with pairs alone."""
         lines = max((matrix.lines for matrix in (self.checks, self.pairs) if matrix.display), default=0)
         height = min(lines + 2, max(self.app.size.height // 2 - 1, 4))
         self.maps.styles.height = "1fr" if self.query_one("#cluster").has_class("-pairs") else height
@@ -216,9 +212,7 @@ class ClusterScreen(FramedScreen):
             self.detail.put(f"{source} → {target}", list(fleets.pair_blocks(fleet.pairwise, source, target)))
 
     def _show_host(self, name: str, check: str = "") -> None:
-        """Show the host of that name in the detail, the check with the id `check` first; does nothing if it is not
-        in the fleet.
-        """
+        """Show the host of that name in the detail, the check with the id `check` first; nothing if it is unknown."""
         fleet = self.fleet
         host = next((host for host in fleet.hosts if host.name == name), None) if fleet else None
         if fleet and host:
@@ -275,9 +269,7 @@ class ClusterScreen(FramedScreen):
         self.doctor.say(f"copied: {command}" if command else "no host is to be taken out")
 
     def action_write(self) -> None:
-        """Write the names of the sound hosts to `FILE` in a thread, a line each; a message if there are none or it
-        cannot be done.
-        """
+        """Write the sound hosts' names to `FILE` in a thread, a line each; only a message if there are none."""
         save, fleet = self.doctor.work.save, self.fleet
         if fleet is None or save is None:
             self.doctor.say("no file can be written from here")
@@ -351,9 +343,7 @@ class SuspectsTable(Rows):
         return self._suspects[self._lines[self.cursor][0]] if self._lines else None
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of that row: a suspect's number, severity, names, title, confidence and rule; or a piece of its
-        evidence.
-        """
+        """The cells of that row: a suspect's number, severity, names, title, confidence; or a piece of its evidence."""
         at, evidence = self._lines[index]
         width = min(max(len(fleets.suspect_label(suspect)) for suspect in self._suspects), _WIDEST)
         if evidence:

@@ -89,9 +89,7 @@ class DiagnosisScreen(FramedScreen):
         self.watch(self.app, "reading", self._show_reading)
 
     def _show_reading(self) -> None:
-        """Show the sources while they are read, the machine afterwards, and why there is no diagnosis or that it is
-        awaited.
-        """
+        """Show the sources while they are read, the machine afterwards, and, without a diagnosis, why there is none."""
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         self.sources.set_class(reading.over, "-over")
         self.machine_pane.set_class(reading.over and bool(diagnosis) and self.app.size.height >= _TALL, "-shown")
@@ -128,9 +126,7 @@ class DiagnosisScreen(FramedScreen):
             self._show_detail()
 
     def _show_detail(self, keep: bool = False) -> None:
-        """Show the entry under the cursor in the detail; `keep`, or the same title as before, keeps the scroll
-        position.
-        """
+        """Show the entry under the cursor in the detail; `keep`, or the same title, keeps the scroll position."""
         diagnosis, entry = self.doctor.diagnosis, self.findings.entry
         if diagnosis and entry:
             title = _pane_title(entry)
@@ -175,8 +171,7 @@ class DiagnosisScreen(FramedScreen):
         self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
-        """Suspend the interface, print the finding's commands on the plain terminal to be selected, and wait for Enter
-        or Esc.
+        """Suspend the interface, print the finding's commands on the plain terminal, and wait for Enter or Esc.
 
         Only a message if there are no commands or the interface cannot be suspended; nothing is run.
         """
@@ -277,9 +272,7 @@ class DiagnosisScreen(FramedScreen):
 
 
 def _pane_title(entry: Entry) -> str:
-    """Title of the detail of an entry: the rule's id, or ``Not judged``, ``What to do first``, ``Notes``, ``What
-    passed``.
-    """
+    """Title of an entry's detail: the rule's id, ``Not judged``, ``What to do first``, ``Notes`` or ``What passed``."""
     if entry.findings or entry.rule:
         return entry.id
     if entry.reason:

@@ -73,9 +73,7 @@ class FileNameSuggester(Suggester):
         super().__init__(use_cache=False, case_sensitive=True)
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The typed path completed; None if it names no beginning of a file name, or nothing in its folder begins
-        so.
-        """
+        """The typed path completed; None if it ends in no part of a name, or nothing in its folder begins so."""
         typed, begin = os.path.split(value)
         return await asyncio.to_thread(_first_match, typed, begin) if begin else None
 
@@ -226,9 +224,7 @@ class SaveScreen(ModalScreen[str]):
         self._update_hints()
 
     def _file_stem(self) -> str:
-        """The suggested file name without ending: ``gpudoctor-node17``; ``gpudoctor-report`` if the name is hidden
-        or unusable.
-        """
+        """The suggested file name: ``gpudoctor-node17``; ``gpudoctor-report`` if the name is hidden or unusable."""
         machine = re.sub(r"[^A-Za-z0-9._-]+", "-", self._diagnosis.snapshot.target.name).strip(".-")[:60]
         return "gpudoctor-report" if self._hides or not machine else f"gpudoctor-{machine}"
 
@@ -242,9 +238,7 @@ class SaveScreen(ModalScreen[str]):
             self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
 
     def action_hide(self) -> None:
-        """Switch whether personal data is hidden, and the machine's name in the suggested file name; nothing if not
-        possible.
-        """
+        """Switch whether personal data is hidden, and with it the suggested file name; nothing if not possible."""
         if self._work.hide is None:
             return
         file, before = self.query_one(Input), self._file_stem()
@@ -313,9 +307,7 @@ class SaveScreen(ModalScreen[str]):
         run_in_thread(self.app, "save", make, self._receive_result)
 
     def _receive_result(self, answer: str | BaseException) -> None:
-        """Close the dialog with the path that was written, or show why nothing was; ignored once the dialog is
-        closed.
-        """
+        """Close the dialog with the path that was written, or show why nothing was; ignored once it is closed."""
         if not self.is_attached:
             return
         if isinstance(answer, str):

@@ -100,9 +100,7 @@ class FactsScreen(FramedScreen):
         self._search()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """List the facts of this diagnosis; once it is complete, also compare again with the other machine, if
-        there is one.
-        """
+        """List the facts of this diagnosis; once it is complete, compare again if another machine is compared."""
         self._facts = Facts(diagnosis.snapshot, diagnosis.findings)
         if self.doctor.reading.over:
             self.beside.again()
@@ -138,9 +136,7 @@ class FactsScreen(FramedScreen):
                 self._show_matches(listing, filter_, matches)
 
         def search() -> Sequence[int]:
-            """Positions in the listing that match the filter; given up early (with those found so far) once another
-            search has begun.
-            """
+            """Positions that match the filter; only those found so far once another search has begun."""
             return listing.search(filter_.words, candidates, lambda: number != self._search_number)
 
         if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
@@ -165,14 +161,12 @@ class FactsScreen(FramedScreen):
         self.reframe()
 
     def _empty_message(self, listing: Listing, filter_: Filter) -> str:
-        """The message for a table without a row: nothing read yet, rules still being looked up, or nothing that
-        matches.
-        """
+        """The message for a table without rows: nothing read yet, rules being looked up, or nothing that matches."""
         if filter_.about and not self._infos and self.doctor.work.used_by:
-            return f"looking up what {filter_.rules} {filter_.read}…"
+            return f"looking up what {filter_.rules} {filter_.read_verb}…"
         if not self.doctor.reading.over and not len(listing):
             return "nothing was read yet: what is read is shown as it comes in"
-        return filter_.nothing(listing)
+        return filter_.empty_message(listing)
 
     def _set_filter(self, filter_: Filter) -> None:
         """Set the filter and search; if it has no words, close the search line and focus the table."""
@@ -214,9 +208,7 @@ class FactsScreen(FramedScreen):
         self.detail.put("Where it came from", list(fact.blocks(item, self._listing, about, info, read)))
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Open the first finding or unjudged rule of the chosen fact; the page of the rule if it passed; a message
-        without a rule.
-        """
+        """Open the fact's first finding or unjudged rule, or the page of a rule that passed; a message without one."""
         item, diagnosis = self.table.item, self.doctor.diagnosis
         if event.rows is not self.table or item is None or diagnosis is None:
             return
@@ -266,9 +258,7 @@ class FactsScreen(FramedScreen):
         self._set_filter(Filter())
 
     def action_leave(self) -> None:
-        """Esc: the first of these that there is: remove the searched words, a message, the filter, the comparison;
-        else go back.
-        """
+        """Esc: remove the first there is of: searched words, message, filter, comparison; else as on every screen."""
         if self.search.opened:
             self._set_filter(replace(self._filter, words=""))
         elif self.doctor.message:
@@ -283,9 +273,7 @@ class FactsScreen(FramedScreen):
             super().action_leave()
 
     def action_copy(self) -> None:
-        """Copy name, value and source of the fact under the cursor, at most `_MOST_COPIED` characters; a message
-        says what.
-        """
+        """Copy name, value and source of the fact under the cursor, at most `_MOST_COPIED` characters."""
         item = self.table.item
         if item is None:
             self.doctor.say("no fact to copy here")
@@ -298,19 +286,15 @@ class FactsScreen(FramedScreen):
     # another machine
 
     def action_compare(self) -> None:
-        """Ask for a file in a dialog, and then show only the facts in which its machine differs; a message if it is
-        not possible.
-        """
+        """Ask for a file in a dialog, then list the facts in which its machine differs; a message if not possible."""
         self.beside.ask()
 
     def action_moving(self) -> None:
         """Show or hide, in a comparison, the facts that differ between any two machines or moments."""
-        self.beside.turn_moving()
+        self.beside.toggle_moving()
 
     def _show_comparison(self) -> None:
-        """Search again in the listing that is now right; if it changed between all facts and differing ones,
-        without a filter.
-        """
+        """Search again after a comparison changed; without a filter if it began or ended."""
         if (self._last_search[0] is self._facts) == (self.beside.listing is None):
             self._search()
         else:
@@ -360,17 +344,13 @@ class Comparison:
             self._app.push_screen(OpenFile("Compare with", work.open), self._receive_other)
 
     def _receive_other(self, answer: tuple[str, Diagnosis] | None) -> None:
-        """Compare with the file's diagnosis, given by file name and diagnosis; does nothing if the dialog was
-        cancelled (None).
-        """
+        """Compare with the diagnosis of the file that was opened; does nothing if the dialog was cancelled (None)."""
         if answer:
             self._other = answer
             self.again()
 
     def again(self) -> None:
-        """Compare this machine's current diagnosis with the other's in a thread; does nothing if one of them is
-        missing.
-        """
+        """Compare this machine's current diagnosis with the other's in a thread; nothing if one of them is missing."""
         compare, here, other = self._app.work.compare, self._app.diagnosis, self._other
         if other and compare and here:
             receive = partial(self._receive_difference, other)
@@ -390,7 +370,7 @@ class Comparison:
             self.listing = Compared(difference, self.moving)
             self._changed()
 
-    def turn_moving(self) -> None:
+    def toggle_moving(self) -> None:
         """Show or hide what differs between any two machines or moments; only a message if nothing is compared."""
         if self.listing is None:
             self._app.say("D goes with a comparison: d opens a file to compare with")

@@ -121,9 +121,7 @@ class FixScreen(FramedScreen):
         self.refresh_bindings()
 
     def _show_output(self) -> None:
-        """Show why a run died, else the output of the step under the cursor (of the run's current one), else the
-        dry run.
-        """
+        """Show why a run died, else the output of the step under the cursor (or the current one), else the dry run."""
         repair = self.repair
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
@@ -177,9 +175,7 @@ class FixScreen(FramedScreen):
         return Band(*own, self.machine()) if own else super().band()
 
     def status(self) -> Sequence[Content | str]:
-        """Texts of the second line: what is planned, or the run's progress and how to stop it; without a plan as
-        elsewhere.
-        """
+        """Texts of the second line: what is planned, or the run's progress; without a plan as on every screen."""
         return run_status(self.repair, self.doctor.work.recorded) or super().status()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
@@ -196,9 +192,7 @@ class FixScreen(FramedScreen):
         return shows.get(action, True)
 
     def action_leave_out(self) -> None:
-        """Leave the step under the cursor out or choose it again; on the heading of another way to fix, choose that
-        way.
-        """
+        """Leave the step under the cursor out, or choose it again; on the heading of a way to fix, choose that way."""
         line, plan = self.steps.line, self.repair.plan
         if not line or not plan:
             return
@@ -261,9 +255,7 @@ class FixScreen(FramedScreen):
             ask_to_run(self.doctor, plan.until_reboot)
 
     def action_again(self) -> None:
-        """Ask, then run the steps that are not done yet, from the failed one; nothing unless the run stopped or did
-        not help.
-        """
+        """Ask, then run the steps not done yet, from the failed one; nothing unless the run stopped or did not help."""
         run = self.repair.run
         if not run or self.repair.busy or run.outcome not in ("stopped", "still found") or run.undoes:
             return
@@ -286,7 +278,7 @@ class FixScreen(FramedScreen):
             ask_to_undo(self.doctor, run)
 
     def action_end(self) -> None:
-        """Ask, then end the command that runs now."""
+        """Ask, then end the command of the plan that runs now."""
         ask_to_end(self.doctor)
 
     def action_leave(self) -> None:
@@ -326,9 +318,7 @@ def run_band(repair: Repair) -> tuple[str, str, str] | None:
 
 
 def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content | str] | None:
-    """Left and right text of the second line: what is planned, or the run's progress and how to stop it; None
-    without a plan.
-    """
+    """Left and right text of the second line: what is planned, or the run's progress; None without a plan."""
     run = repair.run
     if repair.busy:
         hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"

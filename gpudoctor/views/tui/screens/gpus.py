@@ -35,9 +35,7 @@ class LiveScreen(FramedScreen):
         self._stop: Callable[[], None] = lambda: None
 
     def draw_samples(self) -> None:
-        """Redraw what shows the GPU samples, called after each new one; raises NotImplementedError unless a
-        subclass defines it.
-        """
+        """Redraw what shows the GPU samples, after each new one; raises NotImplementedError unless overridden."""
         raise NotImplementedError
 
     def follow_samples(self) -> None:
@@ -56,9 +54,7 @@ class LiveScreen(FramedScreen):
         self._stop()
 
     def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
-        """Keep the function that stops sampling, or call it at once if the screen was closed; an exception is shown
-        as trouble.
-        """
+        """Keep the function that stops sampling, or call it if the screen was closed; show an exception as trouble."""
         if isinstance(stop, BaseException):
             self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
         elif self.is_attached:
@@ -67,7 +63,7 @@ class LiveScreen(FramedScreen):
             stop()
 
     def _receive_sample(self, sample: Sample) -> None:
-        """Take the sample, and redraw if there is something new to draw; ignored once the screen is closed."""
+        """Update the state shown from the sample, and redraw if something changed; ignored once the screen closed."""
         if self.is_attached and self._samples.take(sample):
             self.draw_samples()
 
@@ -195,9 +191,7 @@ class GPUsScreen(LiveScreen):
             self.detail.put("GPUs", [Block(plain(self._samples.trouble or "nothing was read yet"))], keep=keep)
 
     def _show_links(self) -> None:
-        """Show the heat map of the chosen view of the links (topology, P2P or bandwidth); nothing before a
-        diagnosis.
-        """
+        """Show the heat map of the chosen view of the links (topology, P2P, bandwidth); nothing before a diagnosis."""
         diagnosis = self.doctor.diagnosis
         if diagnosis is None:
             return
@@ -216,9 +210,7 @@ class GPUsScreen(LiveScreen):
         return Content(text), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the GPU under the table's cursor in the detail, and go to its row of the heat map unless that has
-        the focus.
-        """
+        """Show the GPU under the table's cursor in the detail, and go to its row of the heat map if not focused."""
         if event.rows is not self.table:
             return
         gpu = self.table.gpu
@@ -242,8 +234,7 @@ class GPUsScreen(LiveScreen):
         await self.action_cause()
 
     async def action_cause(self) -> None:
-        """Open the first finding about the GPU under the cursor on the diagnosis screen; without a GPU the first of
-        all.
+        """Open the first finding about the GPU under the cursor; without a GPU the first finding of all.
 
         A message if there is none; nothing before a diagnosis.
         """
@@ -257,16 +248,12 @@ class GPUsScreen(LiveScreen):
             self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False for ``links`` with fewer than two GPUs and for ``freeze`` and ``detail`` without one; else as on
-        every screen.
-        """
+        """False for ``links`` with fewer than two GPUs, ``freeze`` and ``detail`` without any; else as elsewhere."""
         least = {"links": 2, "freeze": 1, "detail": 1}.get(action, 0)
         return len(self._samples.shown.gpus) >= least and super().check_action(action, parameters)
 
     def action_links(self, view: str) -> None:
-        """Show that view of the links large (``topology``, ``p2p``, ``bandwidth``); chosen again, back to the
-        normal layout.
-        """
+        """Show that heat map of the links (``topology``, ``p2p``, ``bandwidth``); again, show the panes it hides."""
         again = self.has_class("-matrix") and view == self._link_view
         self._link_view = view
         self.set_class(not again, "-matrix")
@@ -280,7 +267,7 @@ class GPUsScreen(LiveScreen):
         self._show_detail(keep=False)
 
     def action_freeze(self) -> None:
-        """Freeze the numbers shown; when frozen, go on with all samples that came meanwhile."""
+        """Stop updating the numbers shown; if stopped already, go on with all samples that came meanwhile."""
         self._samples.freeze()
         self.draw_samples()
 
@@ -309,7 +296,7 @@ class LiveSamples:
         self._held_samples: deque[Sample] = deque(maxlen=MOST)
 
     def take(self, sample: Sample) -> bool:
-        """Take a sample and mark outdated numbers; True if there is something to redraw.
+        """Update the state shown from a sample, and mark outdated numbers; True if there is something to redraw.
 
         False if the sample is ignored (one of a report after live ones), or only kept for later because the view is
         frozen.
@@ -372,7 +359,7 @@ class LiveSamples:
         self.shown.struck = outdated
 
     def freeze(self) -> None:
-        """Freeze; if frozen, take all samples that came meanwhile and go on."""
+        """Stop updating what is shown; if that is stopped already, take all samples that came meanwhile and go on."""
         if self.frozen is None:
             self.frozen = self.clock()
             return

@@ -65,9 +65,7 @@ def _prose(blocks: Iterable[Block]) -> Prose:
 
 
 def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
-    """A heading and a line for each action with its keys; those that open screens are one line, those that move
-    come last.
-    """
+    """A heading and a line for each action with its keys; one line for those that open screens, movements last."""
     yield Block(Content.styled(title, "bold underline"))
     screens = [hint.keys[0] for hint in hints_ if hint.action.startswith("open(")]
     if screens:

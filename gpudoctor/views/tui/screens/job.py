@@ -78,9 +78,7 @@ class JobScreen(LiveScreen):
                 yield self.rank
 
     def on_mount(self) -> None:
-        """Start watching the job and sampling the GPUs in threads, and a clock; says so if there is no job to be
-        watched.
-        """
+        """Start watching the job and sampling the GPUs in threads, and a clock; or say that there is no job here."""
         self.set_interval(self.CLOCK, self._tick)
         self.set_class(True, f"-{self._view}")
         app, work = self.app, self.doctor.work
@@ -113,9 +111,7 @@ class JobScreen(LiveScreen):
         self.call_after_refresh(self._draw)
 
     def _receive_watch(self, answer: JobWatch | BaseException) -> None:
-        """Keep the started watch on the job, or stop it at once if the screen was closed; an exception is shown as
-        trouble.
-        """
+        """Keep the started watch on the job, or stop it if the screen was closed; an exception is shown as trouble."""
         if isinstance(answer, BaseException):
             self._receive(JobLook(trouble=error_text(answer)))
         elif self.is_attached:
@@ -144,9 +140,7 @@ class JobScreen(LiveScreen):
         self._draw()
 
     def _tick(self) -> None:
-        """Redraw the first two lines, which say how old the stacks are, and the GPUs' numbers if they have become
-        outdated.
-        """
+        """Redraw the first two lines, with the age of the stacks, and the GPUs' numbers if they became outdated."""
         self.reframe()
         if self._samples.age():
             self.draw_samples()
@@ -224,23 +218,19 @@ class JobScreen(LiveScreen):
         self._go_to_gpu()
 
     def _go_to_gpu(self) -> None:
-        """Put the cursor of the GPU table on the first GPU of the rank under the cursor, unless that table has the
-        focus.
-        """
+        """Put the GPU table's cursor on the first GPU of the rank under the cursor, unless that table has the focus."""
         row = self.ranks.rank
         if row is not None and not self.gpus.has_focus:
             for index in _gpus_of(row)[:1]:
                 self.gpus.go(index)
 
     def band(self) -> Band:
-        """The first line: for whom the ranks wait, that the stacks are being read, that there is no job, or that it
-        has ended.
-        """
+        """The first line: for whom the ranks wait, that stacks are being read, or that there is no job or it ended."""
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             look_and_word = ("reading", "… READING") if look.reading else ("unknown", f"{marks.UNREAD} NO JOB")
             return Band(*look_and_word, look.trouble)
-        rights = tuple(words.places(diagnosis))
+        rights = tuple(words.size_lines(diagnosis))
         if look.ended_at:
             return Band("unknown", f"{marks.ABSENT} ENDED", words.headline(look), rights)
         if not look.read_at:
@@ -249,9 +239,7 @@ class JobScreen(LiveScreen):
         return Band(diagnosis.verdict, f"{glyph} {word}", words.headline(look), rights)
 
     def status(self) -> Sequence[Content | str]:
-        """Texts of the second line: what of the job could not be seen, how old the stacks are, and how many other
-        jobs there are.
-        """
+        """Texts of the second line: what could not be seen, the age of the stacks, how many other jobs there are."""
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             return ("",)
@@ -303,9 +291,7 @@ class JobScreen(LiveScreen):
         self.doctor.say(f"going on to {self.job.also[0]}")
 
     def action_view(self) -> None:
-        """Show the next of the panes ``found``, ``rank`` and ``gpus`` on a narrow screen; GPUs only if there are
-        any.
-        """
+        """Show the next of the panes ``found``, ``rank`` and ``gpus`` (if there are any) on a narrow screen."""
         after = [*_VIEWS, *_VIEWS][_VIEWS.index(self._view) + 1 :]
         view = next(view for view in after if view != "gpus" or not self.has_class("-cpu"))
         for name in _VIEWS:
@@ -314,9 +300,7 @@ class JobScreen(LiveScreen):
         self.draw_samples()
 
     def action_copy(self) -> None:
-        """Copy the next command of all findings' fixes, after the last the first again; only a message without
-        commands.
-        """
+        """Copy the next command of all findings' fixes, after the last the first; only a message without commands."""
         diagnosis = self.job.diagnosis
         every = [line for finding in diagnosis.findings for line in commands(finding)] if diagnosis else []
         if not every:
@@ -328,9 +312,7 @@ class JobScreen(LiveScreen):
         self.doctor.say(f"copied: {command}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """False for ``fix``, for actions on a job before its diagnosis, for ``read`` in a recording, and for
-        ``view`` if wide.
-        """
+        """False for ``fix``, for actions on a job before its diagnosis, ``read`` in a recording, ``view`` if wide."""
         if action == "fix" or (self.job.diagnosis is None and action in ("stacks", "read", "copy", "view")):
             return False
         if action == "view":

@@ -51,9 +51,7 @@ class KernelsScreen(FramedScreen):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """The GPUs' bars, below them the kernels (on narrow screens tabs) and the detail of the run under the
-        cursor.
-        """
+        """The GPUs' bars, below them the kernels (narrow: tabs) and the detail of the run under the cursor."""
         self.bars, self.kernels, self.tabs, self.detail = Bars(), Kernels(), KernelTabs(), Pane("Kernels", id="run")
         self.found: Measurements | None = None
         self._stop: threading.Event | None = None
@@ -82,9 +80,7 @@ class KernelsScreen(FramedScreen):
         self._load_measurements()
 
     def _load_measurements(self) -> None:
-        """Load earlier measurements in a thread; does nothing while kernels run or if there is no way to ask for
-        them.
-        """
+        """Load earlier measurements in a thread; nothing while kernels run or if there is no way to ask for them."""
         recall = self.doctor.work.measured
         if recall and not self._stop:
             run_in_thread(self.app, "measured", recall, self._receive_measurements)
@@ -96,8 +92,7 @@ class KernelsScreen(FramedScreen):
         return kernels[min(self.kernels.cursor, len(kernels) - 1)] if kernels else None
 
     def _receive_measurements(self, answer: Measurements | BaseException | None) -> None:
-        """Show earlier measurements, merged with those of this session, or why there are none; ignored while kernels
-        run.
+        """Show earlier measurements merged with this session's, or why there are none; ignored while kernels run.
 
         None or an exception is not shown if measurements are on the screen.
         """
@@ -159,9 +154,7 @@ class KernelsScreen(FramedScreen):
         self._show_detail()
 
     def _show_detail(self) -> None:
-        """Show the run under the cursor, or where its expected value comes from, in the detail; nothing without a
-        run.
-        """
+        """Show the run under the cursor, or where its expected value comes from; nothing without a run."""
         run = self.bars.run
         if not self.found or not self.kernel or not run:
             return
@@ -295,9 +288,7 @@ class KernelsScreen(FramedScreen):
             self.bars.refresh()
 
     def band(self) -> Band:
-        """The first line: the verdict of the measurements if something is bad and it is not milder than that of the
-        facts.
-        """
+        """The first line: the verdict of the measurements if something is bad and no milder than that of the facts."""
         band = super().band()
         verdict = measured.verdict_of_all(self.found) if self.found else None
         if not verdict or (band.look == "broken" and verdict[0] != "broken"):
@@ -306,9 +297,7 @@ class KernelsScreen(FramedScreen):
         return Band(verdict[0], f"{glyph} {word}", verdict[1], band.rights)
 
     def status(self) -> Sequence[Content | str]:
-        """Texts of the second line: progress while kernels run, counts of what was measured, else as on every
-        screen.
-        """
+        """Texts of the second line: progress while kernels run, else counts of runs, else as on every screen."""
         if self._stop:
             return progress_line(self.found, time.monotonic() - self._since)
         if self.found and self.found.kernels and self.doctor.reading.over:
@@ -328,9 +317,7 @@ _THERE = "On the machine itself they are run by gpudoctor bench, and by gpudocto
 
 
 def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
-    """`message`, what kernels are for, and how to run them: with a key here (`can_measure`), else on the machine
-    itself.
-    """
+    """`message`, what kernels are for, and how to run them: by key (`can_measure`), else on the machine itself."""
     yield Block(plain(message, "bold"))
     yield GAP
     yield Block(plain(_ABOUT))
@@ -339,9 +326,7 @@ def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
 
 
 def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Content, Content]:
-    """Progress bar of the running kernels, how many are measured and for how many `seconds`; and, at the right, the
-    stop key.
-    """
+    """Progress bar of the running kernels with counts and `seconds`; and, for the right end, the key that stops."""
     runs = measurements.runs if measurements else ()
     open_ = [run for run in runs if run.status in {"waiting", "running"}]
     now = next((run for run in open_ if run.status == "running"), None)
@@ -354,9 +339,7 @@ def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Co
 
 
 def counts_line(measurements: Measurements) -> tuple[Content, Content]:
-    """``61 sound · 2 wrong · 4 slow · 8 not judged``; and, for the right end, which GPUs are in use, else when it
-    was measured.
-    """
+    """Runs by state: ``61 sound · 2 wrong · 4 slow · 8 not judged``; and which GPUs are in use, else when measured."""
     states = [measurements.state(run) for run in measurements.runs]
     words = ("sound", "wrong", "failed", "slow")
     parts = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]

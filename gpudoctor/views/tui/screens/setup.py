@@ -76,9 +76,7 @@ class SetupScreen(FramedScreen):
         self.call_after_refresh(self._show_stack)
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Take the machine of this diagnosis as choices, keep what the user has set, and solve anew; nothing if it
-        is the same.
-        """
+        """Take the diagnosis's machine as choices, keep what the user has set, and solve anew; nothing if unchanged."""
         read = wishes_from_snapshot(diagnosis.snapshot)
         if read == self.read:
             return
@@ -164,9 +162,7 @@ class SetupScreen(FramedScreen):
             self._solve()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """False for ``smallest`` if a stack fits, ``type`` without a solver, and ``why`` if the reasons are shown
-        anyway.
-        """
+        """False for ``smallest`` if a stack fits, ``type`` without a solver, ``why`` if reasons are shown anyway."""
         if action == "smallest":
             return bool(self.stack and self.stack.smallest and not self.stack.torch)
         if action == "type":
@@ -227,9 +223,7 @@ class SetupScreen(FramedScreen):
             self.doctor.say("nothing fits these choices, so there is nothing to copy")
 
     def action_write(self) -> None:
-        """Ask, then write the shown command or file into the current folder in a thread; only a message if there is
-        none.
-        """
+        """Ask, then write the shown command or file into the current folder; only a message if there is none."""
         text, save, name = self._command_text(), self.doctor.work.save, words.FILES[self.wishes.emit]
         if not text or not save:
             self.doctor.say("nothing fits these choices" if not text else "nothing is written from here")
@@ -249,9 +243,7 @@ class SetupScreen(FramedScreen):
         self.app.push_screen(ConfirmScreen("Write it?", blocks, "write it"), answered)
 
     def action_apply(self) -> None:
-        """Open the stack's commands as a plan on the fix screen; only a message if nothing fits or another plan
-        runs.
-        """
+        """Open the stack's commands as a plan on the fix screen; a message if nothing fits or another plan runs."""
         stack, diagnosis = self.stack, self.doctor.diagnosis
         if not stack or not stack.torch or not diagnosis:
             self.doctor.say("nothing fits these choices, so there is nothing to install")
@@ -276,8 +268,7 @@ TYPED = {
 
 
 def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[object], None]) -> None:
-    """Open a dialog to type a value for that field of the wishes, and call `then` with the value; not if the user goes
-    back.
+    """Open a dialog to type a value for that field of the wishes, and call `then` with it unless the user goes back.
 
     Nothing typed is a value only for ``torch`` and ``wants``.
     """
@@ -285,9 +276,7 @@ def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[objec
     value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
 
     def typed(text: str | None) -> None:
-        """Call `then` with the typed text as value; ignored if the dialog was cancelled (None), or nothing typed is
-        no value.
-        """
+        """Call `then` with the typed text as value; not if the dialog was cancelled (None) or nothing is no value."""
         if text or (name in ("torch", "wants") and text is not None):
             then(_value_of_text(name, text))
 

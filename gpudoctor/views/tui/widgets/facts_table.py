@@ -145,9 +145,7 @@ class FactsTable(Rows):
         self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
 
     def action_next(self, by: int) -> None:
-        """Move to the next fact that a finding rests on (if there are none, that is unread), wrapping round; `by`
-        -1: previous.
-        """
+        """Move to the next fact of a finding (without any, to the next unread), wrapping round; `by` -1: previous."""
         wanted = set(self.listing.proof) or set(self.listing.unread)
         self.move_to_next([row for row, place in enumerate(self.view) if place in wanted], by)
 

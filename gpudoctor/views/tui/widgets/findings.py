@@ -40,17 +40,17 @@ class Entry:
 
     @property
     def folds(self) -> bool:
-        """True if entries can be folded under it: symptoms of a cause, or the rules of a reason."""
+        """True if entries can be folded under this one: symptoms of a cause, or the rules of a reason."""
         return bool(self.under) or (self.reason is not None and not self.rule)
 
     @property
     def rule(self) -> bool:
-        """True if it is a single rule that was not judged."""
+        """True if the entry is a single rule that was not judged."""
         return self.reason is not None and self.names == (self.id,)
 
     @property
     def bad(self) -> bool:
-        """True if it is a finding of severity error or warning."""
+        """True if the entry is a finding of severity error or warning."""
         return bool(self.findings and self.findings[0].severity != "info")
 
 
@@ -97,9 +97,7 @@ def matching(entries: Iterable[Entry], words: str) -> Iterator[Entry]:
 
 
 def _summary_entries(diagnosis: Diagnosis) -> Iterator[Entry]:
-    """The lines below the findings: order of work (of two causes or more), notes, not judged, passed (by topic if
-    sound).
-    """
+    """The lines below the findings: order of work (of two causes on), notes, not judged, passed (by topic if sound)."""
     if len(causes := summary.to_act_on(diagnosis)) > 1:
         yield Entry("order", section="order", title=f"What to do first: {len(causes)} steps in order")
     if notes := len(diagnosis.notes):
@@ -187,10 +185,9 @@ class Findings(Rows):
         return self.entries[self.cursor] if self.entries else None
 
     def put(self, diagnosis: Diagnosis) -> None:
-        """Show the entries of this diagnosis that have the searched words; the cursor stays on the id that the user
-        chose.
+        """Show the entries of this diagnosis that have the searched words; the cursor stays on the user's choice.
 
-        What hides that id is unfolded. Posts `Moved`.
+        What hides that entry is unfolded. Posts `Moved`.
         """
         self._diagnosis = diagnosis
         rows = unjudged_entries if self.only_unjudged else found_entries
@@ -230,9 +227,7 @@ class Findings(Rows):
             self._chosen_id = self.entry.id
 
     def watch_cursor(self) -> None:
-        """Remember the entry as the user's choice, unless code moved the cursor; then scroll and post `Moved` as
-        every list does.
-        """
+        """Remember the entry as the user's choice unless code moved the cursor; then scroll and post `Moved`."""
         if not self._moving_by_code:
             self.pin()
         super().watch_cursor()

@@ -50,9 +50,7 @@ class Form(Rows):
         return self._options[self._cursor_option] if self._options else None
 
     def put(self, options: Sequence[Option]) -> None:
-        """Show these options; the cursor stays on its field and value, else on its field, else goes to the first
-        option.
-        """
+        """Show these options; the cursor stays on its field and value, else its field, else is on the first option."""
         here = self.option
         self._options = tuple(options)
         places = range(len(self._options))
@@ -66,9 +64,7 @@ class Form(Rows):
         self._wrap_options()
 
     def _wrap_options(self) -> None:
-        """Distribute the options over lines that fit, each field beginning a new one, and put the cursor on its
-        option's line.
-        """
+        """Distribute the options over lines that fit, a new one for each field; the cursor stays on its option."""
         room = max((self.scrollable_content_region.width or self.size.width) - _LABEL_WIDTH - 1, 8)
         self._options_by_line = []
         used, last = 0, ""
@@ -123,9 +119,7 @@ class Form(Rows):
             self._move_to(self._chosen_or_first(self._options_by_line[-1 if last else 0]))
 
     def action_field(self, by: int) -> None:
-        """Move to the chosen option (else the first) of the next field (1) or the one before (-1), or on to the
-        next pane.
-        """
+        """Move to the chosen (else first) option of the next field (1) or the one before (-1), or to the next pane."""
         fields = list(dict.fromkeys(option.field for option in self._options))
         here = self.option
         at = fields.index(here.field) + by if here else -1

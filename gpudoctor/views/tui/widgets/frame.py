@@ -67,17 +67,13 @@ class Line(Widget):
         self._rights: tuple[Content, ...] = ()
 
     def say(self, left: Content | str, *rights: Content | str) -> None:
-        """Set the text at the left, and versions of the text at the right end, the longest first: the first that
-        fits is shown.
-        """
+        """Set the left text, and versions of the right one, the longest first: the first that fits is shown."""
         self._left = Content(drawable(left)) if isinstance(left, str) else left
         self._rights = tuple(Content(drawable(right)) if isinstance(right, str) else right for right in rights)
         self.refresh()
 
     def render(self) -> VisualType:
-        """The text at the left, and the first of the right texts that fits beside it; without one the left text,
-        cut if needed.
-        """
+        """The left text, and the first right text that fits beside it; without one the left alone, cut if needed."""
         for right in self._rights:
             room = self.content_size.width - self._left.cell_length - right.cell_length
             if room >= 2:
@@ -141,9 +137,7 @@ class Keys(Widget):
                 yield hint
 
     def _screen_hints(self) -> Iterable[tuple[str, str, str]]:
-        """Key, word and action of each binding of the screen and its focus that is shown and enabled, an action
-        once.
-        """
+        """Key, word and action of each binding of the screen and its focus that is shown and enabled, each once."""
         seen = set()
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and enabled and binding.description and binding.action not in seen:

@@ -42,9 +42,7 @@ class PlacedColumn:
 
 
 def _number_column(name: str, format_number: Callable[[float], str] = lambda number: f"{number:.0f}") -> DrawCell:
-    """A function that draws the cell of the GPU's field `name`: by `format_number` (no decimals), or `missing_cell` if
-    None.
-    """
+    """A function that draws the GPU's field `name` as a cell: by `format_number`, or `missing_cell` if it is None."""
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001 - a column's signature
         """The cell of that number of the GPU; ``?`` or ``-`` if it has none."""
@@ -55,17 +53,13 @@ def _number_column(name: str, format_number: Callable[[float], str] = lambda num
 
 
 def missing_cell(gpu: GPU, *names: str) -> Cell:
-    """``?`` if one of these fields, or the GPU as a whole, could not be read; ``-`` if this GPU does not report
-    them.
-    """
+    """``?`` if one of these fields, or the GPU itself, could not be read; ``-`` if this GPU does not report them."""
     unread = gpu.error or any(name in gpu.unanswered for name in names)
     return (marks.UNREAD, "info") if unread else (marks.ABSENT, "dim")
 
 
 def _index_cell(state: GpuState, gpu: GPU, width: int) -> Cell:
-    """The GPU's index behind the mark of its worst finding; else behind ``?`` if its numbers are outdated or it has an
-    error.
-    """
+    """The GPU's index behind the mark of its worst finding, else behind ``?`` if outdated or without an answer."""
     severity = state.health.severity(gpu.index)
     if severity:
         return f"{marks.SEVERITY[severity][0]}{gpu.index:>{width - 1}}", severity
@@ -80,9 +74,7 @@ def _name_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
 
 
 def _curve_column(name: str) -> DrawCell:
-    """A function that draws the last minute of the field `name` as bars, on the scale shared by all GPUs of the
-    table.
-    """
+    """A function that draws the last minute of the field `name` as bars, on the scale shared by the table's GPUs."""
 
     def draw(state: GpuState, gpu: GPU, width: int) -> Cell:
         """The cell with one row of bars, `width` wide; empty without a scale."""
@@ -177,8 +169,7 @@ GAP = 2
 
 
 def place_columns(state: GpuState, width: int, left_out: Container[str] = ()) -> list[PlacedColumn]:
-    """The columns that fit in `width`, picked by importance, in the order of `COLUMNS`; those that can grow share what
-    is left.
+    """The columns that fit in `width`, picked by importance, in table order; those that can grow share what is left.
 
     Columns named in `left_out` and columns that tell nothing here are not placed; the index column always is.
     """
@@ -204,9 +195,7 @@ _MIN_LIMIT_WIDTH = 10
 
 
 def _columns_with_data(state: GpuState) -> Sequence[Column]:
-    """`COLUMNS` without those that tell nothing here: curves without a scale, NVLinks and traffic that no GPU has, and
-    the name if all GPUs share one.
-    """
+    """`COLUMNS` without those that tell nothing here: curves without a scale, links no GPU has, a name all share."""
     gpus = state.gpus.values()
     silent = {
         "GPU": len({gpu.name for gpu in gpus if gpu.name}) < 2,  # else the band names them all
@@ -290,9 +279,7 @@ def column_headings(places: Sequence[PlacedColumn]) -> list[Cell]:
 
 
 def mig_cells(instance: Instance, last: bool) -> list[Cell]:
-    """The row of a MIG device under its GPU: index, profile, bar and size of its used memory; `last` ends the
-    branch.
-    """
+    """The row of a MIG device under its GPU: index, profile, bar and size of used memory; `last` ends the branch."""
     full = bar(instance.memory_used_mib, instance.memory_mib, 10)
     memory = ""
     if instance.memory_used_mib is not None and instance.memory_mib is not None:
@@ -351,8 +338,7 @@ class GPUTable(Rows):
         return self._keys[self.cursor][0] if self._keys else None
 
     def put(self, state: GpuState) -> None:
-        """Redraw from this state, and set its `axes`; the cursor stays where the user put it, until then on the worst
-        GPU.
+        """Redraw from this state, and set its `axes`; the cursor stays where the user put it, else is on the worst GPU.
 
         Posts `Moved` if the cursor is on another GPU than before.
         """
@@ -379,9 +365,7 @@ class GPUTable(Rows):
         return ranks.index(min(ranks)) if ranks else 0
 
     def _sorted(self) -> list[int]:
-        """Indices of the GPUs in the order shown: ascending, or the most severe findings first, then GPUs without an
-        answer.
-        """
+        """Indices of the GPUs in the order shown: ascending, or worst findings first, then GPUs without an answer."""
         indices = sorted(self.shown.gpus)
         if self.found_first:
             indices.sort(key=lambda index: (_ORDER.index(self.shown.health.severity(index)), not self._silent(index)))
@@ -392,9 +376,7 @@ class GPUTable(Rows):
         return index in self.shown.struck or bool(self.shown.gpus[index].error)
 
     def _update_layout(self) -> None:
-        """Choose columns and headings anew if the width, the number of GPUs, the scales or the columns left out have
-        changed.
-        """
+        """Choose columns and headings anew if the width, the number of GPUs, scales or hidden columns have changed."""
         width = max((self.scrollable_content_region.width or self.size.width) - 1, 0)
         layout = (width, len(self.shown.gpus), tuple(self.shown.axes.items()), len(self.shown.struck), self.left_out)
         if layout != self._layout or not self._places:
@@ -416,9 +398,7 @@ class GPUTable(Rows):
         return gpu_cells(self._places, self.shown, gpu)
 
     def watch_cursor(self) -> None:
-        """Remember the row as the user's choice, unless code moved the cursor; then scroll and post `Moved` as every
-        table does.
-        """
+        """Remember the row as the user's choice unless code moved the cursor; then scroll and post `Moved`."""
         if not self._moving_by_code and self._keys:
             self._chosen_key = self._keys[self.cursor]
         super().watch_cursor()

@@ -79,9 +79,7 @@ class Bars(Rows):
         return min(max(self.size.width - _FIXED - (_MEANWHILE if self._has_room_for_samples else 0), 4), 72)
 
     def _update_heading(self) -> None:
-        """Set the heading: the kernel's unit, what bars are relative to, and the columns that fit; nothing before
-        `put`.
-        """
+        """Set the heading: the kernel's unit, what bars are relative to, the columns that fit; nothing before `put`."""
         if self.measurements is None or self.kernel is None:
             return
         against = measured.reference_label(self.measurements, self.kernel)
@@ -93,8 +91,7 @@ class Bars(Rows):
         self.heading = [(head.ljust(self.size.width), "head")]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The cells of that run: mark, GPU, value, bar, correctness, spread, clock, temperature and power if there is
-        room.
+        """The cells of that run: mark, GPU, value, bar, correctness, spread, and samples of the GPU if there is room.
 
         A run without a value has its status and reason in place of the figures.
         """
@@ -141,9 +138,7 @@ class Bars(Rows):
         return states.get(run.status, ("failed: ", one_line(run.because)))
 
     def _bar_cells(self, ratio: float | None, look: str) -> Iterator[Cell]:
-        """Cells of a bar relative to the expected value, whose end is the stroke: ``█████▌····│``; blank if `ratio`
-        is None.
-        """
+        """Cells of a bar, the expected value at its stroke: ``█████▌····│``; blank if `ratio` is None."""
         length = self._bar_length
         if ratio is None:
             yield f"{'':<{length + 1 + _OVER}}", ""
@@ -252,8 +247,7 @@ def _shortened(text: str) -> str:
 
 
 def _glyphs(measurements: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
-    """A glyph for each GPU: ``·`` sound, tenths of the expected value if slow, ``x`` wrong, ``✗`` failed, ``?`` not
-    judged.
+    """A glyph for each GPU: ``·`` sound, tenths of the expected if slow, ``x`` wrong, ``✗`` failed, ``?`` not judged.
 
     A run on all GPUs together gives each of them its glyph; a GPU that waits or has no run gets a blank.
     """
@@ -273,9 +267,7 @@ def _glyphs(measurements: Measurements, kernel: Kernel, gpus: Iterable[int]) -> 
 
 
 def state_cells(measurements: Measurements, kernel: Kernel) -> Iterator[Cell]:
-    """The number of GPUs in each state, the worst first: ``✗ 1 wrong ! 1 slow ✓ 5 ? 1``; ``· not run`` without a
-    run.
-    """
+    """Number of GPUs in each state, the worst first: ``✗ 1 wrong ! 1 slow ✓ 5 ? 1``; ``· not run`` without a run."""
     counts = measured.state_counts(measurements, kernel)
     if not counts:
         yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
@@ -298,9 +290,7 @@ class KernelTabs(Widget):
         self._open = 0
 
     def put(self, kernels: Kernels, here: int) -> None:
-        """Show the kernels' titles, each with the mark of its worst state if that is bad; `here` is the open one's
-        position.
-        """
+        """Show the kernels' titles, each with the mark of its worst state if bad; `here` is the open one's position."""
         self._titles = [
             (one_line(title), next((text.lstrip()[0] for text, look in cells if look in {"error", "warning"}), ""))
             for title, cells in kernels.titles

@@ -201,18 +201,14 @@ class Matrix(ScrollView, can_focus=True):
         return self._cells[row][col]
 
     def go_to(self, row: str) -> None:
-        """Put the cursor on the row of that name, on its first bad cell if it has one; does nothing if there is no
-        such row.
-        """
+        """Put the cursor on the row of that name, on its first bad cell if any; nothing if there is no such row."""
         if row in self.rows:
             at = self.rows.index(row)
             bad = (col for col, mark in enumerate(self._cells[at]) if mark.bad)
             self.at = (at, next(bad, self.at[1]))
 
     def _initial_cursor(self) -> tuple[int, int]:
-        """Row and column of the cell that the user chose, by its names; else of the first bad or unread cell; else
-        (0, 0).
-        """
+        """Row and column of the cell the user chose, by its names; else of the first bad or unread one; else 0, 0."""
         row, column = self._chosen_names or ("", "")
         if row in self.rows and column in self.columns:
             return self.rows.index(row), self.columns.index(column)
@@ -229,9 +225,7 @@ class Matrix(ScrollView, can_focus=True):
         return col * self._column_width + (0 if self.wide else col // _BLOCK)
 
     def _column_at(self, x: int) -> int:
-        """The index of the grid's column at that many terminal columns from the start of the first; it may be
-        beyond the last.
-        """
+        """Index of the grid's column that many terminal columns from the first one's start; may be beyond the last."""
         if self.wide:
             return x // self._column_width
         block = _BLOCK * self._column_width + 1
@@ -242,9 +236,7 @@ class Matrix(ScrollView, can_focus=True):
         return text.ljust(self._column_start(col + 1) - self._column_start(col))
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of the visible part: headings, a row with its name, the `empty` text if there are no cells, or
-        blank.
-        """
+        """Line `y` of the visible part: headings, a row with its name, the `empty` text without cells, or blank."""
         width = self.scrollable_content_region.width or self.size.width
         plain = self.rich_style
         if not self.rows or not self.columns:
@@ -294,9 +286,7 @@ class Matrix(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"matrix--{name}")
 
     def watch_at(self) -> None:
-        """Remember the cell as the user's choice unless code moved the cursor, scroll it into view, redraw and post
-        `Moved`.
-        """
+        """Remember the cell as the user's choice unless code moved the cursor; scroll, redraw and post `Moved`."""
         row, col = self.at
         if not self._moving_by_code and self.rows and self.columns:
             self._chosen_names = (self.rows[row], self.columns[col])

@@ -26,9 +26,7 @@ class Block:
 
 
 def plain(text: str, style: str = "") -> Content:
-    """Foreign text as `Content` in that style, never read as markup: control characters escaped, tabs as four
-    blanks.
-    """
+    """Foreign text as `Content` in that style, never read as markup: control characters escaped, tabs as blanks."""
     clean = safe(text).replace("\t", "    ")
     return Content.styled(clean, style) if style else Content(clean)
 

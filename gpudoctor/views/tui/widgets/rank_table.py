@@ -83,9 +83,7 @@ class RankTable(Rows):
             self.post_message(self.Moved(self))
 
     def _place_columns(self) -> None:
-        """Choose the columns that fit the width, and set the heading; what ranks do and where they are share what
-        is left.
-        """
+        """Choose the columns that fit, and set the heading; "what it does" and "where" share what is left."""
         room = max((self.scrollable_content_region.width or self.size.width) - _LEAD, 0)
         hosts = {text_of(row.get("host")) for row in self._rows}
         columns = [
@@ -156,9 +154,7 @@ class RankTable(Rows):
         yield fit(place, self._place_width), "" if place else "dim"
 
     def _state(self, row: Row) -> Iterable[Cell]:
-        """The cell of what the rank does, with ``◂ awaited`` if the others wait for it and there is room; and the
-        gap behind it.
-        """
+        """The cell of what the rank does, with ``◂ awaited`` if it is and there is room; and the gap behind it."""
         text = words.state_text(row, self._look)
         awaited = words.is_awaited(row)
         if awaited and len(text) + len(_AWAITED) + 1 <= self._state_width:
@@ -167,9 +163,7 @@ class RankTable(Rows):
         yield " " * _GAP, ""
 
     def watch_cursor(self) -> None:
-        """Remember the rank as the user's choice, unless code moved the cursor; then scroll and post `Moved` as
-        every list does.
-        """
+        """Remember the rank as the user's choice unless code moved the cursor; then scroll and post `Moved`."""
         if not self._by_code and self.rank:
             self._chosen = _key(self.rank)
         super().watch_cursor()

@@ -39,10 +39,9 @@ Place = TypeVar("Place", int, "tuple[int, int]")
 
 
 def next_place(places: Sequence[Place], here: Place, by: int) -> Place:
-    """The first of these sorted places that is greater than `here`, else the first of all; `by` -1: the last that is
-    less.
+    """The first of these sorted places after `here`, else the first of all; `by` -1: the last before it, else the last.
 
-    With `by` -1 and none less it is the last of all; raises IndexError without places.
+    Raises IndexError without places.
     """
     ahead = [place for place in places if (place > here if by > 0 else place < here)]
     return (ahead or places)[0 if by > 0 else -1]
@@ -133,8 +132,7 @@ class Rows(ScrollView, can_focus=True):
         return self._strip_of([lead, *self.row(index)], width, look)
 
     def _strip_of(self, cells: Iterable[Cell], width: int, plain: Style) -> Strip:
-        """The cells as one line of exactly that width, cut with an ellipsis or padded, in their looks over the style
-        `plain`.
+        """The cells as one line of exactly that width, cut or padded, their looks on top of the style `plain`.
 
         Every Segment has a Style: NO_COLOR's filter needs one.
         """

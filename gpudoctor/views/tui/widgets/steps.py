@@ -57,8 +57,7 @@ class Steps(Rows):
         return self._lines[self.cursor] if self.cursor < len(self._lines) else None
 
     def put(self, plan: Plan | None, run: Run | None, passed: float = 0.0) -> None:
-        """Show the run's plan with the state of each step, or without a run `plan`; the cursor stays on its step or
-        fix.
+        """Show the run's plan with each step's state, or without a run `plan`; the cursor stays on its step or fix.
 
         `passed` are the seconds that the running step has taken.
         """
@@ -87,9 +86,7 @@ class Steps(Rows):
         return False
 
     def _lines_of(self, plan: Plan) -> Iterable[Line]:
-        """The rows of the plan: for each cause its fixes, with the steps of the open one; last the fixes without
-        any step.
-        """
+        """The rows of the plan: for each cause its fixes, with the steps of the open one; fixes without steps last."""
         seen: set[str] = set()
         for step in plan.steps:
             if step.cause not in seen:
@@ -121,9 +118,7 @@ class Steps(Rows):
 
     @staticmethod
     def _way_without_steps(ways: list[Way], own: list[PlanStep]) -> int:
-        """Number of the first fix that has no steps of its own, because another cause's steps do it; else of the
-        first fix.
-        """
+        """Number of the first fix without steps of its own (another cause's steps do it), else of the first fix."""
         numbers = {step.way for step in own}
         return next((way.number for way in ways if way.number not in numbers), ways[0].number)
 

@@ -87,9 +87,7 @@ def commands_alone(finding: Finding) -> list[str]:
 
 
 def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
-    """What follows from the finding, and how many symptoms are folded under it; only a blank line if neither is
-    known.
-    """
+    """What follows from the finding, and how many symptoms are folded under it; a blank line if neither is known."""
     yield GAP
     if finding.why:
         yield labelled("So", one_line(finding.why), _HANG)
@@ -116,9 +114,7 @@ def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
 
 
 def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:
-    """Name, value and source of each fact that the finding rests on, at most `_MOST_EVIDENCE`, and how many more
-    there are.
-    """
+    """Name, value and source of each fact that the finding rests on, at most `_MOST_EVIDENCE`, and how many more."""
     shown = proofs[:_MOST_EVIDENCE]
     names = [fact_label(proof.evidence.fact, proof.evidence.index) for proof in shown]
     lengths = [len(name) for name, proof in zip(names, shown, strict=True) if not proof.is_line]
@@ -231,9 +227,7 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
-    """Why rules were not judged, with the number of rules for each reason; for an unknown verdict also what would
-    help.
-    """
+    """Why rules were not judged, with the number of rules for each reason; if unknown, also what would help."""
     if diagnosis.verdict == "unknown":
         message = "No error was found, and too little could be read to call it sound."
         yield badge(message, f"{marks.UNREAD} UNKNOWN", "$primary", style="")

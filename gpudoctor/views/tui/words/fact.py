@@ -110,9 +110,7 @@ def clipboard_line(item: Item) -> str:
 
 
 def read_time(diagnosis: Diagnosis, reading: Reading, info: FactInfo) -> str:
-    """When the fact was read and how long its source took: ``21:14:07 · nvml took 0.31 s``; parts not known are
-    left out.
-    """
+    """When the fact was read and how long its source took: ``21:14:07 · nvml took 0.31 s``; only what is known."""
     words = []
     if diagnosis.snapshot.target.kind == "local":
         ago = time.monotonic() - reading.since - (reading.seconds if reading.over else 0)
@@ -176,9 +174,7 @@ def _siblings_text(item: Item, listing: Listing) -> str:
 
 
 def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
-    """Rules that found something or were not judged, a line each, at most `_MOST_RULES`; those that passed, on one
-    line.
-    """
+    """Rules that found something or were not judged, a line each, at most `_MOST_RULES`; rules that passed in one."""
     open_ = [use for use in rule_uses_ if use.state in ("found", "not judged")]
     rest = [use.rule for use in rule_uses_ if use not in open_]
     for place, use in enumerate(open_[:_MOST_RULES]):

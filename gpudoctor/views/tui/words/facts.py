@@ -43,9 +43,7 @@ class Item:
 
 
 def fact_label(fact: str, index: int | None) -> str:
-    """Name of a fact as shown: ``gpu.5.name`` for the fact ``gpu.name`` in row 5; the fact's own name if `index` is
-    None.
-    """
+    """Name of a fact as shown: ``gpu.5.name`` for ``gpu.name`` in row 5; the fact's own name if `index` is None."""
     if index is None:
         return fact
     group, _, column = fact.rpartition(".")
@@ -81,9 +79,7 @@ def value_and_source(state: Fact | None) -> tuple[str, str]:
 
 
 def proof_of(findings: Iterable[Finding]) -> dict[FactKey, list[Finding]]:
-    """Findings by the facts that are their evidence, the most severe first; several findings with one id are all
-    listed.
-    """
+    """Findings by the facts that are their evidence, the most severe first; those with one id are all listed."""
     proof: dict[FactKey, list[Finding]] = {}
     for finding in findings:
         for item in finding.evidence:
@@ -143,7 +139,7 @@ class Listing(ABC):
         """Row number and state of the same column in the other rows of the item's group; none in this class."""
         return iter(())
 
-    def about(self, names: Collection[str]) -> list[int]:
+    def positions_about(self, names: Collection[str]) -> list[int]:
         """Positions of the facts on which findings with these ids rest."""
         return [position for position in self.proof if any(finding.id in names for finding in self[position].findings)]
 
@@ -183,7 +179,7 @@ class Facts(Listing):
         pairs = zip(positions, states, strict=True)
         return ((position, searchable(fact_label(fact, index), state)) for position, (fact, index, state) in pairs)
 
-    def reading(self, names: frozenset[str]) -> list[int]:
+    def positions_named(self, names: frozenset[str]) -> list[int]:
         """Positions of the facts of these names, in every row."""
         return [position for position, (fact, _, _) in enumerate(self._states) if fact in names]
 
@@ -197,9 +193,7 @@ class Facts(Listing):
         return None if position is None else self._at(position)[2]
 
     def position_named(self, name: str) -> int | None:
-        """Position of the fact with that label, such as ``gpu.5.name`` or ``driver.version``; None if it is not
-        here.
-        """
+        """Position of the fact with that label (``gpu.5.name``, ``driver.version``); None if it is not here."""
         group, _, column = name.rpartition(".")
         group, _, index = group.rpartition(".")
         if index.isdecimal():
@@ -207,9 +201,7 @@ class Facts(Listing):
         return self.position_of(name, None)
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:
-        """Row number and state of the same column in the other rows of the item's group; none for a fact outside of
-        rows.
-        """
+        """Row number and state of the same column in the other rows of the group; none for a fact outside of rows."""
         group, _, column = item.fact.rpartition(".")
         rows = listed(self._groups[group]) if item.index is not None and group in self._groups else ()
         return ((at, row[column]) for at, row in enumerate(rows) if column in row and at != item.index)
@@ -270,9 +262,7 @@ class Compared(Listing):
 
 
 def _changes_with_findings(difference: Difference, moving: bool) -> Iterator[tuple[Change, Finding | None]]:
-    """Each change and the finding it belongs to (else None): those of findings, of layers, unread facts, and maybe
-    `moving`.
-    """
+    """Each change and its finding (else None): those of findings, of layers, unread facts, and `moving` if wanted."""
     for item in difference.findings:
         for change in item.changes:
             yield change, item.finding
@@ -299,23 +289,21 @@ class Filter:
 
     @property
     def text(self) -> str:
-        """The searched words on one line, control characters as escapes."""
+        """The words of the filter on one line, control characters as escapes."""
         return one_line(self.words)
 
     @property
     def rules(self) -> str:
-        """Id of the rule that it is about; ``3 rules`` if several, ``0 rules`` if none."""
+        """Id of the rule that the filter is about; ``3 rules`` if several, ``0 rules`` if none."""
         return self.about[0] if len(self.about) == 1 else f"{len(self.about)} rules"
 
     @property
-    def read(self) -> str:
-        """The verb that goes with `rules`: ``reads`` or ``read``."""
+    def read_verb(self) -> str:
+        """The verb that goes with the text of `rules`: ``reads`` for one rule, else ``read``."""
         return "reads" if len(self.about) == 1 else "read"
 
     def narrows(self, earlier: Filter) -> bool:
-        """True if every match of this filter also matches the earlier one: only its words differ, and continue the
-        earlier ones.
-        """
+        """True if every match of this filter matches the earlier one: only its words differ, and begin as those do."""
         return replace(earlier, words="") == replace(self, words="") and self.words.startswith(earlier.words)
 
     def candidates(self, listing: Listing, infos: Mapping[str, FactInfo]) -> Sequence[int]:
@@ -324,15 +312,15 @@ class Filter:
         For rules: the facts that their findings rest on; without such findings, the facts that `infos` says they read.
         """
         if self.about:
-            if positions := listing.about(self.about):
+            if positions := listing.positions_about(self.about):
                 return positions
             names = frozenset(name for name, what in infos.items() if {*self.about} & {*what.rules})
-            return listing.reading(names) if isinstance(listing, Facts) else ()
+            return listing.positions_named(names) if isinstance(listing, Facts) else ()
         kinds = {"unread": listing.unread, "absent": listing.absent, "proof": listing.proof}
         return kinds.get(self.only, range(len(listing)))
 
     def conditions(self) -> list[str]:
-        """The conditions as phrases, ``only absent``; empty if everything is shown."""
+        """The filter's conditions as phrases, such as ``only absent``; empty if everything is shown."""
         words = [f'with "{self.text}"'] if self.text else []
         if self.only:
             words.append(f"only {KINDS[self.only]}")
@@ -340,8 +328,8 @@ class Filter:
             words.append(f"of {self.rules}")
         return words
 
-    def nothing(self, listing: Listing) -> str:
-        """Message that says why no fact of the listing is shown."""
+    def empty_message(self, listing: Listing) -> str:
+        """Message that says why the filter shows no fact of the listing."""
         what = "differing fact" if isinstance(listing, Compared) else "fact"
         if self.text:
             where = (
@@ -350,7 +338,7 @@ class Filter:
             return f'no {what}{where} has "{self.text}"; names, values and sources were searched'
         if self.about:
             where = "what differs" if isinstance(listing, Compared) else "the facts"
-            return f"nothing that {self.rules} {self.read} is among {where}"
+            return f"nothing that {self.rules} {self.read_verb} is among {where}"
         if self.only:
             return f"no finding rests on a {what}" if self.only == "proof" else f"no {what} is {KINDS[self.only]}"
         if isinstance(listing, Compared):

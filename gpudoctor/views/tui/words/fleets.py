@@ -33,9 +33,7 @@ _HANG = 7
 
 
 def result_mark(result: Result) -> Mark:
-    """The mark of a check's result on a host: its outcome's glyph; tenths of the expected value if it measured and
-    is bad.
-    """
+    """The mark of a check's result: its outcome's glyph; tenths of the expected value if it was measured and is bad."""
     glyph, level = _OUTCOMES[result.outcome]
     if result.ratio is not None and result.outcome in ("error", "warning"):
         glyph = share(result.ratio, good=1.0).glyph
@@ -88,7 +86,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def size_lines(fleet: Fleet) -> list[str]:
-    """``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``, then ever shorter versions of it."""
+    """Size of the fleet: ``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``, then ever shorter versions of it."""
     gpus: dict[str, int] = {}
     for host in fleet.hosts:
         gpus[host.gpu] = gpus.get(host.gpu, 0) + host.gpus
@@ -99,7 +97,7 @@ def size_lines(fleet: Fleet) -> list[str]:
 
 
 def counts_line(fleet: Fleet) -> str:
-    """``7 of 8 hosts answered · 66 passed · 10 not judged · 4 found``."""
+    """Counts of hosts and of their checks' results: ``7 of 8 hosts answered · 66 passed · 10 not judged · 4 found``."""
     answered = sum(host.answered for host in fleet.hosts)
     found = sum(fleet.counts[outcome] for outcome in _SEVERITIES)
     return (
@@ -118,9 +116,7 @@ def conclusion(fleet: Fleet) -> str:
 
 
 def drain_command(fleet: Fleet) -> str:
-    """The scheduler's commands that take the bad hosts out, on one line; without any, those hosts' names; empty
-    without hosts.
-    """
+    """The commands that drain the bad hosts, on one line; without a scheduler their names; empty without bad hosts."""
     commands = [command(drain.argv) for drain in fleet.drain if drain.argv]
     return " && ".join(commands) if commands else safe(",".join(sorted(fleet.drained)))
 
@@ -169,9 +165,7 @@ def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
 
 
 def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
-    """The checks of a host that are not ok and that with the id `check`, which is first; or why the host was not
-    judged.
-    """
+    """The checks of a host that are not ok, and first that with the id `check`; or why the host was not judged."""
     place = " · ".join(word for word in (f"{host.gpus} × {host.gpu}" if host.gpus else "", host.switch) if word)
     if not host.answered:
         yield badge(host.because, "? NOT JUDGED", "$primary", style="")
@@ -217,9 +211,7 @@ GOOD = 0.9
 
 
 def pair_mark(pair: Pair) -> Mark:
-    """The mark of the bandwidth from one host to another: its share of the expected, wrong data, unread, or the
-    host itself.
-    """
+    """The mark of the bandwidth between two hosts: share of the expected, wrong data, unread, or the host itself."""
     if pair.source == pair.target:
         return ITSELF
     if pair.wrong:

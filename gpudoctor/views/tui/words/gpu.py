@@ -36,9 +36,7 @@ _ORDER: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 def held_back(gpu: GPU) -> str:
-    """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing does or it
-    is unknown.
-    """
+    """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing or unknown."""
     if gpu.throttle_reasons is None:
         return ""
     reasons = list(dict.fromkeys(word for name, word in REASONS if name in gpu.throttle_reasons))
@@ -208,9 +206,7 @@ class Curve:
         return ["".join(_LEVELS[min(max(level - base, 0), 8)] for level in levels) for base in bases]
 
     def _levels_of(self, first: int, end: int, seconds_per_bar: float) -> list[int]:
-        """Heights of the bars of the places from `first` to before `end`, in eighths of a row, at least 1; 0
-        without data.
-        """
+        """Heights of the bars from place `first` to before `end`, in eighths of a row, at least 1; 0 without data."""
         sums, counts = [0.0] * (end - first), [0] * (end - first)
         for moment, number in zip(reversed(self._moments), reversed(self._numbers), strict=True):
             place = int(moment / seconds_per_bar) - first
@@ -272,9 +268,7 @@ class GpuState:
     """The scales of the curves in the table, by the names of `CURVES`."""
 
     def axis(self, name: str, gpus: Collection[GPU]) -> Axis | None:
-        """Bottom and top of the scale on which the curves of these GPUs can be compared; None without a number or a
-        limit.
-        """
+        """Bottom and top of the scale on which these GPUs' curves can be compared; None without a number or a limit."""
         curves = [self.histories.curve(gpu.index, name) for gpu in gpus]
         ranges = [curve.range for curve in curves if len(curve)]
         limit = max((LIMITS[name](gpu) or 0.0 for gpu in gpus), default=0.0)
@@ -283,9 +277,7 @@ class GpuState:
         return axis(min(low for low, _ in ranges), max(high for _, high in ranges), limit)
 
     def bars(self, gpu: GPU, name: str, width: int, scale: Axis, rows: int = 1) -> list[str]:
-        """The GPU's curve of that field as rows of bars, the top one first, up to the same moment as those of the
-        other GPUs.
-        """
+        """The GPU's curve of that field as rows of bars, the top one first, up to the same moment for all GPUs."""
         curve = self.histories.curve(gpu.index, name)
         return curve.bars(width, scale, self.moment, self.histories.since, rows)
 
@@ -320,8 +312,7 @@ _PRESENCE_FACTS = (
 
 
 def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterator[Block]:
-    """The detail pane of that GPU in `width` columns: findings, curves, memory, ECC, links, traffic, processes,
-    address.
+    """The detail pane of that GPU in `width` columns: findings, curves, memory, ECC, links, traffic, processes.
 
     Curves have several rows if `height` lines have the room. A GPU that does not answer has only its findings.
     """
@@ -389,9 +380,7 @@ def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
 
 
 def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iterator[Block]:
-    """Utilization, power, temperature and clock as curves of `rows` rows each, beside value and limit; a blank line
-    after each.
-    """
+    """Utilization, power, temperature and clock as curves of `rows` rows, beside value and limit, gaps between."""
     bars = max(0, min(2 * _CURVE_COLUMNS, width - _HANG - _NOTE - _AXIS))
     for label, name, text, note in _curve_texts(gpu):
         scale = state.axis(name, [gpu])
@@ -406,9 +395,7 @@ def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iter
 
 
 def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
-    """For each curve: its label, its field of `GPU`, the current value with its unit (or why there is none), and
-    its limit.
-    """
+    """For each curve: label, field of `GPU`, the current value with its unit (or why there is none), and limit."""
     limit, slow = gpu.power_limit_w, gpu.temperature_slowdown_c
     rows = (
         ("util", "utilization", "%", ""),

@@ -64,9 +64,7 @@ MarkFunction = Callable[[Row, Row, Row], Mark]
 def _cell(
     mark: MarkFunction, pairs: Mapping[tuple[int, int], Row], gpus: Mapping[int, Row], gpu: int, peer: int
 ) -> Mark:
-    """The mark of a pair of GPUs, given by index, with both named in its reason; a pair without a row is marked as
-    unread.
-    """
+    """The mark of a pair of GPUs (by index), with both named in its reason; unread if the pair has no row."""
     if gpu == peer:
         return ITSELF
     row = pairs.get((gpu, peer))
@@ -98,9 +96,7 @@ def _path_words(path: str) -> str:
 
 
 def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
-    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither; unread if one is
-    not known.
-    """
+    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither; ``?`` if not known."""
     states = {name: row.get(name) for name in _RIGHTS}
     missing = next((state for state in states.values() if isinstance(state, Unread)), None)
     rights = {name: text_of(state) for name, state in states.items() if known(state)}

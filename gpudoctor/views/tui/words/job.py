@@ -55,8 +55,7 @@ def doing_text(row: Row, several: bool) -> str:
 
 
 def state_text(row: Row, look: JobLook | None = None) -> str:
-    """What the rank does: ``waits in all_reduce``, ``stopped``, ``sleeps``, ``ended: exit code 3``, ``? its stack is
-    hidden``.
+    """What the rank does: ``waits in all_reduce``, ``stopped``, ``ended: exit code 3``, ``? its stack is hidden``.
 
     It ends in ``…`` if `look` is one before the stacks were read.
     """
@@ -76,9 +75,7 @@ def state_text(row: Row, look: JobLook | None = None) -> str:
 
 
 def place_text(row: Row) -> str:
-    """Where in the program the rank is, the line first, for the end may be cut: ``train.py:41 load``; empty if not
-    known.
-    """
+    """Where in the program the rank is, the line first (the end may be cut): ``train.py:41 load``; empty if unknown."""
     name, mark, line = text_of(row.get("place")).rpartition(" (")
     return one_line(f"{line.removesuffix(')')} {name}" if mark else line)
 
@@ -96,9 +93,7 @@ def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
     few = len(rows) / _FEW
 
     def rank(row: Row) -> tuple[bool, bool, int]:
-        """Sort key of a row before the numbers: (not awaited, not halted, how many do the same, if the job stands
-        still).
-        """
+        """Sort key of a row: (not awaited, not halted, how many do the same), the last only if the job stands still."""
         halted = text_of(row.get("state")) in _HALTED
         count = alike[_doing(row)] if still and alike[_doing(row)] < few else len(rows)
         return not is_awaited(row), not halted, count
@@ -151,8 +146,8 @@ def headline(look: JobLook) -> str:
     return report.summary(diagnosis) if look.read_at else f"{ranks}: who waits for whom is known in some seconds"
 
 
-def places(diagnosis: Diagnosis) -> Iterator[str]:
-    """Name, number of ranks and hosts of the job, then two shorter versions for a narrow screen."""
+def size_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """``NAME · 8 ranks on 2 hosts``: name and size of the job, then two shorter versions for a narrow screen."""
     snapshot = diagnosis.snapshot
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
@@ -163,8 +158,7 @@ def places(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def freshness(look: JobLook, asked: bool, recorded: bool) -> str:
-    """How old what is shown is: ``live · stacks read 3 s ago, ...``; that they are being read (`asked`), or the job's
-    end.
+    """How old what is shown is: ``live · stacks read 3 s ago, ...``; that it is being read (`asked`), or has ended.
 
     A recording says only that it is one.
     """
@@ -185,8 +179,7 @@ def _ago(moment: float) -> str:
 
 
 def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Iterator[Block]:
-    """Every finding with all that is known of it, or that nothing was found; then what was not seen, and network
-    traffic.
+    """Every finding with all that is known of it, or that nothing was found; then what was not seen, and traffic.
 
     After the job's end first that it has ended; `cure_first` puts what to do before what follows.
     """
@@ -273,9 +266,7 @@ def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block
 
 
 def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
-    """A label and a text for each thing known of a rank's row: process, place, what it waits for, worker, kernel,
-    CPU, GPU.
-    """
+    """A label and a text for each thing known of a rank: process, place, what it waits for, worker, kernel, GPU."""
     pid = number_of(row.get("pid"))
     process = f"pid {pid:.0f} {text_of(row.get('process'))} on {text_of(row.get('host'))}" if pid else "none"
     yield "process", process
@@ -312,9 +303,7 @@ def _gpu_text(row: Row) -> str:
 
 
 def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
-    """Text and style of a number in a cell: formatted by `form`; ``?`` if it could not be read, ``-`` if there is
-    none.
-    """
+    """Text and style of a number, formatted by `form`; ``?`` if it could not be read, ``-`` if there is none."""
     number = number_of(state)
     if number is not None:
         return form.format(number), ""

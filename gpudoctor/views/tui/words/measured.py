@@ -67,8 +67,7 @@ def state_counts(measurements: Measurements, kernel: Kernel) -> Counter[State]:
 
 
 def reference_label(measurements: Measurements, kernel: Kernel) -> str:
-    """What the bars of a kernel are relative to: ``of expected 722``, ``of the median 4.10``, ``of what each should
-    do``.
+    """What a kernel's bars are relative to: ``of expected 722``, ``of the median 4.10``, ``of what each should do``.
 
     ``nothing to compare with`` if no run has an expected value.
     """
@@ -82,8 +81,7 @@ def reference_label(measurements: Measurements, kernel: Kernel) -> str:
 
 
 def correctness_cell(run: Run) -> tuple[str, str]:
-    """Text and style of the cell that says whether a run's values are right: ``✓``, how many differ, or ``?`` if
-    unchecked.
+    """Text and style that say whether a run's values are right: ``✓``, how many differ, or ``?`` if unchecked.
 
     Empty for a run that did not run.
     """
@@ -173,9 +171,7 @@ _CONSEQUENCE_OF_RUNG: dict[Rung, str] = {
 
 
 def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
-    """The detail pane of a run: result, consequence, advice, command, details, rungs, samples, and the expected
-    value.
-    """
+    """The detail pane of a run: result, consequence, advice, command, details, rungs, samples, expected value."""
     state = measurements.state(run)
     look = LOOKS[state]
     yield badge(_title(measurements, kernel, run, state), f"{look.glyph} {look.word}", look.colour)
@@ -205,9 +201,7 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
 
 
 def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
-    """Where the expected value of the run comes from: a table's limit and share, or the run's siblings; or that
-    there is none.
-    """
+    """Where the run's expected value comes from: a table's limit and share, or its siblings; or that there is none."""
     expected = measurements.expected(run)
     if expected is None:
         yield Block(plain("Nothing is known of what this GPU should do here, and it has too few siblings to compare."))
@@ -267,9 +261,7 @@ def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -
 
 
 def _result_sentences(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator[str]:
-    """Sentences that say what was measured, what differs, what held the clock back, and why it failed or was not
-    run.
-    """
+    """Sentences that say what was measured, what differs, what held the clock back, why it failed or was not run."""
     expected = measurements.expected(run)
     if state == "wrong" and run.differ is not None:
         of = f" of {run.compared:,}" if run.compared else ""

@@ -20,9 +20,7 @@ SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "n
 
 
 def command_line(step: PlanStep) -> str:
-    """The step's command as typed in a shell, behind ``sudo`` if it cannot be run here for want of root; not on
-    Windows.
-    """
+    """The step's command as typed in a shell, behind ``sudo`` if it needs root that is lacking (Windows: never)."""
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
     sudo = sudo and not is_of_windows(step.argv)
     return command((*(("sudo",) if sudo else ()), *step.argv))
@@ -69,9 +67,7 @@ def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Blo
 
 
 def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
-    """A line for each kind of change: rules no longer found, found anew, still found, or not known; or that nothing
-    changes.
-    """
+    """A line for each kind of change: rules gone, found anew, still found, or not known; or that nothing changes."""
     blocks = (
         ("✓", "no longer found", foreseen.cleared, "$success"),
         ("✗", "found anew", foreseen.new, "$error"),
@@ -85,9 +81,7 @@ def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
 
 
 def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
-    """One step of the plan: title, command, text, expected facts, package changes, needs, and why it cannot be run
-    here.
-    """
+    """One step of the plan: title, command, text, expected facts, package changes, needs, why it cannot be run here."""
     yield labelled(step_label(plan, step), plain(step.title, "bold"), _HANG)
     if step.argv:
         yield labelled("       $ ", plain(command_line(step), "$primary"), _HANG + 2, "dim")
@@ -110,9 +104,7 @@ def step_label(plan: Plan, step: PlanStep) -> str:
 
 
 def change_text(change: Change) -> Content:
-    """A package's change: ``torch 2.9.0+cu130 → 2.9.0+cu128``; a missing version is ``not installed`` or
-    ``removed``.
-    """
+    """A package's change: ``torch 2.9.0+cu130 → 2.9.0+cu128``; without a version ``not installed`` or ``removed``."""
     before, after = change.before or "not installed", change.after or "removed"
     return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
 
@@ -167,9 +159,7 @@ def _telling_line(lines: Sequence[str]) -> str:
 
 
 def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
-    """Rules that were found only after the run, and why the step's rule was not judged or how to undo; nothing if
-    neither.
-    """
+    """Rules found only after the run, and why the step's rule was not judged or how to undo; nothing if neither."""
     unsaid = run.why if step.verify and step.verify not in dict(run.judged) else ""
     for rule in run.worse:
         yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))

@@ -57,9 +57,7 @@ class Option:
 
 
 def field_options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Option]:
-    """Options of every field of the wishes, in the order of `LABELS`: as read, as set, and what the solver offers
-    (`stack`).
-    """
+    """Options of every field of the wishes, in `LABELS` order: as read, as set, and offered by the solver (`stack`)."""
     for name in LABELS:
         now = getattr(wishes, name)
         if name == "extras":
@@ -116,8 +114,7 @@ def gpus_label(models: tuple[GPU, ...]) -> str:
 
 
 def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
-    """Packages, libraries and needs of the stack and its command; if nothing fits, the smallest changes that would
-    help.
+    """Packages, libraries, needs and command of the stack; if nothing fits, the smallest changes that would help.
 
     `command_first` puts the command on top.
     """
@@ -147,9 +144,7 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
 
 
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
-    """The commands, or the lines of the file, as the wishes' tool and form have them, under a heading; or that
-    there is none.
-    """
+    """The commands, or the file's lines, for the wishes' tool and form, under a heading; or that there is none."""
     text = stack.written(wishes.tool, wishes.emit)
     heading = f"Command, with {wishes.tool}" if wishes.emit == "command" else FILES.get(wishes.emit, wishes.emit)
     yield Block(plain(heading, "bold"))

@@ -65,9 +65,7 @@ def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
 
 
 def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
-    """Text of the second line and versions of its right end, the longest first: counts and Python, or the reading's
-    progress.
-    """
+    """The second line: its text, and versions of its right end, the longest first: counts, or a reading's progress."""
     if not reading.over:
         total = max(len(reading.sources), 1)
         full = _BAR * reading.done // total
@@ -130,9 +128,7 @@ _INSTALLED = (
 
 
 def machine_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """(label, text) for GPUs, driver, torch, Python, system and container; behind ``?`` or ``-`` why one is not
-    known.
-    """
+    """(label, text) for GPUs, driver, torch, Python, system and container; ``?`` or ``-`` and why if not known."""
     gpus = snapshot.rows("gpu")
     names = ", ".join(f"{count} × {name}" for name, count in gpu_names(snapshot).items())
     lines = [("GPUs", [names or (f"{marks.UNREAD} {gpus.why}" if isinstance(gpus, Unread) else "none")])]
