@@ -114,7 +114,7 @@ class ClusterScreen(FramedScreen):
         run_in_thread(self.app, "cluster", ask, self._receive_fleet)
 
     def _receive_fleet(self, answer: Fleet | BaseException | None) -> None:
-        """Show the fleet; else (None or an exception) why there is none, as a message if a fleet is shown already."""
+        """Show the fleet, that there is none (None), or the error: as a message if a fleet is on the screen already."""
         if isinstance(answer, Fleet):
             self._show_fleet(answer)
         elif answer is None:

@@ -210,7 +210,7 @@ class GPUsScreen(LiveScreen):
         return Content(text), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show the GPU under the table's cursor in the detail, and go to its row of the heat map if not focused."""
+        """Show the GPU under the table's cursor in detail; go to its row of the heat map unless that is focused."""
         if event.rows is not self.table:
             return
         gpu = self.table.gpu

@@ -348,7 +348,7 @@ class StacksScreen(PageScreen):
         self._ask = ask
 
     def read(self, work: Work) -> tuple[str, Iterable[Block]]:  # noqa: ARG002 - a job's stacks are not the machine's
-        """The stacks of all threads of the rank, asked for now: as text to copy, and as blocks to show."""
+        """The stacks of all threads of the rank and its workers, asked for now, as text to copy and as blocks."""
         entries = self._ask()
         lines = [line for heading, frames in entries for line in (heading, *(f"  {frame}" for frame in frames))]
         return "\n".join(lines), words.stack_blocks(entries)
