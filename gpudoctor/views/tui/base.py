@@ -155,6 +155,7 @@ class Repair:
         """Call `work`, which runs or undoes a plan, in a thread; its reports replace `run`, `last` is forgotten."""
         self.run, self.last, self.trouble, self.wanted, self.busy = None, None, "", "go on", True
         self.begun += 1
+        self._step, self._since = "", time.monotonic()
 
         def report(run: Run) -> None:
             """Store the run's current state as `run`."""

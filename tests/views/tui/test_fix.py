@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -334,6 +336,23 @@ async def test_a_run_is_taken_back_from_another_plan_too(opened: Opened, tmp_pat
         assert "plan: 1 step" in shown(pilot)[1]
         await pilot.press("U")
         assert "Take back run run-1" in text(pilot)
+
+
+async def test_before_its_first_step_a_run_counts_from_its_beginning(opened: Opened, tmp_path: Path) -> None:
+    engine, may_begin, before = Engine(tmp_path), threading.Event(), time.monotonic()
+
+    def delayed(plan: Plan, report: Any, wanted: Any) -> Any:
+        may_begin.wait(600)
+        return engine.apply(plan, report, wanted)
+
+    async with opened(replace(work(plan_of(step(1, "")), engine), apply=delayed)) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "beginning" in shown(pilot)[1])
+        repair = app_of(pilot).repair
+        assert repair
+        assert repair.seconds() <= time.monotonic() - before
+        may_begin.set()
+        await run_over(pilot)
 
 
 async def test_who_quits_twice_leaves_at_once(opened: Opened, tmp_path: Path) -> None:
