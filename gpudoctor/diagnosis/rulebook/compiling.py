@@ -199,10 +199,10 @@ def _check_names(english: str, words: str, each: str, where: str) -> None:
 
 
 def _names(template: str, each: str) -> Names:
-    """The names in the template's holes; what a sign's pattern captures counts as a fact."""
+    """The names in the template's holes; what a sign's pattern captures, be it ``from``, counts as a fact."""
     holes = [hole.partition("|")[0].strip() for hole in HOLE.findall(template)]
-    parts = [names_in(hole, each) for hole in holes]
     captured = frozenset(hole for hole in holes if hole.isidentifier())
+    parts = [names_in(hole, each) for hole in holes if hole not in captured]
     others = frozenset[str]().union(*(part.others for part in parts))
     return Names(captured.union(*(part.facts for part in parts)), others - captured)
 
