@@ -10,7 +10,7 @@ from itertools import groupby
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Since, Unjudged, Verdict
 from gpudoctor.core.fact import Absent, known, listed, text_of
 from gpudoctor.core.fact import Reason as Kind
-from gpudoctor.core.language import say
+from gpudoctor.core.language import phrase, say
 from gpudoctor.views._terminal import one_line, value
 
 SEVERITY_COLOURS: Mapping[str, str] = {"error": "red", "warning": "yellow", "info": "green"}
@@ -65,7 +65,7 @@ def target_text(diagnosis: Diagnosis) -> str:
     kind = diagnosis.snapshot.text("manifest.kind") or say(target.kind)
     is_local = target.kind == "local"
     parts = [target.name, say("level {level}", level=target.level)] if is_local else [kind, target.name]
-    return one_line(", ".join([*parts, target.python] if target.python else parts))
+    return one_line(say(", ").join([*parts, target.python] if target.python else parts))
 
 
 def is_manifest(diagnosis: Diagnosis) -> bool:
@@ -146,9 +146,9 @@ def _proof(item: Evidence) -> Proof | None:
     if fact := known(item.state):
         shown = value(fact)
         is_line = item.fact == "text.line"
-        return Proof(item, fact_name(item), shown if is_line else shown or say("none"), fact.source, is_line)
+        return Proof(item, fact_name(item), shown if is_line else shown or say("none"), phrase(fact.source), is_line)
     if isinstance(item.state, Absent):
-        return Proof(item, fact_name(item), say("none"), item.state.why, is_absent=True)
+        return Proof(item, fact_name(item), say("none"), phrase(item.state.why), is_absent=True)
     return None
 
 
@@ -198,7 +198,7 @@ def reasons(diagnosis: Diagnosis) -> list[Reason]:
         by_reason.setdefault(item.why, []).append(item)
     reasons = [
         Reason(
-            why=say(why),
+            why=phrase(why),
             facts=tuple(dict.fromkeys(item.fact for item in items if item.fact)),
             rules=tuple(item.id for item in items),
             kind=next((item.reason for item in items if item.reason is not Kind.UNSPECIFIED), Kind.UNSPECIFIED),
@@ -257,7 +257,7 @@ def change_sentence(change: Since) -> str:
     when = say(" on {day}", day=_date_text(change.at)) if change.at else ""
     by = say(" by {who}", who=change.by) if change.by else ""
     sentence = _setting_change(change) if change.source.startswith("env.") else _version_change(change)
-    return one_line(say("{said}{when}{by} ({source})", said=sentence, when=when, by=by, source=change.source))
+    return one_line(say("{said}{when}{by} ({source})", said=sentence, when=when, by=by, source=phrase(change.source)))
 
 
 def _version_change(change: Since) -> str:

@@ -35,7 +35,7 @@ def machine_text(wishes: Wishes) -> str:
     parts.append(say("driver {version}", version=wishes.driver) if wishes.driver else say("a driver that is not known"))
     parts.append(f"Python {wishes.python}" if wishes.python else say("any Python"))
     parts.append(" ".join(filter(None, (wishes.os, wishes.arch))))
-    return one_line(", ".join(filter(None, parts)))
+    return one_line(say(", ").join(filter(None, parts)))
 
 
 def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:
@@ -54,8 +54,10 @@ def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:
     yield ""
     for need in stack.needs:
         label = style.paint(say("has"), "green") if need.met else style.paint(say("not met, has"), "red")
-        have = f": {label} {one_line(need.have)}" if need.have else ""
-        yield say("Needs {what}", what=one_line(f"{say(need.what)} {need.needed}")) + have
+        template = "Needs code {needed}" if need.what == "code" else "Needs {what} {needed}"
+        needs = one_line(say(template, what=say(need.what), needed=need.needed))
+        have = one_line(need.have)
+        yield say("{needs}: {label} {have}", needs=needs, label=label, have=have) if have else needs
     if stack.libraries:
         yield from wrapped(say("Brings {libraries}", libraries=", ".join(map(" ".join, stack.libraries))), 0, 2)
     yield from _remark_lines(stack)

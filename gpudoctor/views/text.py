@@ -20,7 +20,7 @@ _MOST_IDS = 12
 def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """The whole report of a diagnosis as text, ending without a newline."""
     sentence = style.paint(report.verdict(diagnosis), "bold", report.VERDICT_COLOURS[diagnosis.verdict])
-    blocks = [f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"]
+    blocks = [f"gpudoctor {diagnosis.tool_version}{say(': ')}{report.target_text(diagnosis)}\n{sentence}"]
     if installed := list(report.packages_to_install(diagnosis)):
         lines = (row for name, version, source in installed for row in wrapped(f"{name} {version}  ({source})", 4, 6))
         blocks.append("\n".join([say("What it would bring:"), *lines]))
@@ -62,11 +62,15 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
         yield say("  How it is known ({confidence}):", confidence=say(finding.confidence))
         for proof in account.proofs[:_MOST_EVIDENCE]:
             if proof.is_line:
-                yield from wrapped(f"{proof.source}: {proof.value}", 4, 6)
+                yield from wrapped(say("{source}: {value}", source=proof.source, value=proof.value), 4, 6)
             elif proof.is_absent:
-                yield from wrapped(f"{proof.name}: {proof.value} ({proof.source})", 4, 6)
+                yield from wrapped(
+                    say("{fact}: {value} ({source})", fact=proof.name, value=proof.value, source=proof.source), 4, 6
+                )
             else:
-                yield from wrapped(f"{proof.name} = {proof.value}  ({proof.source})", 4, 6)
+                yield from wrapped(
+                    say("{fact} = {value}  ({source})", fact=proof.name, value=proof.value, source=proof.source), 4, 6
+                )
         if (more := len(account.proofs) - _MOST_EVIDENCE) > 0:
             yield say("    and {count} more; --json lists them", count=more)
     if account.changes:
@@ -117,7 +121,7 @@ def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
         return
     yield style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
     for reason in report.reasons(diagnosis):
-        yield from wrapped(f"{reason.why}{': ' if reason.facts else ''}{_first_ids(reason.facts)}", 2, 4)
+        yield from wrapped(f"{reason.why}{say(': ') if reason.facts else ''}{_first_ids(reason.facts)}", 2, 4)
         yield from wrapped(f"-> {_first_ids(reason.rules)}", 4, 7)
     if diagnosis.snapshot.target.kind == "local":
         yield say("  The log of a job that failed can be judged too: gpudoctor read LOG")

@@ -40,6 +40,39 @@ def say(english: str, **values: object) -> str:
     return template.format(**values) if values else template
 
 
+_PHRASES = (
+    "line {number}: {rest}",
+    "line {number}",
+    "lines {number}",
+    "table {name}: {rest}",
+    "table {name}",
+    "asked from level {name} on",
+    "{fact}: {rest}",
+)
+"""Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""
+_HOLES = {"number": r"[\d, to-]+", "fact": r"[a-z]\w*(?:\.\w+)*"}
+
+
+def phrase(english: str) -> str:
+    """A fact's source, or the reason why it was not read, in the language in use; English where it is none known."""
+    if _current == ENGLISH or (whole := say(english)) != english:
+        return english if _current == ENGLISH else whole
+    for template, pattern in _phrase_patterns().items():
+        if match := pattern.fullmatch(english):
+            parts = match.groupdict()
+            return say(template, **{name: phrase(parts[name]) if name == "rest" else parts[name] for name in parts})
+    return english
+
+
+@lru_cache(maxsize=1)
+def _phrase_patterns() -> Mapping[str, re.Pattern[str]]:
+    """A pattern of what each of the templates may have become."""
+    return {
+        template: re.compile(re.sub(r"\{(\w+)\}", lambda hole: f"(?P<{hole[1]}>{_HOLES.get(hole[1], '.+')})", template))
+        for template in _PHRASES
+    }
+
+
 def and_list(items: Iterable[str]) -> str:
     """The items, of which there is one at least, as a list in the language in use: ``a, b and c``."""
     *most, last = items

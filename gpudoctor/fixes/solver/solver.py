@@ -321,9 +321,12 @@ def _unserved_reasons(machine: Machine) -> Iterator[Reason]:
         assert own is not None
         old = [floor for floor in device.floors if not own.reaches(floor)]
         cause = (
-            f"{old[0]} is the first branch that serves it" if old else f"{min(device.ceilings)} is the last that does"
+            say("{branch} is the first branch that serves it", branch=old[0])
+            if old
+            else say("{branch} is the last that does", branch=min(device.ceilings))
         )
-        yield Reason(f"driver {own.written}", "rejected", f"does not serve {device_phrase(device)}: {cause}")
+        because = say("does not serve {gpu}: {cause}", gpu=device_phrase(device), cause=cause)
+        yield Reason(say("driver {version}", version=own.written), "rejected", because)
 
 
 def _module_conflict(machine: Machine) -> Iterator[Reason]:
