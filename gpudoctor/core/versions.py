@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from packaging.version import Version
 
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 
 _LEADING = pattern(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0-9.]+)?)")
@@ -40,3 +41,33 @@ def numbered(number: int, wide: int) -> str:
 
 CUDNN_WIDE, NCCL_WIDE = 90000, 10000
 """From these numbers on: cuDNN 9.0, NCCL 2.9."""
+
+
+# ---- What an extension was built for, by the local part of its version ----
+# ``cu122torch2.3cxx11abiFALSE`` (flash-attn), ``pt24cu121`` (PyG), ``torch271.cu118`` (vLLM).
+
+_CUDA = pattern(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
+_TORCH = pattern(r"(?:torch-?|pt)(?:(\d+\.\d+(?:\.\d+)?)|(\d)(1?\d)(\d?)(?!\d))", re.IGNORECASE)
+_ABI = pattern(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
+
+
+@frozen
+class BuildTag:
+    """A build tag; a part that the name lacks is empty. `cuda` is ``12.2``, or ``12`` where only the major is named."""
+
+    torch: str = ""
+    cuda: str = ""
+    abi: str = ""
+
+
+def build_tag(local: str) -> BuildTag:
+    """The torch, CUDA and C++ ABI (``cxx11``, ``pre-cxx11``) that the local part of a version names.
+
+    In numbers without dots a minor release has two digits where it begins with 1: 210 is 2.10, 271 is 2.7.1.
+    """
+    torch, cuda, abi = _TORCH.search(local), _CUDA.search(local), _ABI.search(local)
+    return BuildTag(
+        torch=(torch[1] or ".".join(filter(None, torch.groups()[1:]))) if torch else "",
+        cuda=".".join(filter(None, cuda.groups())) if cuda else "",
+        abi="" if not abi else "cxx11" if abi[1].lower() in ("true", "1") else "pre-cxx11",
+    )

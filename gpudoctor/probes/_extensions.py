@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, value_of
-from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
+from gpudoctor.core.versions import BuildTag, build_tag
 from gpudoctor.probes._binaries import (
     DefinedSymbols,
     Elf,
@@ -112,36 +111,9 @@ def _pinned_torch(target: Target, site: Site, dist: Dist) -> Fact:
     return Known(pins[0], f"{dist.path}/METADATA") if pins else Absent("it pins no torch")
 
 
-# ---- What an extension's version or wheel name says it was built for ----
-# ``+cu122torch2.3cxx11abiFALSE``, ``+pt24cu121``.
-
-_CUDA = pattern(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
-_TORCH = pattern(r"torch-?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
-_PT = pattern(r"pt(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
-_ABI = pattern(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
-
-
-@frozen
-class BuildTag:
-    """A build tag; a part that the name lacks is empty. `cuda` is ``12.2``, or ``12`` where only the major is named."""
-
-    torch: str = ""
-    cuda: str = ""
-    abi: str = ""
-
-
 def parse_build_tag(text: str) -> BuildTag:
     """The build tag after the ``+`` of a version or wheel file name: ``+cu122torch2.3cxx11abiFALSE``."""
-    local = text.replace("%2B", "+").replace("%2b", "+").partition("+")[2].partition("-cp")[0]
-    torch = _TORCH.search(local)
-    short = _PT.search(local)
-    cuda = _CUDA.search(local)
-    abi = _ABI.search(local)
-    return BuildTag(
-        torch=torch[1] if torch else f"{short[1]}.{short[2]}" if short else "",
-        cuda=".".join(part for part in cuda.groups() if part) if cuda else "",
-        abi="" if not abi else "cxx11" if abi[1].lower() in ("true", "1") else "pre-cxx11",
-    )
+    return build_tag(text.replace("%2B", "+").replace("%2b", "+").partition("+")[2].partition("-cp")[0])
 
 
 # ---- What an extension's own libraries ask, held against what is installed, without loading any ----

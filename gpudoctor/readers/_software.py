@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known, known_facts, text_of, value_of
+from gpudoctor.core.versions import build_tag
 from gpudoctor.readers._pattern import Pattern, words
 
 EXTENSIONS = words(
@@ -30,8 +31,6 @@ FOLLOWED = EXTENSIONS | words(
 """Packages whose versions are taken from anywhere in a text, not only from a list of packages."""
 
 _CUDA_BUILD = Pattern(r"cuda(\d+)\.?(\d)")
-_TAG_CUDA = Pattern(r"(?i)cu(\d{2,3})(?!\d)")
-_TAG_TORCH = Pattern(r"(?i)(?:torch|pt)(\d+)\.?(\d+)")
 _JAX_CUDA = Pattern(r"cuda(\d{2})")
 
 
@@ -132,15 +131,9 @@ def _extension(row: Row) -> Row:
 
 def tag_columns(tag: str, source: str) -> dict[str, Fact]:
     """Columns cuda, torch and abi of ``extension`` as far as a build tag (``cu122torch2.1cxx11abiTRUE``) names them."""
-    row: dict[str, Fact] = {}
-    if cuda := _TAG_CUDA.search(tag):
-        digits = cuda.group(1)
-        row["cuda"] = Known(f"{digits[:-1]}.{digits[-1]}" if len(digits) == 3 else digits, source)
-    if torch := _TAG_TORCH.search(tag):
-        row["torch"] = Known(f"{torch.group(1)}.{torch.group(2)}", source)
-    if "abi" in tag.lower():
-        row["abi"] = Known("cxx11" if "abitrue" in tag.lower() else "pre-cxx11", source)
-    return row
+    found = build_tag(tag)
+    columns = {"cuda": found.cuda, "torch": found.torch, "abi": found.abi}
+    return known_facts(source, **{name: part for name, part in columns.items() if part})
 
 
 # ---- Environment variables: which are of interest, and what follows from them ----

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.core.fact import Absent, Known, Unread
+from gpudoctor.core.versions import BuildTag
 from gpudoctor.probes import frameworks, torch_build
 from gpudoctor.probes._binaries import DefinedSymbols, MalformedError, opened, undefined_symbols
-from gpudoctor.probes._extensions import BuildTag, parse_build_tag
+from gpudoctor.probes._extensions import parse_build_tag
 from tests import needs
 from tests.environments import CUBIN, PTX, Machine, Venv, column, compiled, container, elf, entry, rows, value
 
@@ -119,6 +120,7 @@ def test_triton_is_held_against_torchs_requirement(venv: Venv, pin: str, wanted:
         ("2.1.2+pt24cu121", BuildTag("2.4", "12.1", "")),
         ("2.1.2+pt113cu117", BuildTag("1.13", "11.7", "")),
         ("2.1.2+pt210cu128", BuildTag("2.10", "12.8", "")),
+        ("0.11.0+torch271.cu118", BuildTag("2.7.1", "11.8", "")),
         ("0.0.28+cu118", BuildTag("", "11.8", "")),
         ("0.0.28.post3", BuildTag()),
         ("0.6.3.post1+cpu", BuildTag()),
