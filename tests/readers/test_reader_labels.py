@@ -102,6 +102,7 @@ def test_absent_and_unread_are_told_apart(line: str, name: str, kind: type) -> N
         "driver version: 12.2",
         "ptxas : Unsupported .version 8.4; current version is '8.2'",
         "torch: needs 2.1 or newer",
+        "-- PyTorch: Header version is: 11.8",
         "symptom: hangs at step 3.5",
         "https://example.invalid/driver: 550.54",
         "GPU: 0 of 8",

@@ -414,7 +414,8 @@ def _library_reader(name: str) -> Callable[[Label, str], Answers]:
 def _torch_facts(label: Label, source: str) -> Answers:
     """torch's version, CUDA or CPU build, and CUDA availability: ``2.1.0+cu121 (True)``, ``2.5 CPU build``.
 
-    Only torch.version, `Absent` or `Unread`, for values such as ``not installed`` or ``N/A``.
+    Only torch.version, `Absent` or `Unread`, for values such as ``not installed`` or ``N/A``. A version behind a further
+    label is another's: torch's CMake prints ``PyTorch: Header version is: 11.8`` of CUDA.
     """
     value = label.value
     missing_value = missing_fact(value, source)
@@ -422,7 +423,7 @@ def _torch_facts(label: Label, source: str) -> Answers:
         yield "torch.version", missing_value
         return
     built = _BUILT.search(value)
-    if (version := FORMS["version"](value.partition("CUDA")[0])) and "build" not in label.name:
+    if (version := FORMS["version"](value.partition("CUDA")[0].partition(": ")[0])) and "build" not in label.name:
         yield "torch.version", Known(version, source)
     if built:
         digits = built.group(1)
