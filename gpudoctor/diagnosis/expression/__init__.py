@@ -139,11 +139,6 @@ _LONGEST_VALUE = 1000
 _BREAKS = pattern(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 HOLE = pattern(r"\{([^{}]+)\}")
 """An expression between braces, perhaps with what to say without its value behind a bar."""
-_SEAM = "\0"
-"""Around words that stand for a value: Chinese has a blank beside Latin letters, and none beside its own."""
-_CHINESE_SEAM = pattern(
-    f"(?<=[\u4e00-\u9fff]) {_SEAM}(?=[\u4e00-\u9fff\uff08])|(?<=[\u4e00-\u9fff\uff09]){_SEAM} (?=[\u4e00-\u9fff])"
-)
 
 
 def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:
@@ -157,7 +152,6 @@ def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = 
         """The text for one hole: its value, else the words behind its bar, else ``(not known)``."""
         inner, mark, otherwise = (part.strip() for part in match.group(1).partition("|"))
         otherwise = "" if otherwise == "''" else otherwise
-        otherwise = otherwise if otherwise.isascii() else f"{_SEAM}{otherwise}{_SEAM}"
         if extra and inner in extra:
             return _one_line(extra[inner])
         try:
@@ -166,8 +160,7 @@ def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = 
             return otherwise if mark else NOT_KNOWN
         return otherwise if mark and isinstance(result, Nothing) else _one_line(show(result))
 
-    filled = HOLE.sub(value, template)
-    return _CHINESE_SEAM.sub("", filled).replace(_SEAM, "") if _SEAM in filled else filled
+    return HOLE.sub(value, template)
 
 
 def _one_line(text: str) -> str:

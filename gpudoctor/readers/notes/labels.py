@@ -414,8 +414,8 @@ def _library_reader(name: str) -> Callable[[Label, str], Answers]:
 def _torch_facts(label: Label, source: str) -> Answers:
     """torch's version, CUDA or CPU build, and CUDA availability: ``2.1.0+cu121 (True)``, ``2.5 CPU build``.
 
-    Only torch.version, `Absent` or `Unread`, for values such as ``not installed`` or ``N/A``. A version behind a further
-    label is another's: torch's CMake prints ``PyTorch: Header version is: 11.8`` of CUDA.
+    Only torch.version, `Absent` or `Unread`, for values such as ``not installed`` or ``N/A``. A version behind a
+    further label is another's: torch's CMake prints ``PyTorch: Header version is: 11.8`` of CUDA.
     """
     value = label.value
     missing_value = missing_fact(value, source)
