@@ -6,6 +6,7 @@ driver and this Python, as far as they are known.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
@@ -17,6 +18,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge import builds
 from gpudoctor.fixes.solver import environment, repairs
+from gpudoctor.fixes.solver.described_machine import machine_text
 from gpudoctor.fixes.solver.environment import COMPANIONS, VENV, Environment
 from gpudoctor.fixes.solver.install_commands import COMMANDS, CONDA_NAME, Argvs, Order, completed
 from gpudoctor.fixes.solver.machine import device, generation
@@ -156,7 +158,7 @@ def _solution_with_companions(wishes: Wishes, env: Environment) -> Solution:
 def _fix(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
     """Fix that installs the best stack of the solution; a fix naming the smallest change if nothing fits."""
     if solution.best is None:
-        return _no_fit_cure(solution)
+        return _no_fit_cure(solution, wishes)
     best = completed(solution.best, wishes.arch)
     commands = COMMANDS[env.tool](Order(best, env, pinned=bool(wishes.torch)))
     build = f"CUDA {best.cuda}" if best.cuda else say("the CPU")
@@ -216,15 +218,23 @@ def _install_note(best: Candidate, env: Environment, because: str) -> str:
     return say(" ").join(sentences)
 
 
-def _no_fit_cure(solution: Solution) -> Fix:
-    """Fix without commands that names the smallest changes of the machine with which torch would fit."""
+def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
+    """Fix without commands that names the smallest changes of the machine with which torch would fit, and the command
+    that says why, for whichever machine was judged.
+    """
+    architectures = tuple(
+        replace(gpu, name=f"sm_{gpu.compute_capability.replace('.', '')}") if gpu.compute_capability else gpu
+        for gpu in wishes.gpus
+    )  # names have blanks, at which a line of text may be broken
+    described = shlex.quote(machine_text(replace(wishes, gpus=architectures)))
+    reasons = say("{command} says why.", command=f"gpudoctor setup torch --for {described}")
     changes = [remedy.text for remedy in solution.smallest]
     if not changes:
-        text = say("No torch fits this machine: gpudoctor setup torch says why.")
-        return Fix(say("No torch fits this machine"), (Step(text=text),))
+        title = say("No torch fits this machine")
+        return Fix(title, (Step(text=say("{sentence}.", sentence=title) + say(" ") + reasons),))
     sentences = [say("No torch fits this machine as it is; it would with {change}.", change=changes[0])]
     sentences += [say("Or with: {changes}.", changes="; ".join(changes[1:3]))] if changes[1:] else []
-    sentences.append(say("gpudoctor setup torch says why."))
+    sentences.append(reasons)
     return Fix(say("First {change}", change=changes[0]), (Step(text=say(" ").join(sentences)),))
 
 

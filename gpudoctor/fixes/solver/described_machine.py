@@ -14,7 +14,7 @@ from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import gpus
-from gpudoctor.fixes.solver.machine import device, newest_of, python_tag
+from gpudoctor.fixes.solver.machine import device, near_phrase, newest_of, python_tag
 
 SOURCE = "as given"
 _BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")
@@ -99,7 +99,7 @@ def machine_text(wishes: Wishes) -> str:
         "os": wishes.os or USUAL["os"],
         "arch": wishes.arch or USUAL["arch"],
         "glibc": wishes.libc.removeprefix("glibc "),
-        "distribution": wishes.distribution,
+        "distribution": wishes.distribution.replace(" ", ":"),
     }
     return ",".join(f"{key}={value}" for key, value in values.items() if value)
 
@@ -144,6 +144,17 @@ def _compute_capability(name: str) -> str:
     except CannotJudge:
         several = device(GPU(name)).capabilities
         return "{}.{}".format(*several[0]) if len(several) == 1 else ""
+
+
+def _parse_gpus(value: str) -> tuple[str, object]:
+    """(``gpus``, the GPUs) of their names; raises `UsageError` for one that the tables do not know: what serves it
+    would be a guess.
+    """
+    found = gpus_of(value)
+    if unknown := next((gpu.name[:60] for gpu in found if not device(gpu).capabilities), ""):
+        near = near_phrase(unknown)
+        raise UsageError(f"the tables do not know the GPU {unknown!r}{near}; give its compute capability: gpu=sm_120")
+    return "gpus", found
 
 
 def _parse_driver(value: str) -> tuple[str, object]:
@@ -196,7 +207,7 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "arch": {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"},
 }
 _PARSERS: Mapping[str, Callable[[str], tuple[str, object]]] = {
-    "gpu": lambda value: ("gpus", gpus_of(value)),
+    "gpu": _parse_gpus,
     "driver": _parse_driver,
     "python": _parse_python,
     "os": _choice_parser("os", _SPELLINGS["os"]),

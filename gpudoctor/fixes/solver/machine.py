@@ -338,7 +338,7 @@ def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
         yield say("The C library was taken to be glibc, new enough for every wheel.")
 
 
-def _near_phrase(name: str) -> str:
+def near_phrase(name: str) -> str:
     """`` (near it: A, B, C)`` naming similar GPUs; ``""`` if there are none."""
     near = near_gpus(name[:60])[:3]
     return f" (near it: {', '.join(near)})" if near else ""
@@ -347,12 +347,12 @@ def _near_phrase(name: str) -> str:
 def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
     """Sentences on what is not known of one GPU, and what was assumed instead."""
     if not gpu.capabilities:
-        near = _near_phrase(gpu.name)
+        near = near_phrase(gpu.name)
         yield f"The tables do not know the GPU {gpu.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."
         return
     if gpus.candidate_gpus(gpu.name) and not gpu_is_listed(gpu.name):
         took = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
-        near = _near_phrase(gpu.name)
+        near = near_phrase(gpu.name)
         yield f"No {gpu.name} is in the tables{near}; its name was taken for compute capability {took}."
     if len(gpu.capabilities) > 1:
         several = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)

@@ -1,5 +1,7 @@
 """The stack as a rule's cure: by the environment's own tool, and what its steps make true comes true."""
 
+import re
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +16,8 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.fixes.solver.cure import MODES, torch_cures
+from gpudoctor.fixes.solver.described_machine import parse_machine
+from gpudoctor.fixes.solver.solver import solve
 from tests.fixes.index import Index, alone
 from tests.fixes.wheels import Wheel
 
@@ -117,7 +121,10 @@ def test_where_nothing_fits_the_smallest_change_is_named() -> None:
     fixes = torch_cures(machine(gpu=("NVIDIA GeForce RTX 5090", "12.0"), driver__version="550.54.14"))
     assert commands(fixes) == []
     assert fixes[0].title.startswith("First driver 570 or newer")
-    assert "gpudoctor setup torch says why" in fixes[0].steps[0].text
+    (command,) = re.findall("gpudoctor (setup torch --for .*) says why", fixes[0].steps[0].text)
+    wishes = parse_machine(shlex.split(command)[-1])
+    assert (wishes.gpus[0].compute_capability, wishes.driver) == ("12.0", "550.54.14")
+    assert solve(wishes).best is None
 
 
 def test_a_report_that_is_silent_gets_what_most_machines_take() -> None:

@@ -34,7 +34,6 @@ def test_every_key_is_read_and_noted_as_said() -> None:
         ("MX150x2", [("MX150", "6.1", 2)]),
         ("sm_120", [("sm_120", "12.0", 1)]),
         ("RTX 5000", [("RTX 5000", "", 1)]),
-        ("Frobnicator 9000", [("Frobnicator 9000", "", 1)]),
     ],
 )
 def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str, int]]) -> None:
@@ -56,6 +55,8 @@ def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str,
         ("python=snake", "3.12"),
         ("gpu=H100+", "names no GPU"),
         ("gpu=H100x0", "no machine"),
+        ("gpu=H100+Frobnicator 9000", "do not know the GPU 'Frobnicator 9000'; give its compute capability"),
+        ("gpu=RTX 5900,driver=580", "do not know the GPU 'RTX 5900' (near it: GeForce RTX 5090"),
         ("gpu=RTX 4090 driver=535 python=3.11", "between commas: --for 'gpu=RTX 4090,driver=535,python=3.11'"),
         ("gpu=H100,gpu=A100", "joined by a plus"),
         ("glibc=3", "2.31"),
