@@ -69,7 +69,9 @@ def _recipe(name: str) -> Mapping[str, str]:
     recipes = _recipes()
     names = [one for one in recipes if name in {one, Path(one).stem}]
     if len(names) != 1:
-        raise UsageError(f"{name!r} is no recipe; available: {', '.join(recipes)}")
+        near = [one for one in recipes if name.lower() in one.lower()]
+        hint = f"; did you mean {' or '.join(near[:3])}?" if near else ""
+        raise UsageError(f"{name!r} is no recipe; available: {', '.join(recipes)}{hint}")
     return recipes[names[0]]
 
 

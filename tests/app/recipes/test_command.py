@@ -52,3 +52,4 @@ def test_a_name_that_is_none_is_answered_with_those_there_are(called: Program) -
     refused = called("recipe", "show", "chef")
     assert (refused.code, refused.out) == (2, "")
     assert "'chef' is no recipe; available: Dockerfile" in refused.err
+    assert called("recipe", "show", "prolog").err.endswith("; did you mean slurm-prolog.sh?\n")
