@@ -254,8 +254,11 @@ def slurm_job_nodes(job: str) -> Nodes:
     """Nodes of a running Slurm job, by squeue; `UsageError` if there is no such job, or it does not run."""
     answer = _run_slurm("squeue", "--noheader", "--jobs", job, "--states", "RUNNING,SUSPENDED", "--format", "%N")
     nodelist = answer.out.split()
-    if not answer.ok or not nodelist:
-        raise UsageError(f"--slurm {job}: Slurm has no such job that runs ({answer.complaint or answer.how})")
+    why = answer.complaint or answer.how
+    if not answer.ok and "Invalid job id" not in why:
+        raise UsageError(f"--slurm {job}: squeue does not answer here ({why}); run this where Slurm's commands work")
+    if not nodelist:
+        raise UsageError(f"--slurm {job}: Slurm has no such job that runs ({why})")
     return Nodes(tuple(ordered(_expanded_nodelist(nodelist[0]))), ours=True, job=job)
 
 

@@ -55,3 +55,13 @@ def test_where_there_are_no_nodes_that_is_misuse(slurm: Slurm, words: list[str],
     ran = slurm.run(HEAD, [*FLEET, *words])
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_a_job_that_slurm_does_not_have_is_told_from_a_slurm_that_does_not_answer(slurm: Slurm) -> None:
+    argv = [sys.executable, "-m", "gpudoctor", "job", "--slurm", "999999"]
+    unknown = slurm.run(HEAD, argv)
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "Slurm has no such job that runs" in unknown.err
+    silent = slurm.run(HEAD, ["env", "SLURM_CONF=/none", *argv])
+    assert (silent.code, silent.out) == (2, "")
+    assert "squeue does not answer here (" in silent.err
