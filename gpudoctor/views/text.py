@@ -14,7 +14,7 @@ _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
 _MOST_EVIDENCE = 8
 _MOST_FIXES = 3
-_MOST_IDS = 12
+_MOST_IDS = 5
 
 
 def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
