@@ -131,18 +131,30 @@ def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
         finding=finding,
         same_of=", ".join(same_title),
         also=tuple(other.title for other in other_title),
-        proofs=tuple(proof for item in finding.evidence if (proof := _proof(item))),
+        proofs=tuple(_proofs(finding)),
         changes_lead=lead,
         changes=tuple(changes),
         confirm="" if finding.confidence == "certain" else finding.confirm,
     )
 
 
+def _proofs(finding: Finding) -> Iterator[Proof]:
+    """What the finding rests on, in its order; a line that two of its patterns matched comes once."""
+    lines: set[tuple[str, str]] = set()
+    for item in finding.evidence:
+        proof = _proof(item)
+        if proof and not (proof.is_line and (proof.value, proof.source) in lines):
+            lines.add((proof.value, proof.source))
+            yield proof
+
+
 def _proof(item: Evidence) -> Proof | None:
     """A fact of the evidence with name, value and source; for an absent one its reason is the source.
 
-    None if it was not read.
+    None if it was not read, and for how many lines were searched, which says nothing.
     """
+    if item.fact == "text":
+        return None
     if fact := known(item.state):
         shown = value(fact)
         is_line = item.fact == "text.line"

@@ -52,6 +52,16 @@ def diagnosis(*findings: Finding) -> Diagnosis:
     return Diagnosis(snapshot, "broken", findings, unjudged, ("host.no-gpu",), "1.0")
 
 
+def test_a_line_is_shown_once_and_how_many_lines_were_searched_not_at_all() -> None:
+    line, searched = (
+        Evidence("text.line", Known("CPU runtime", "line 1"), 0),
+        Evidence("text", Known(1, "number of rows")),
+    )
+    rendered = text.render(diagnosis(replace(FINDING, evidence=(line, searched, replace(line, index=None)))))
+    assert rendered.count("    line 1: CPU runtime\n") == 1
+    assert "number of rows" not in rendered
+
+
 def test_a_finding_reads_from_what_is_to_what_to_type() -> None:
     assert (
         text.render(diagnosis(FINDING))
