@@ -55,7 +55,7 @@ def same(a: Step, b: Step) -> bool:
 
 
 def _per_row(makes: Iterable[tuple[str, Json]], finding: Finding, snapshot: Snapshot) -> Iterator[tuple[str, Json]]:
-    """Effects with a column of a group applied to each row found: ``gpu.mig_pending`` gives ``gpu[2].mig_pending``."""
+    """Effects, a group's column once for each row found, as ``gpu[2].mig_pending``; unchanged where none is found."""
     for name, value in makes:
         group, _, column = name.rpartition(".")
         spec = catalog().find(name)

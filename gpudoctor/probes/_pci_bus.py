@@ -108,7 +108,7 @@ def _find_capability(handle: int, path: str, wanted: int) -> int | Absent | Unre
 
 
 def _cut_short(handle: int, path: str) -> Unread:
-    """An `Unread` why ``config`` ends early: only root may read all of it, or the machine gives no access."""
+    """An `Unread` why ``config`` ends: at 64 bytes that root is needed, later no access. Raises `OSError`."""
     if len(system.read_at(handle, 256, 0)) <= 64:
         return Unread(
             f"{path}: only root may read more than its first 64 bytes; run gpudoctor with sudo", reason=Reason.DENIED

@@ -73,7 +73,7 @@ def _folded_groups(names: Sequence[str]) -> Iterator[str]:
 
 
 def _ranges(digits: Sequence[str]) -> Iterator[str]:
-    """Ranges of consecutive sorted numbers, ``01-03``; a single number stands alone."""
+    """Ranges of consecutive sorted numbers (at least one), ``01-03`` or ``9-11``; a single number stands alone."""
     begin = last = digits[0]
     for number in (*digits[1:], ""):
         if number and int(number) == int(last) + 1 and (len(number) == len(last) or not last.startswith("0")):

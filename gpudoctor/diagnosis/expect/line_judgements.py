@@ -207,7 +207,7 @@ class FactJudgement(Judgement[FactLine]):
     """Judges a line by one fact: of the machine, or in every row that counts."""
 
     def outcome(self) -> Outcome:
-        """The finding where a fact is not as the line expects, the unjudged line if it is unread, or None."""
+        """The finding if facts (all, or `at_least`) fail the line, unjudged if unread ones could decide, else None."""
         line = self.line
         if not line.group:
             return self._outcome_of_facts([(None, self.snapshot.get(line.fact))])

@@ -453,7 +453,7 @@ def entries(name: str, key: str) -> Entries:
 
 
 def near_gpus(name: str) -> list[str]:
-    """Up to five names of GPUs in the tables that are spelt most like this one; empty where none is close."""
+    """Up to five GPU names in the tables: nearest in number after the same words, else spelt alike; may be empty."""
     return nearest(_table_spelling(name), [key for _, keys in _keys_by_heading("gpus") for key in keys])
 
 

@@ -60,7 +60,7 @@ def plain_name(name: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=256)
 def candidate_gpus(name: str) -> tuple[Gpu, ...]:
-    """Every product that the name may stand for, several for a name cut short; empty if the tables lack it."""
+    """GPUs the name may stand for: the product, all that begin so if cut, else by family pattern; empty if none."""
     bare, virtual = plain_name(name)
     if cut := _CUT.search(bare):
         return tuple(_gpus_with_prefix(bare[: cut.start()]))

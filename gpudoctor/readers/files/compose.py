@@ -133,7 +133,7 @@ def variables_of(node: Node) -> Iterator[tuple[str, tuple[str, int]]]:
 
 
 def _variable_facts(node: Node, manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts ``env.NAME`` of the variables that concern GPU software, and what follows from them."""
+    """Facts ``env.NAME`` of variables about GPU software, and what follows; those with a ``$`` left are left out."""
     values: Mapping[str, Fact] = {
         name: Known(value, manifest.use(line))
         for name, (value, line) in variables_of(node)

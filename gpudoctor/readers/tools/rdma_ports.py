@@ -89,7 +89,7 @@ def _add_port(ports: _Ports, device: dict[str, Fact], port: dict[str, Fact]) -> 
 
 
 def _columns(name: str, value: str, source: str) -> dict[str, Fact]:
-    """The columns of ``rdma`` for a printed field, in one spelling; a rate gives rate_gbps, too; an odd state none."""
+    """The columns of ``rdma`` for a field, in one spelling; an odd `state` gives none, a rate also `rate_gbps`."""
     if name == "state":
         word = value.rpartition(":")[2].split("(")[0].strip().upper().removeprefix("PORT_")
         return {name: Known(_STATES[word], source)} if word in _STATES else {}

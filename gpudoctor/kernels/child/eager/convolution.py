@@ -16,7 +16,7 @@ WINDOWS = ((3, 1, 1), (1, 1, 0), (5, 2, 2))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Yield a case for each window, type and memory layout, over images of `size` channels and about that height."""
+    """Yield a convolution, run when computed, per window, type and layout; images of `size` channels, about as high."""
     for salt, (side, stride, padding) in enumerate(WINDOWS):
         images = uniform(context, (max(1, size // 8), size, size - size // 8, size), 0.5, 1.0, 2 * salt)
         weights = uniform(context, (size + 1, size, side, side), 0.5, 1.0, 2 * salt + 1)

@@ -134,7 +134,7 @@ class _MarchTest:
     # ---- Patterns ----
 
     def _addresses(self, block: int) -> Any:
-        """A tensor with the address of each word of the block."""
+        """An int64 tensor with the address in bytes of each word of the block, from its data_ptr() on, 8 apart."""
         return self._numbers + self.blocks[block].data_ptr()
 
     def _walking(self, _: int, step: int) -> Any:

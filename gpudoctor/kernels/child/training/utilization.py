@@ -181,7 +181,7 @@ def _measure_by_profiler(context: Context, loop: Loop, steps: int) -> LoopProfil
 
 
 def _run_marked(context: Context, loop: Loop, steps: int, mark: Callable[[str], Any]) -> None:
-    """Run the loop with each part inside a named range made by `mark`."""
+    """Run the loop, the whole and each part in a range that `mark` makes by name; the whole waits for the device."""
     with mark(_LOOP):
         for _ in range(steps):
             with mark(_DATA):

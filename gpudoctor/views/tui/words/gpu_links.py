@@ -125,7 +125,7 @@ def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
 
 
 def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
-    """Share of the GPU's NVLinks that are up, and a sentence; None if it is not known or the GPU has none."""
+    """Share that is up of the GPU's NVLinks that should be, and a sentence; None if not known, or none should be."""
     links, down = number_of(gpu.get("links")), known(gpu.get("links_down"))
     if links is None or not down:
         return None
