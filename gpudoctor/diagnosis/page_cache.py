@@ -19,7 +19,7 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError
 
-_FORMAT = 9
+_FORMAT = 10
 """Form of the compiled copies; one of another form is not read."""
 _MOST_COPIES = 8
 """Copies of one kind: those of other checkouts stay for a while."""

@@ -79,6 +79,7 @@ def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, 
     """The snapshot, the wishes, and the environment to install into; for a machine described by --for None first."""
     if options.machine:
         wishes = described_machine.parse_machine(options.machine)
+        described_machine.refuse_unknown_gpus(wishes)
         elsewhere = environment.Environment(windows=wishes.os == "windows")
         return None, replace(wishes, wants=_wanted(options)), elsewhere
 

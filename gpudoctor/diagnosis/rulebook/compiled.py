@@ -220,7 +220,8 @@ def translated_page(page: Raw, translation: Raw | None) -> Raw:
     """The page with its sentences translated; unchanged without a translation, or where it is outdated."""
     if translation is None or translation["of"] != digest(page):
         return page
-    by_english: Mapping[str, str] = translation["sentences"]
+    words = zip(page_sentences(page), translation["sentences"], strict=True)
+    by_english = {english: translated for (_, english), translated in words if translated}
 
     def of(part: Any, key: str = "") -> Any:
         """The part of the page, which stands under `key`, with its texts translated where there is a translation."""

@@ -112,13 +112,14 @@ _OPTIONAL = ("confirm", "undo")
 
 
 def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
-    """By origin, the up-to-date translations under `folder`: ``of`` (digest) and ``sentences`` (by the English ones).
+    """By origin, the up-to-date translations under `folder`: ``of`` (digest) and ``sentences`` in the order of
+    `page_sentences`, empty where one stays English.
 
     Raises `RuleError` for one that does not fit its page.
     """
     return {
-        origin: {"of": raw["of"], "sentences": sentences}
-        for origin, _, raw, sentences in _read_translations(folder, language)
+        origin: {"of": raw["of"], "sentences": [sentences.get(english, "") for _, english in page_sentences(page)]}
+        for origin, page, raw, sentences in _read_translations(folder, language)
         if sentences
     }
 

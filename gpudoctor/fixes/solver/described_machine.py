@@ -54,6 +54,13 @@ def parse_machine(text: str) -> Wishes:
     return wishes
 
 
+def refuse_unknown_gpus(wishes: Wishes) -> None:
+    """Raises `UsageError` for a GPU that the tables do not know: what serves it would be a guess."""
+    if unknown := next((gpu.name[:60] for gpu in wishes.gpus if not device(gpu).capabilities), ""):
+        near = near_phrase(unknown)
+        raise UsageError(f"the tables do not know the GPU {unknown!r}{near}; give its compute capability: gpu=sm_120")
+
+
 def _usage_message(part: str, key: str, text: str) -> str:
     """Error message for a part of ``--for`` that is not understood, with a suggestion if one is near."""
     near = get_close_matches(key.lower(), KEYS, n=1)
@@ -146,17 +153,6 @@ def _compute_capability(name: str) -> str:
         return "{}.{}".format(*several[0]) if len(several) == 1 else ""
 
 
-def _parse_gpus(value: str) -> tuple[str, object]:
-    """(``gpus``, the GPUs) of their names; raises `UsageError` for one that the tables do not know: what serves it
-    would be a guess.
-    """
-    found = gpus_of(value)
-    if unknown := next((gpu.name[:60] for gpu in found if not device(gpu).capabilities), ""):
-        near = near_phrase(unknown)
-        raise UsageError(f"the tables do not know the GPU {unknown!r}{near}; give its compute capability: gpu=sm_120")
-    return "gpus", found
-
-
 def _parse_driver(value: str) -> tuple[str, object]:
     """(``driver``, the text) of a driver version or branch; raises `UsageError` for anything else."""
     number = parse(value)
@@ -207,7 +203,7 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "arch": {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"},
 }
 _PARSERS: Mapping[str, Callable[[str], tuple[str, object]]] = {
-    "gpu": _parse_gpus,
+    "gpu": lambda value: ("gpus", gpus_of(value)),
     "driver": _parse_driver,
     "python": _parse_python,
     "os": _choice_parser("os", _SPELLINGS["os"]),

@@ -168,7 +168,7 @@ def test_the_cures_that_they_share_are_translated() -> None:
 @pytest.mark.parametrize("origin", TRANSLATED)
 def test_translations_are_written_as_chinese_is(origin: str) -> None:
     """Full-width punctuation behind Chinese, a blank between Chinese and Latin letters, and no blank beside either."""
-    for text in TRANSLATIONS[origin]["sentences"].values():
+    for text in TRANSLATIONS[origin]["sentences"]:
         plain = re.sub(r"\{[^{}]*\}", "{}", text)
         assert not re.search(r"[\u4e00-\u9fff][,;:!?](?!\S*[/=])|[\u4e00-\u9fff]\(", plain), plain
         assert not re.search(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9][\u4e00-\u9fff]", plain), plain

@@ -7,7 +7,14 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known, listed
 from gpudoctor.core.stack import GPU, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge import complete
-from gpudoctor.fixes.solver.described_machine import KEYS, SOURCE, machine_text, parse_machine, snapshot_of
+from gpudoctor.fixes.solver.described_machine import (
+    KEYS,
+    SOURCE,
+    machine_text,
+    parse_machine,
+    refuse_unknown_gpus,
+    snapshot_of,
+)
 from tests.conftest import Program
 
 WHOLE = "gpu=RTX 5090x2+H100,driver=570.124.06,python=3.12,os=wsl,arch=aarch64,glibc=2.31,distribution=Ubuntu 24.04"
@@ -55,8 +62,6 @@ def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str,
         ("python=snake", "3.12"),
         ("gpu=H100+", "names no GPU"),
         ("gpu=H100x0", "no machine"),
-        ("gpu=H100+Frobnicator 9000", "do not know the GPU 'Frobnicator 9000'; give its compute capability"),
-        ("gpu=RTX 5900,driver=580", "do not know the GPU 'RTX 5900' (near it: GeForce RTX 5090"),
         ("gpu=RTX 4090 driver=535 python=3.11", "between commas: --for 'gpu=RTX 4090,driver=535,python=3.11'"),
         ("gpu=H100,gpu=A100", "joined by a plus"),
         ("glibc=3", "2.31"),
@@ -70,6 +75,19 @@ def test_what_cannot_be_taken_is_named_with_what_could(text: str, says: str) -> 
         parse_machine(text)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("gpu=H100+Frobnicator 9000", "do not know the GPU 'Frobnicator 9000'; give its compute capability"),
+        ("gpu=RTX 5900,driver=580", "do not know the GPU 'RTX 5900' (near it: GeForce RTX 5090"),
+    ],
+)
+def test_a_gpu_that_the_tables_do_not_know_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        refuse_unknown_gpus(parse_machine(text))
+    assert says in str(refused.value)
 
 
 def test_the_facts_are_those_that_were_said_and_say_so() -> None:
