@@ -94,6 +94,9 @@ def test_the_cures_are_those_that_its_way_to_know_names() -> None:
     ):
         (finding,) = judged([page], facts, text(*lines)).findings
         assert [fix.title for fix in finding.fixes] == cures
+    denied = replace(page, fixes=(replace(load, when=("not driver.installed",)), replace_card))
+    (finding,) = judged([denied], YES).findings
+    assert [fix.title for fix in finding.fixes] == ["Replace the card"], "where none that is named applies, the others"
 
 
 def test_the_cures_that_a_sign_names_are_found_in_another_language() -> None:

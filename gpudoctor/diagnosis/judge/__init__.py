@@ -271,8 +271,9 @@ class Judgement:
     ) -> Finding:
         """The finding with that title template, as severe as the gravest of its `ways` (None: as the page says).
 
-        The first of `ways` gave the template; where it names cures, those of all ways are offered, else the page's. An
-        error that is only possible becomes a warning. `groups` are what the sign's pattern captured.
+        The first of `ways` gave the template; where it names cures, those of all ways are offered, else, and where none
+        of them applies, the page's. An error that is only possible becomes a warning. `groups` are what the sign's
+        pattern captured.
         """
         rule = self.rule
         title = fill(template, self.evaluator, groups)
@@ -286,7 +287,8 @@ class Judgement:
         severity = min(((way and way.severity) or rule.severity for way in ways), key=SEVERITIES.index)
         severity = "warning" if severity == "error" and confidence == "possible" else severity
         named = {title for way in ways if way for title in way.fixes} if ways[0] and ways[0].fixes else ()
-        fixes = [fix for fix in rule.fixes if not named or fix.title in named]
+        offers = applicable_fixes([fix for fix in rule.fixes if fix.title in named], self.facts, self.evaluator, groups)
+        offers = offers or applicable_fixes(rule.fixes, self.facts, self.evaluator, groups)
         return Finding(
             id=rule.id,
             layer=rule.layer,
@@ -298,7 +300,7 @@ class Judgement:
             evidence=(*self._lines(matches), *facts),
             subjects=about,
             explains=rule.explains,
-            fixes=tuple(fix for _, fix in applicable_fixes(fixes, self.facts, self.evaluator, groups)),
+            fixes=tuple(fix for _, fix in offers),
             references=rule.sources,
             confirm=self._confirm(),
             prevalence=rule.prevalence,
