@@ -26,7 +26,7 @@ if sys.platform != "win32":
 
     from gpudoctor.app.monitoring.ranks import Ranks
     from gpudoctor.app.monitoring.run_diagnosis import Seen, conclude, record_own_end
-    from gpudoctor.app.monitoring.watching import Watch
+    from gpudoctor.app.monitoring.watching import Watch, resources_before
     from gpudoctor.target.passthrough.command import Ended
 
 
@@ -103,7 +103,7 @@ class Watching:
         if sys.platform != "win32" and not self._began:
             self._began, self.diagnosis = (time.time(), _processor_seconds()), None
             self._ranks = Ranks.here()
-            self._watch = Watch(os.getpid(), self._ranks)
+            self._watch = Watch(os.getpid(), resources_before(), self._ranks)
             self._watch.start()
             if self._ranks:
                 self._ranks.begin(os.getpid())

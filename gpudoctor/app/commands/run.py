@@ -14,7 +14,7 @@ from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
     from gpudoctor.app.monitoring.ranks import Ranks
-    from gpudoctor.app.monitoring.watching import HangWatch, Watch
+    from gpudoctor.app.monitoring.watching import HangWatch, Watch, resources_before
     from gpudoctor.target import child
     from gpudoctor.target.passthrough.command import (
         Command,
@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     command.hold_signals()
     outputs = Outputs.prepare(("file",) if options.untouched else ("file", "pipe", "terminal"))
     command.resizes = outputs.on_terminal
+    shared = resources_before()
     try:
         command.start(outputs.descriptors)
     except CommandError as error:
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     point_streams_at_null()
     ranks = Ranks.here()
     hanging = HangWatch(command.pid, options.hang_after, outputs.printed, lambda: watch.used, tuple(options.rules))
-    watch = Watch(command.pid, ranks, hanging.add)
+    watch = Watch(command.pid, shared, ranks, hanging.add)
     watch.start()
     hanging.start()
     if ranks:

@@ -48,11 +48,29 @@ class Used:
     pids: frozenset[int]
 
 
+def resources_before() -> SharedResources:
+    """What a command shares with others, with the counters read now: for before it starts, or its first gains go."""
+    from gpudoctor.probes._job.shared_resources import SharedResources
+    from gpudoctor.target.local import Local
+
+    folder = ""
+    with contextlib.suppress(OSError):  # the folder may be deleted
+        folder = os.getcwd()  # noqa: PTH109 - as text
+    return SharedResources.here(Local("quick"), folder)
+
+
 class Watch:
-    """Watches one command from its start to `stop`; nothing here may raise into whoever waits for the command."""
+    """Watches one command until `stop`; nothing here may raise into whoever waits for the command.
+
+    `shared` are the resources with their counters from before its start.
+    """
 
     def __init__(
-        self, pid: int, ranks: Ranks | None = None, on_sample: Callable[[Sample], None] = lambda _: None
+        self,
+        pid: int,
+        shared: SharedResources,
+        ranks: Ranks | None = None,
+        on_sample: Callable[[Sample], None] = lambda _: None,
     ) -> None:
         self._pid = pid
         self._ranks = ranks
@@ -60,7 +78,7 @@ class Watch:
         self._on_sample = on_sample
         self._stop = threading.Event()
         self._tree: Tree | None = None
-        self._shared: SharedResources | None = None
+        self._shared = shared
         self._gpus: GPUUse | None = None
         self._end_gpus: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="beside", daemon=True)
@@ -86,8 +104,8 @@ class Watch:
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """The facts ``run.*`` that were seen so far; those not seen are left out."""
-        facts: dict[str, Fact] = dict(self._shared.facts()) if self._shared else {}
+        """The facts ``run.*`` that were seen so far; those not seen are unread or left out."""
+        facts = self._shared.facts()
         if self._tree and self._tree.most:
             facts["run.memory_peak_mib"] = Known(self._tree.peak >> 20, "/proc, while it ran")
             facts["run.processes"] = Known(self._tree.most, "/proc, while it ran")
@@ -122,19 +140,15 @@ class Watch:
     def _run(self) -> None:
         """Thread body: look until `stop`, the less often the more processor time a look takes; then once more."""
         from gpudoctor.probes._job.processes import Tree
-        from gpudoctor.probes._job.shared_resources import SharedResources
-        from gpudoctor.target.local import Local
 
         began = time.monotonic()
         self._tree = tree = Tree(self._pid, without=child.begun)
-        tree.look()
-        self._shared = shared = SharedResources.here(Local("quick"), os.getcwd())  # noqa: PTH109 - as text
         pause = _FIRST_PAUSE_SECONDS
         while True:
             cost = time.thread_time()
             over = self._stop.is_set()
             tree.look()
-            shared.look()
+            self._shared.look()
             cost = time.thread_time() - cost
             if over:
                 return

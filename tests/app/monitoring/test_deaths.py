@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from gpudoctor.core.sample import GPU, Process, Sample
 from gpudoctor.core.shipped import own_command
 from gpudoctor.target.passthrough.command import Ended
 from tests import needs
-from tests.app.monitoring.running import beside, document, found, python
+from tests.app.monitoring.running import beside, document, found, python, run
 from tests.sim import scenario
 from tests.sim.root import Machine
 
@@ -55,7 +56,10 @@ def test_a_worker_that_is_killed_for_its_memory(small_cgroup: Path, tmp_path: Pa
 
 @pytest.mark.full
 def test_a_limit_of_processes(tmp_path: Path) -> None:
-    """On the real cgroup of this machine, of either version: the kernel counts the forks that it refuses."""
+    """On the real cgroup of this machine, of either version: the kernel counts the forks that it refuses.
+
+    The shell is refused before a thread of ours could have looked at it.
+    """
     listed = Path("/proc/self/cgroup").read_text().splitlines()
     paths = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in listed}
     place = Path("/sys/fs/cgroup/pids" + paths["pids"]) if "pids" in paths else Path("/sys/fs/cgroup" + paths[""])
@@ -65,13 +69,10 @@ def test_a_limit_of_processes(tmp_path: Path) -> None:
         (group / "pids.max").write_text("24")
     except OSError:
         needs.missing("control groups with a limit of processes that can be made")
-    code = (
-        "import threading, time\n"
-        "for n in range(60): threading.Thread(target=time.sleep, args=(2,), daemon=True).start()"
-    )
+    forks = ["sh", "-c", "for n in $(seq 60); do sleep 2 & done"]
     try:
-        whole, end = document(python(code), tmp_path, before=within(group))
-        assert end.code == 1
+        whole, end = document(forks, tmp_path, before=within(group))
+        assert end.code
         title = found(whole)["workload.processes-limit"]
         assert title.startswith("The cgroup's limit of processes and threads refused new ones ")
         assert title.endswith(", and it failed")
@@ -81,6 +82,15 @@ def test_a_limit_of_processes(tmp_path: Path) -> None:
                 group.rmdir()
             except OSError:
                 time.sleep(0.05)
+
+
+def test_a_folder_that_is_deleted(tmp_path: Path) -> None:
+    """A command whose folder is gone is watched as any other, and nothing of ours is printed beside it."""
+    out, gone = tmp_path / "run.json", tmp_path / "gone"
+    gone.mkdir()
+    end = run(["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone), *beside("-o", str(out)), "true"])
+    assert (end.code, b"Traceback" in end.err) == (0, False)
+    assert json.loads(out.read_text())["facts"]["run.disk"]["unread"] == "its mount is not shown"
 
 
 def test_killed_by_another(tmp_path: Path) -> None:
