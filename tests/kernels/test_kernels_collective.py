@@ -240,6 +240,19 @@ def test_each_rank_knows_its_number_and_answers() -> None:
     assert "what libraries print" in ends[0].err
 
 
+def test_what_a_rank_printed_before_its_answer_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its standard output alone was ready when it was looked at, and is read only once the rank has ended."""
+    take = _ranks.Rank.take
+
+    def late(rank: _ranks.Rank, stream: Any) -> bool:
+        return until(lambda: not is_alive(rank.process.pid)) and take(rank, stream)
+
+    monkeypatch.setattr(_ranks.Rank, "take", late)
+    (end,) = _together("")
+    assert end.answer
+    assert "what libraries print" in end.err
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
