@@ -17,11 +17,11 @@ from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.page import (
     SETUP,
     Spot,
+    checked_sign,
     details_of,
     fix_of,
     proof_of,
     refuse_unknown_keys,
-    sign_of,
     tables,
     texts,
 )
@@ -108,7 +108,7 @@ def rule_from_compiled(raw: Mapping[str, Any], parts: PageParts, translation: Ma
         **own,
         proofs=tuple(proof_of(item, where) for item in raw.get("proof", ())),
         details=details_of(raw, where),
-        signs=LazySequence(lambda: [sign_of(item, where) for item in signs]),
+        signs=LazySequence(lambda: [checked_sign(item) for item in signs]),
         fixes=LazySequence(lambda: [fix_of(item, where) for item in fixes]),
         pages=parts.pages,
     )

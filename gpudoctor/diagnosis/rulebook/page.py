@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.core.errors import RuleError, meant
-from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import OTHERS
 from gpudoctor.core.rule import (
     CONFIDENCES,
@@ -235,34 +234,41 @@ def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
 def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
     """The `Sign` of a ``[[sign]]`` entry, with what was derived from its pattern if compiled; raises `RuleError`."""
     refuse_unknown_keys(raw, "match weight when finding severity fixes compiled", where)
-    match = _required_text(raw, "match", where)
-    conclusive = _one_of(raw, "weight", ("conclusive", "suggestive"), None, where) == "conclusive"
-    severity = _one_of(raw, "severity", ("", *SEVERITIES), "", where)
-    when, fixes = texts(raw, "when", where), texts(raw, "fixes", where)
-    sign = Sign(match, conclusive, when, raw.get("finding", ""), severity, fixes)
-    return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
+    _required_text(raw, "match", where)
+    _one_of(raw, "weight", ("conclusive", "suggestive"), None, where)
+    _one_of(raw, "severity", ("", *SEVERITIES), "", where)
+    for key in ("when", "fixes"):
+        texts(raw, key, where)
+    return checked_sign(raw)
 
 
-def compiled_sign(sign: Sign, required_words: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
-    """The sign with what was derived from its pattern at compile time: required words, alternatives, and whether a
-    match may go on over line ends.
+def checked_sign(raw: Mapping[str, Any]) -> Sign:
+    """The `Sign` of an entry that `sign_of` has checked, as the entries of compiled pages are: 750 in a few ms.
+
+    Derived from its pattern are the required words, whether a match may go on over line ends, and the alternatives;
+    an entry that is not compiled has none of them.
     """
+    match: str = raw["match"]
+    words, goes_on, ways = raw.get("compiled", ((), True, ()))
+    return Sign(
+        match,
+        raw["weight"] == "conclusive",
+        tuple(raw.get("when", ())),
+        raw.get("finding", ""),
+        raw.get("severity", ""),
+        tuple(raw.get("fixes", ())),
+        tuple(map(tuple, words)),
+        goes_on,
+        tuple(tuple(_checked_part(match, *part) for part in way) for way in ways),
+    )
 
-    def compiled_part(
-        pattern: str | Sequence[int], words: Sequence[Sequence[str]], spans_lines: bool, reach: int
-    ) -> Part:
-        """The `Part` of a compiled entry; `pattern` is its text, or its (start, end) in the sign's own pattern."""
-        return Part(
-            pattern if isinstance(pattern, str) else sign.match[slice(*pattern)], _as_tuples(words), spans_lines, reach
-        )
 
-    parts = tuple(tuple(compiled_part(*part) for part in way) for way in ways)
-    return replace(sign, required_words=_as_tuples(required_words), goes_on=goes_on, ways=parts)
-
-
-def _as_tuples(required_words: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """The word sets as tuples."""
-    return tuple(map(tuple, required_words))
+def _checked_part(
+    match: str, pattern: str | Sequence[int], words: Sequence[Sequence[str]], spans_lines: bool, reach: int
+) -> Part:
+    """The `Part` of a compiled entry; `pattern` is its text, or its (start, end) in the sign's own pattern `match`."""
+    own = pattern if isinstance(pattern, str) else match[slice(*pattern)]
+    return Part(own, tuple(map(tuple, words)), spans_lines, reach)
 
 
 def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
