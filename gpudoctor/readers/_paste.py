@@ -121,9 +121,19 @@ class Paste:
 
     @cached_property
     def labels(self) -> list[Label]:
-        """The ``label: value`` lines of the pasted text, in order."""
+        """The ``label: value`` lines of the pasted text, in order; the answers of a bug form come last."""
         parsed = (label_of(index, line) for index, line in enumerate(self.bare) if line)
-        return [label for label in parsed if label]
+        return [label for label in (*parsed, *self._form_answers()) if label]
+
+    def _form_answers(self) -> Iterator[Label]:
+        """The answers of one line below the headings of a bug form on GitHub: ``### label``, a blank line, the value.
+
+        A heading or the end of the text follows such an answer.
+        """
+        filled = [(index, line) for index, line in enumerate(self.lines) if line.strip()]
+        for (_, heading), (at, value), (_, after) in zip(filled, filled[1:], [*filled[2:], (0, "### ")], strict=False):
+            if heading.startswith("### ") and not value.startswith("#") and after.startswith("### "):
+                yield Label(at, normalized_label(heading), value.strip())
 
     @cached_property
     def documents(self) -> list[tuple[int, int, dict[str, object]]]:

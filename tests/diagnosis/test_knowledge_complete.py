@@ -249,7 +249,8 @@ class TestCompanions:
         ],
     )
     def test_listed_beside_one_torch(self, torch: str, companion: str, unmet: tuple[str, ...]) -> None:
-        snapshot = completed({"torch.version": torch}, package=packages(f"torch {torch}", companion))
+        twice = packages(f"torch {torch}", companion, companion)  # as collect_env has it from pip and conda
+        snapshot = completed({"torch.version": torch}, package=twice)
         assert value(snapshot, "torch.companions_unmet") == unmet
 
     @pytest.mark.parametrize(

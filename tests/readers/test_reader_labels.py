@@ -313,3 +313,13 @@ DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0
     xids = read_text(text).groups["xid"]
     assert isinstance(xids, tuple)
     assert [(row["code"], row["address"]) for row in xids] == [(Known(94, "line 8"), Known("0000:3b:00.0", "line 8"))]
+
+
+def test_the_answers_of_a_bug_form_are_read_and_headings_of_prose_are_not() -> None:
+    form = "### TensorFlow version\n\n2.18.0\n\n### Python version\n\n_No response_\n\n### GPU model and memory\n\nRTX 4080\n"
+    found = read_text(form)
+    assert values(found)["tf.version"] == "2.18.0"
+    assert "python.version" not in values(found)
+    assert [row["name"] for row in rows(found, "gpu")] == ["RTX 4080"]
+    prose = "### TensorFlow version\n\n2.18.0 and later\nneed another Python.\n\n### Python version\n\n3.11\nor older\n"
+    assert not {"tf.version", "python.version"} & set(values(read_text(prose)))

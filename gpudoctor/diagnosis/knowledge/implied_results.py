@@ -447,7 +447,7 @@ def _imply_companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
         return
     companions = [(name, other) for name, other in installed if name in ("torchvision", "torchaudio")]
     if companions:
-        unmet = [misfit for name, other in companions if (misfit := builds.misfit(name, other, version))]
+        unmet = dict.fromkeys(filter(None, (builds.misfit(name, other, version) for name, other in companions)))
         fill(snapshot, facts, "torch.companions_unmet", Known(tuple(unmet), "table torch: the packages listed"))
 
 
