@@ -316,7 +316,8 @@ DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0
 
 
 def test_the_answers_of_a_bug_form_are_read_and_headings_of_prose_are_not() -> None:
-    form = "### TensorFlow version\n\n2.18.0\n\n### Python version\n\n_No response_\n\n### GPU model and memory\n\nRTX 4080\n"
+    answers = {"TensorFlow version": "2.18.0", "Python version": "_No response_", "GPU model and memory": "RTX 4080"}
+    form = "".join(f"### {heading}\n\n{answer}\n\n" for heading, answer in answers.items())
     found = read_text(form)
     assert values(found)["tf.version"] == "2.18.0"
     assert "python.version" not in values(found)
