@@ -16,6 +16,7 @@ from gpudoctor.views.tui import themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.widgets import frame
+from tests.guard import test_browser
 from tests.needs import REPOSITORY
 from tests.views.tui import jobs
 from tests.views.tui.conftest import settled
@@ -132,6 +133,24 @@ async def write() -> None:
         (HOME / f"{shot.name}.svg").write_text(await taken(shot), "utf-8")
 
 
+def write_browser() -> None:
+    """Take those of the interface in a browser: its first screen, and the GPUs in a small window."""
+    with test_browser.launched() as browser, test_browser.served() as url:
+        screen = test_browser.Screen(browser.new_context())
+        screen.page.set_viewport_size({"width": 1000, "height": 640})
+        screen.page.goto(url)
+        screen.wait_for("BROKEN", "535.274.02")
+        _photograph(screen, "browser")
+        screen.page.set_viewport_size({"width": 760, "height": 480})
+        screen.press("2", "[2 GPU]")
+        _photograph(screen, "browser-small")
+
+
+def _photograph(screen: test_browser.Screen, name: str) -> None:
+    screen.page.wait_for_timeout(3000)  # until the last piece is painted, which no message says
+    screen.page.screenshot(path=HOME / f"{name}.png")
+
+
 def gallery() -> str:
     """All pictures with what they show, as Markdown; the first of them stands alone above."""
     pictures = (f"{shot.about}\n\n![{shot.name}](../../../{_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
@@ -178,3 +197,4 @@ if __name__ == "__main__":
         for name in ("NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "LC_ALL", "LC_CTYPE"):
             os.environ.pop(name, None)
         asyncio.run(write())
+        write_browser()

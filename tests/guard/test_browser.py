@@ -1,7 +1,8 @@
-"""The interface in a real browser: Chromium, driven by Playwright. Keys only: no test clicks on the page."""
+"""The interface in a real browser: Chromium, driven by Playwright. No test clicks on the page before it types."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from tests import needs
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, WebSocket, WebSocketRoute
 
 pytestmark = pytest.mark.full
 
@@ -41,8 +42,9 @@ address => new Promise(done => {
 """Whether a web page may open a websocket."""
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Chromium, which reaches this machine alone; skips where it or Playwright is missing."""
     program = needs.program("chromium")
     try:
         from playwright.sync_api import sync_playwright
@@ -52,6 +54,12 @@ def chromium() -> Iterator[Browser]:
         browser = driver.chromium.launch(executable_path=program, args=_FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -90,8 +98,19 @@ class Screen:
 
     def __init__(self, browser: BrowserContext) -> None:
         self.drawn = ""
+        self.size = 1, 1
+        """Columns and lines that the page has asked for last."""
         self.page: Page = browser.new_page()
-        self.page.on("websocket", lambda socket: socket.on("framereceived", self._draw))
+        self.page.on("websocket", self._watch)
+
+    def _watch(self, socket: WebSocket) -> None:
+        socket.on("framereceived", self._draw)
+        socket.on("framesent", self._note_size)
+
+    def _note_size(self, frame: str | bytes) -> None:
+        if frame[:9] == '["resize"':
+            asked = json.loads(frame)[1]
+            self.size = asked["width"], asked["height"]
 
     def _draw(self, frame: str | bytes) -> None:
         self.drawn += frame.decode("utf-8", "replace") if isinstance(frame, bytes) else ""
@@ -102,6 +121,21 @@ class Screen:
         while missing := [word for word in words if word not in self.drawn]:
             assert time.monotonic() < end, missing
             self.page.wait_for_timeout(50)
+
+    def press(self, key: str, *words: str) -> None:
+        """Press the key, and wait until all these words are drawn after it."""
+        self.drawn = ""
+        self.page.keyboard.press(key)
+        self.wait_for(*words)
+
+    def click(self, column: int, line: int, *words: str) -> None:
+        """Click into that cell, and wait until all these words are drawn after it."""
+        box = self.page.locator(".xterm-screen").bounding_box()
+        assert box
+        width, height = box["width"] / self.size[0], box["height"] / self.size[1]
+        self.drawn = ""
+        self.page.mouse.click(box["x"] + (column + 0.5) * width, box["y"] + (line + 0.5) * height)
+        self.wait_for(*words)
 
     def wait_for_focus(self, title: str) -> None:
         """Wait until the pane of that title is, as it was drawn last, the one that has the focus."""
@@ -129,6 +163,47 @@ def test_the_url_opens_the_interface_once_and_keys_work_without_a_click(profile:
             assert answer
             assert answer.status == 403
             assert words in theirs.inner_text("body")
+
+
+SCREENS = ("1 Diagnosis", "2 GPUs", "3 Facts", "4 Kernels", "5 Cluster", "6 Setup", "7 Job")
+
+
+def test_every_screen_opens_by_its_key_and_by_the_mouse_in_a_window_of_any_size(
+    profile: Callable[[], BrowserContext],
+) -> None:
+    with served() as url:
+        ours = Screen(profile())
+        ours.page.set_viewport_size({"width": 1200, "height": 760})
+        ours.page.goto(url)
+        ours.wait_for("BROKEN", "535.274.02")
+        for name in (*SCREENS[1:], SCREENS[0]):
+            ours.press(name[0], f"[{name}]")
+        for number, name in enumerate(SCREENS[1:], 1):
+            ours.click(len("  ".join(SCREENS[:number])) + 4, 2, f"[{name}]")
+        ours.drawn = ""
+        ours.page.set_viewport_size({"width": 760, "height": 520})
+        ours.wait_for("[7 Job]", "4 Kern ")
+        ours.press("1", "[1 Diag]", "BROKEN")
+
+
+def test_a_lost_connection_is_shown_and_a_key_connects_again(profile: Callable[[], BrowserContext]) -> None:
+    routes: list[WebSocketRoute] = []
+
+    def on_the_way(route: WebSocketRoute) -> None:
+        routes.append(route)
+        route.connect_to_server()
+
+    with served() as url:
+        page = profile().new_page()
+        page.route_web_socket(re.compile("/ws"), on_the_way)
+        page.goto(url)
+        page.wait_for_selector("body.-first-byte")
+        routes[-1].close()
+        page.wait_for_selector("body.-closed")
+        assert "Session ended" in page.inner_text(".closed-dialog")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("body.-first-byte")
+        assert len(routes) == 2
 
 
 @pytest.fixture
