@@ -22,6 +22,9 @@ _CGROUPS = (
 _CONTAINER_WORDS = {"docker": "docker", "podman": "podman", "lxc": "lxc", "lxc-libvirt": "lxc"}
 """What ``container=`` says, where it names an engine of ours; any other word is ``container``."""
 
+_LEFT_BY_IMAGES = ("/run/.containerenv", "/.dockerenv")
+"""Files that engines put into a container's root; ``docker export`` takes them along to a disk that a VM boots from."""
+
 APPTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME")
 
 
@@ -84,7 +87,7 @@ def container(target: Target) -> Fact:
         ("/.dockerenv", "docker"),
         ("/dev/lxc", "lxc"),
     ):
-        if path_exists(target, mark) is True:
+        if path_exists(target, mark) is True and not (mark in _LEFT_BY_IMAGES and _booted_from_image(target)):
             return Known(engine, mark)
     return _declared_engine(target) or _engine_by_cgroup(target) or _absent_or_unclear(target)
 
@@ -116,21 +119,48 @@ def _engine_by_cgroup(target: Target) -> Fact | None:
     return None
 
 
+def _booted_from_image(target: Target) -> bool:
+    """True on a machine that was booted from a container's files: it has kernel threads, and / is a whole file system.
+
+    A container that shares the host's processes (``--pid=host``) sees the threads, too, but on a root of its own, which
+    only on ZFS is a whole file system.
+    """
+    root = _root_mount(target)
+    whole = not isinstance(root, Unread) and not _is_container_root(*root) and root[1] != "zfs"
+    return whole and _has_kernel_threads(target)
+
+
+def _has_kernel_threads(target: Target) -> bool:
+    """True in the first PID namespace, whose process 2 starts the kernel's threads."""
+    return text(target, "/proc/2/comm", 64) == "kthreadd"
+
+
+def _root_mount(target: Target) -> tuple[str, str] | Unread:
+    """The folder of its file system that is mounted at /, and that file system's type; ``/`` and empty for no line."""
+    mounts = text(target, "/proc/self/mountinfo", 1 << 18)
+    if not isinstance(mounts, str):
+        return Unread(mounts.why)
+    roots = re.findall(r"^\S+ \S+ \S+ (\S+) / .* - (\S+) ", mounts, re.M)
+    return roots[-1] if roots else ("/", "")
+
+
+def _is_container_root(folder: str, kind: str) -> bool:
+    """True for a root of layers, or one that is a folder of a file system; of btrfs one that an engine has made."""
+    layered = kind in ("overlay", "fuse-overlayfs", "aufs", "squashfuse_ll")
+    return layered or (folder != "/" and (kind != "btrfs" or "/btrfs/subvolumes/" in folder))
+
+
 def _absent_or_unclear(target: Target) -> Fact:
     """Absent: nothing names a container engine; unread if the root file system looks like a container's all the same.
 
     Nodes that boot over the network have such roots too; they run systemd and show the kernel's own threads.
     """
-    mounts = text(target, "/proc/self/mountinfo", 1 << 18)
-    if not isinstance(mounts, str):
-        return Unread(f"no mark of a container, and mounts cannot be read: {mounts.why}")
-    roots = re.findall(r"^\S+ \S+ \S+ (\S+) / .* - (\S+) ", mounts, re.M)
-    folder, kind = roots[-1] if roots else ("/", "")
-    container_like = kind in ("overlay", "fuse-overlayfs", "aufs", "squashfuse_ll") or (
-        folder != "/" and kind != "btrfs"
-    )
-    booted = path_exists(target, "/run/systemd/system") is True and text(target, "/proc/2/comm", 64) == "kthreadd"
-    if container_like and not booted:
+    root = _root_mount(target)
+    if isinstance(root, Unread):
+        return Unread(f"no mark of a container, and mounts cannot be read: {root.why}")
+    booted = path_exists(target, "/run/systemd/system") is True and _has_kernel_threads(target)
+    if _is_container_root(*root) and not booted:
+        folder, kind = root
         return Unread(f"no mark of a known container engine, yet / is {folder} of a file system of type {kind}")
     return Absent("no mark of a container engine")
 

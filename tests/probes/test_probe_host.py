@@ -113,6 +113,27 @@ def test_containers_by_the_environment(tmp_path: Path, variable: dict[str, str],
     assert values(host, Tree(tmp_path).linux().target(**variable))["host.container"] == engine
 
 
+@pytest.mark.parametrize("mark", ["/.dockerenv", "/run/.containerenv"])
+@pytest.mark.parametrize(
+    ("first_thread", "root", "contained"),
+    [
+        ("kthreadd", "/ / rw - ext4 /dev/vda rw", False),
+        ("kthreadd", "/@ / rw - btrfs /dev/vda2 rw", False),
+        ("bash", "/ / rw - ext4 /dev/vda rw", True),
+        ("kthreadd", "/ / rw - overlay overlay rw", True),
+        ("kthreadd", "/@/var/lib/docker/btrfs/subvolumes/0a1b / rw - btrfs /dev/vda2 rw", True),
+        ("kthreadd", "/ / rw - zfs rpool/0a1b rw", True),
+    ],
+)
+def test_a_machine_that_was_booted_from_a_containers_files(
+    tmp_path: Path, mark: str, first_thread: str, root: str, contained: bool
+) -> None:
+    """``docker export`` onto a disk keeps the file; a container with the host's processes has a root of its own."""
+    tree = Tree(tmp_path).linux().file(mark).file("/proc/2/comm", f"{first_thread}\n")
+    tree.file("/proc/self/mountinfo", f"27 1 259:2 {root}\n")
+    assert isinstance(said(host, tree.target())["host.container"], Known if contained else Absent)
+
+
 def test_what_leaves_it_a_host(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().file("/proc/1/cgroup", "0::/init.scope\n").folder("/var/lib/docker/overlay2")
     assert values(host, tree.target())["host.container"] is Absent
