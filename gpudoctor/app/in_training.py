@@ -99,7 +99,10 @@ class Watching:
         self.stop(error)
 
     def start(self) -> None:
-        """Begin to watch this process; nothing where it is watched already, or on Windows."""
+        """Begin to watch this process; nothing where it is watched already, or on Windows.
+
+        Unless `stop` is called, the account comes at the interpreter's end, which hides the code of ``sys.exit``.
+        """
         if sys.platform != "win32" and not self._began:
             self._began, self.diagnosis = (time.time(), _processor_seconds()), None
             self._ranks = Ranks.here()
@@ -115,13 +118,19 @@ class Watching:
         Returns the diagnosis; None where it did not watch. Whatever fails here is printed in a line, and raises nothing
         into the training.
         """
+        if isinstance(error, SystemExit):
+            return self._conclude(error, error.code if isinstance(error.code, int) else int(error.code is not None))
+        return self._conclude(error, 1 if error else 0)
+
+    def _conclude(self, error: BaseException | None, code: int | None) -> Diagnosis | None:
+        """As `stop`; `code` is the exit code of this process, None where it is not known."""
         if sys.platform != "win32" and self._began:
             (began, used), self._began = self._began, None
             atexit.unregister(self._at_exit)
             try:
                 self._watch.stop()
-                ended = _end_of(error, began, used)
-                kept = "".join(traceback.format_exception(error)).encode() if error and ended.code else b""
+                ended = _end_of(code, began, used)
+                kept = "".join(traceback.format_exception(error)).encode() if error and ended.failed else b""
                 seen = Seen(sys.orig_argv, self._watch, kept, frozenset({"exception"}))
                 own = record_own_end(ended, self._ranks)
                 self.diagnosis = conclude(ended, seen, self._ranks, own, _write, self._rules)
@@ -140,7 +149,8 @@ class Watching:
 
     def _at_exit(self) -> None:
         """Call `stop` at the interpreter's end, with the exception that nobody handled, if any."""
-        self.stop(getattr(sys, "last_value", None))
+        error = getattr(sys, "last_value", None)
+        self._conclude(error, 1 if error else None)
 
 
 def watch(rules: Sequence[Path] = ()) -> Watching:
@@ -203,11 +213,8 @@ if sys.platform != "win32":
         usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
-    def _end_of(error: BaseException | None, began: float, used: float) -> Ended:
-        """The end of a training as that of a command: its exit code is what the exception would make of it."""
-        code = 1 if error else 0
-        if isinstance(error, SystemExit):
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    def _end_of(code: int | None, began: float, used: float) -> Ended:
+        """The end of a training as that of a command with that exit code."""
         seconds, peak = time.time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         return Ended(os.getpid(), code, None, False, began, seconds, _processor_seconds() - used, peak, ())
 

@@ -44,7 +44,7 @@ _OF_THE_FIRST: tuple[tuple[str, Kind, str], ...] = (
 FACTS = (
     fact("run.command", "text", "the command, without secrets"),
     fact("run.pid", "int", "its process id"),
-    fact("run.exit_code", "int", "its exit code; absent where a signal ended it"),
+    fact("run.exit_code", "int", "its exit code; absent where a signal ended it, unread where Python hides it"),
     fact("run.signal", "text", "the signal that ended it, such as SIGKILL; absent where it exited"),
     fact(
         "run.died_of",

@@ -140,9 +140,10 @@ _MOST_SIGNALS = 3
 def render_account(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """Account of a command that has ended: how it ended, what it used, and its findings and notes, as text."""
     snapshot = diagnosis.snapshot
-    failed = snapshot.value("run.exit_code") != 0
+    code = snapshot.value("run.exit_code")
+    failed = bool(code or snapshot.text("run.signal"))
     grave = failed or any(finding.severity != "info" for finding in diagnosis.findings)
-    colour = "red" if grave else "green"
+    colour = "red" if grave else "green" if code is not None else "yellow"
     head = f"gpudoctor: {_rank(snapshot)}{_end(snapshot)}; {_found(diagnosis, failed)}"
     first, *rest = wrapped(head, hang=2)
     lines = [style.paint(first, "bold", colour), *rest, *_used(snapshot)]
@@ -158,7 +159,7 @@ def _rank(snapshot: Snapshot) -> str:
 
 def _end(snapshot: Snapshot) -> str:
     """How the command ended: ``exit 1 after 2 min 5 s``, ``killed by SIGSEGV (core dumped) after 4.0 s``."""
-    end = f"exit {snapshot.text('run.exit_code')}"
+    end = f"exit {snapshot.text('run.exit_code') or 'code not known'}"
     if name := snapshot.text("run.signal"):
         end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
     elif name := snapshot.text("run.died_of"):

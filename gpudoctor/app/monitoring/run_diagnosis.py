@@ -72,7 +72,7 @@ class Seen:
 def record_own_end(ended: Ended, ranks: Ranks | None) -> End:
     """How this rank ended; recorded at once for the job's other ranks, as some of them end because of it."""
     rank = ranks.place.rank if ranks else 0
-    own = End(rank, end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
+    own = End(rank, end_text(ended), ended.began + ended.seconds, ended.failed, None)
     if ranks:
         ranks.end(own)
     return own
@@ -133,7 +133,7 @@ def judge(
     and nothing is `alarming`, if it was asked to end, or if it failed because of another rank (`by_another`). Raises
     `DoctorError` for a broken page.
     """
-    failed = ended.code != 0
+    failed = ended.failed
     hurried = by_another or was_asked(ended)
     python = argv[0] if os.path.basename(argv[0]).startswith("python") else None  # noqa: PTH119
     machine = _machine(python if failed else None, whole=(failed or alarming) and not hurried)
@@ -147,7 +147,7 @@ def judge(
     errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]
     if failed and errors:
         notes += (Note((), _STANDING.format(ids=", ".join(dict.fromkeys(one.id for one in errors)))),)
-    return replace(whole, findings=findings, verdict=verdict_of(findings, known=not failed), notes=notes)
+    return replace(whole, findings=findings, verdict=verdict_of(findings, known=ended.code == 0), notes=notes)
 
 
 def was_asked(ended: Ended) -> bool:
@@ -162,8 +162,10 @@ def read_output(kept: bytes) -> Snapshot | None:
 
 
 def end_text(ended: Ended) -> str:
-    """``exit code 1``, or the signal's name."""
-    return signal_name(ended.signal) if ended.signal else f"exit code {ended.code}"
+    """``exit code 1``, ``exit code not known``, or the signal's name."""
+    if ended.signal:
+        return signal_name(ended.signal)
+    return f"exit code {ended.code if ended.code is not None else 'not known'}"
 
 
 def keep(diagnosis: Diagnosis) -> None:
@@ -179,11 +181,14 @@ def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
     run.exit_code is `Absent` where a signal ended it, run.signal and run.died_of where it exited.
     """
     exited = Absent(f"it exited with {ended.code}")
+    code: Fact = Known(ended.code, _SOURCE) if ended.code is not None else Absent("a signal ended it")
+    if ended.code is None and not ended.signal:
+        exited, code = Absent("it exited"), Unread("Python does not say at its end what sys.exit was given")
     number = ended.signal or _signal_of_shell_code(ended.code)
     return {
         "run.command": Known(without_secrets(" ".join(argv))[:500], _SOURCE),
         "run.pid": Known(ended.pid, _SOURCE),
-        "run.exit_code": Known(ended.code, _SOURCE) if ended.code is not None else Absent("a signal ended it"),
+        "run.exit_code": code,
         "run.signal": Known(signal_name(ended.signal), _SOURCE) if ended.signal else exited,
         "run.died_of": Known(signal_name(number), _SOURCE) if number else exited,
         "run.core": Known(ended.core, _SOURCE),

@@ -167,7 +167,8 @@ class Received:
 class Ended:
     """How the command ended: its exit code, or the signal that ended it; what it and its children used.
 
-    `began` and `seconds` are of the Unix clock and since the start; `memory_mib` is the most that one process held.
+    Both are None where the code is not known. `began` and `seconds` are of the Unix clock and since the start;
+    `memory_mib` is the most that one process held.
     """
 
     pid: int
@@ -179,6 +180,11 @@ class Ended:
     cpu_seconds: float
     memory_mib: int
     received: tuple[Received, ...]
+
+    @property
+    def failed(self) -> bool:
+        """True where a signal ended it, or it exited with another code than 0; False where the code is not known."""
+        return bool(self.signal or self.code)
 
 
 def given_environment() -> dict[bytes, bytes]:

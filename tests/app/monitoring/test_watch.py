@@ -98,6 +98,18 @@ def test_other_ends() -> None:
     assert b"nothing found that explains it" in plain
 
 
+def test_an_end_whose_exit_code_python_hides() -> None:
+    """At the interpreter's end nothing says whether ``sys.exit(3)`` was called: 0 would be a guess."""
+    begin = "import sys, gpudoctor\nwatching = gpudoctor.watch()\nwatching.start()\n"
+    for code, end in ((3, "sys.exit(3)"), (0, "")):
+        ran = run(f"{begin}{end}")
+        assert ran.code == code
+        assert ran.err.startswith(b"gpudoctor: exit code not known after "), ran.err
+        assert b"nothing found" in ran.err
+        assert b"explains it" not in ran.err, "whether it failed is not known either"
+    assert run(f"{begin}watching.stop()\nsys.exit(3)").err.startswith(b"gpudoctor: exit 0 after ")
+
+
 def test_one_account_of_all_ranks(tmp_path: object) -> None:
     environ = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "TMPDIR": str(tmp_path)}
     code = "import gpudoctor\nwith gpudoctor.watch(): pass"
