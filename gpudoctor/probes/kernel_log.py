@@ -15,7 +15,7 @@ from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, k
 from gpudoctor.probes import _log
 from gpudoctor.probes._log import Log, read_log
 from gpudoctor.probes._machine_kind import container, host_hidden
-from gpudoctor.probes._reading import names_in, resolve_path
+from gpudoctor.probes._reading import names, names_in, resolve_path
 from gpudoctor.target import Target
 
 
@@ -93,6 +93,8 @@ FACTS = (
 )
 
 _DAY_SECONDS = 86400.0
+_GPUS = "/proc/driver/nvidia/gpus"
+"""PCI addresses of the GPUs that the driver has; in a container NVIDIA's runtime shows those that were handed over."""
 _GROUPS = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 _SCALARS = ("sxid", "fallen_off", "init_failures", "uvm_fatal", "module_refused")
 _FAILED = re.compile(
@@ -122,10 +124,19 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the groups of kernel events and the ``kernel_log`` facts, from that log."""
     # In a container the log is the whole host's: of its GPUs only those count that were handed over.
-    own_gpus = set(names_in(target, "/proc/driver/nvidia/gpus")) if known(container(target)) else None
-    xids = _log.xids(_driver_lines_today(log), own_gpus)
-    yield "xid", xids
-    yield from _other_events(target, log.without_xids, own_gpus, xids)
+    handed = names(target, _GPUS) if known(container(target)) else None
+    own_gpus = set(handed) if isinstance(handed, list) else None
+    driver = _driver_lines_today(log)
+    xids = _log.xids(driver, own_gpus)
+    xid_79 = [row for row in xids if row["code"] == Known(79, log.source)]
+    fallen = (*_column_values(xid_79, "address"), *_log.fallen_off(driver))
+    fallen = tuple(address for address in dict.fromkeys(fallen) if own_gpus is None or address in own_gpus)
+    whose: Unread | None = None
+    if isinstance(handed, (Absent, Unread)):
+        whose = Unread(f"the log is the whole host's, and not known which GPUs are this container's: {handed.why}")
+    yield "xid", whose if whose and xids else xids
+    yield "kernel_log.fallen_off", whose if whose and fallen else Known(fallen, log.source)
+    yield from _other_events(target, log.without_xids)
 
 
 def _driver_lines_today(log: Log) -> Log:
@@ -141,12 +152,10 @@ def _driver_lines(log: Log) -> Log:
     return log.from_last("NVRM: loading NVIDIA UNIX", since="nvidia-nvlink: Nvlink Core is being initialized")
 
 
-def _other_events(
-    target: Target, log: Log, own_gpus: set[str] | None, xids: tuple[Row, ...]
-) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields all groups and facts but the Xids; `log` has no Xid lines, as there may be so many that searching is slow.
+def _other_events(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
+    """Yields all groups and facts but xid and fallen_off.
 
-    `own_gpus`: PCI addresses of the GPUs to report as fallen off the bus, None for all; `xids`: the rows of Xids.
+    `log` has no Xid lines, as there may be so many that searching is slow.
     """
     driver, today = _driver_lines_today(log), log.since(log.now - _DAY_SECONDS)
     switches = _log.sxids(driver)
@@ -159,13 +168,6 @@ def _other_events(
     yield "crash", whole_host or _log.crashes(today)
     yield "mce", _log.machine_checks(today)
     yield "link_loss", whole_host or _log.link_losses(today)
-    xid_79 = [row for row in xids if row["code"] == Known(79, log.source)]
-    fallen = [
-        address
-        for address in (*_column_values(xid_79, "address"), *_log.fallen_off(driver))
-        if own_gpus is None or address in own_gpus
-    ]
-    yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
     failures = _init_failure_lines(_driver_lines(log))
     yield "kernel_log.init_failures", Known(failures, log.source)
     if failures:
@@ -201,7 +203,7 @@ def _module_refused(log: Log) -> Fact:
 
 def _gpu_links(target: Target) -> Iterator[tuple[str, str]]:
     """Yields (address, GPU's address) of each NVIDIA GPU, for its own PCI address and for the port above it."""
-    for gpu in names_in(target, "/proc/driver/nvidia/gpus"):
+    for gpu in names_in(target, _GPUS):
         yield gpu, gpu
         port = resolve_path(target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
         if port and ":" in port[0]:

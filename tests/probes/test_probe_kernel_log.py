@@ -120,6 +120,19 @@ def test_a_container_hears_of_its_own_gpus_only(tmp_path: Path) -> None:
     assert codes(tree) == [79, 31]
 
 
+def test_a_container_that_does_not_know_its_own_gpus_drops_no_xid(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path, record(XID_79)).container()
+    (tree.root / "proc/driver/nvidia/gpus").rename(tree.root / "hidden")
+    facts = said(kernel_log, tree.target())
+    for name in ("xid", "kernel_log.fallen_off"):
+        assert isinstance(facts[name], Unread)
+        assert facts[name].why.endswith("not known which GPUs are this container's: no /proc/driver/nvidia/gpus")
+    facts = values(kernel_log, tree.file("/dev/kmsg", record(LOADING)).target())
+    assert (facts["xid"], facts["kernel_log.fallen_off"]) == ((), ()), "a log without Xids is a quiet one"
+    tree.folder("/proc/driver/nvidia/gpus").file("/dev/kmsg", record(XID_79))
+    assert codes(tree) == [], "none was handed over"
+
+
 @pytest.mark.parametrize("noise", [b"\xff\xfe;;;\n3,1,x,-;NVRM: Xid\n", b"3,1,99\n", b"3,1,5,-;\n", b"\0" * 9000])
 def test_noise_is_passed_over(tmp_path: Path, noise: bytes) -> None:
     tree = tree_of(tmp_path)
