@@ -30,6 +30,15 @@ _REDIRECT = 0b1100
 _MOST_CAPABILITIES = 64
 
 
+def is_nvswitch(vendor: str, device: str, kind: str) -> bool:
+    """True for an NVSwitch by its ids, hexadecimal digits: ``10de``, ``22a3``, ``068000``.
+
+    The Ethernet controllers of nForce chipsets are bridges of class 0680 as well (MCP55: ``10de:0373``), whose ids, up
+    to MCP89, are below 1000; the first NVSwitch is ``1ac2``. An id that cannot be read (empty) counts as a switch's.
+    """
+    return vendor == "10de" and kind.startswith("0680") and not "" < device < "1000"
+
+
 def unread_if_asleep(target: Target, folder: str) -> Unread | None:
     """`Unread` if the device is suspended and the level is quick, as reading would wake it; None otherwise.
 

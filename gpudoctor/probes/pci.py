@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of, value_of
 from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
-from gpudoctor.probes._pci_bus import BUS, VENDORS, link_speed, link_width, port_above, unread_if_asleep, uplink
+from gpudoctor.probes._pci_bus import (
+    BUS,
+    VENDORS,
+    is_nvswitch,
+    link_speed,
+    link_width,
+    port_above,
+    unread_if_asleep,
+    uplink,
+)
 from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
 
@@ -53,7 +62,6 @@ _GPU_CLASSES = ("0300", "0302", "0380")
 _ACCELERATOR = ("1002", "1200")
 """AMD's MI200 and MI300 call themselves processing accelerators; those of other vendors are no GPUs."""
 
-_BRIDGE_OTHER = "0680"
 _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
@@ -65,7 +73,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         return
     devices = [(address, *_identity(target, address)) for address in addresses]
     yield "pci.devices", Known(len(devices), BUS)
-    yield "driver.nvswitch", _nvswitch_fact([(vendor, kind) for _, vendor, _, kind in devices])
+    yield "driver.nvswitch", _nvswitch_fact([identity for _, *identity in devices])
     gpus = [(address, vendor, device) for address, vendor, device, kind in devices if _is_gpu(vendor, kind)]
     unclear = [address for address, vendor, _, kind in devices if not vendor or not kind]
     known = _names_by_id(target, {(vendor, device) for _, vendor, device in gpus})
@@ -93,12 +101,10 @@ def _identity(target: Target, address: str) -> tuple[str, str, str]:
     return vendor, device, kind
 
 
-def _nvswitch_fact(kinds: list[tuple[str, str]]) -> Fact:
-    """Fact `driver.nvswitch`: whether any of the (vendor, class) pairs is an NVIDIA bridge of class 0680."""
-    count = sum(vendor == "10de" and kind.startswith(_BRIDGE_OTHER) for vendor, kind in kinds)
-    if count:
-        return Known(True, f"{BUS}: {count} NVIDIA bridge devices of class 0680")
-    return Known(False, f"{BUS}: no NVIDIA bridge device of class 0680")
+def _nvswitch_fact(identities: list[list[str]]) -> Fact:
+    """Fact `driver.nvswitch`: whether any of the devices (vendor, device, class) is an NVSwitch."""
+    count = sum(is_nvswitch(*identity) for identity in identities)
+    return Known(count > 0, f"{BUS}: {count or 'no'} NVSwitch{'es' * (count > 1)} of class 0680")
 
 
 def _summary_facts(

@@ -13,7 +13,16 @@ from itertools import combinations
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, value_of
 from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
-from gpudoctor.probes._pci_bus import BUS, PATH_KINDS, PciPlace, acs_redirects, ats_enabled, path_between, place_of
+from gpudoctor.probes._pci_bus import (
+    BUS,
+    PATH_KINDS,
+    PciPlace,
+    acs_redirects,
+    ats_enabled,
+    is_nvswitch,
+    path_between,
+    place_of,
+)
 from gpudoctor.probes._reading import as_unread, line, list_length, names, names_in, path_exists, resolve_path, text
 from gpudoctor.target import Target
 
@@ -66,7 +75,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
             yield name, Unread(why)
         return
     kinds = {at: kind for at in addresses if (kind := _nvidia_class(target, at))}
-    yield "topology.nvswitches", Known(sum(kind.startswith("0x0680") for kind in kinds.values()), f"{BUS}, class 0680")
+    switches = sum(kind.startswith("0x0680") and _is_nvswitch(target, at, kind) for at, kind in kinds.items())
+    yield "topology.nvswitches", Known(switches, f"{BUS}, class 0680")
     single = value_of(nodes) == 1
     found = [place_of(target, f"{BUS}/{at}", single) for at, kind in kinds.items() if _is_gpu(target, at, kind)]
     gpus = [gpu for gpu in found if gpu][:_MOST_GPUS]
@@ -96,6 +106,12 @@ def _nvidia_class(target: Target, address: str) -> str:
         return ""
     kind = text(target, f"{BUS}/{address}/class", 16)
     return kind if isinstance(kind, str) else ""
+
+
+def _is_nvswitch(target: Target, address: str, kind: str) -> bool:
+    """True if the NVIDIA device of class `kind` (``0x068000``) is an NVSwitch."""
+    device = text(target, f"{BUS}/{address}/device", 16)
+    return is_nvswitch("10de", device.removeprefix("0x") if isinstance(device, str) else "", kind.removeprefix("0x"))
 
 
 def _is_gpu(target: Target, address: str, kind: str) -> bool:

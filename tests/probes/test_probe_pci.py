@@ -129,6 +129,10 @@ def test_only_display_and_3d_devices_are_gpus(tmp_path: Path, vendor: int, kind:
 def test_what_else_hangs_on_the_bus_is_no_gpu(tmp_path: Path) -> None:
     empty = values(pci, Tree(tmp_path / "empty").linux().target())
     assert (empty["pci.nvidia_count"], empty["pci.nvidia_drivers"], empty["driver.nvswitch"]) == (0, Absent, False)
+    old = Tree(tmp_path / "nforce").linux().gpu("nvidia")
+    for function, device in enumerate((0x0269, 0x0373, 0x03EF, 0x0760, 0x0AB0, 0x0D7D)):
+        old.pci(f"0000:00:14.{function}", 0x10DE, device, 0x068000, "forcedeth")
+    assert values(pci, old.target())["driver.nvswitch"] is False, "MCP51 to MCP89: Ethernet of a chipset"
     tree = Tree(tmp_path).linux().gpu("nvidia").pci("0000:c1:00.0", 0x10DE, 0x22A3, 0x068000, "nvidia-nvswitch")
     facts = values(pci, tree.target())
     assert (facts["pci.nvidia_count"], facts["driver.nvswitch"], len(facts["pci"])) == (1, True, 1)

@@ -141,7 +141,9 @@ def test_nvswitches_are_counted_and_other_bridges_are_not(tmp_path: Path) -> Non
     tree = machine(tmp_path)
     for bus in ("05", "06"):
         device(tree, f"pci0000:00/0000:00:01.0/0000:{bus}:00.0", kind=0x068000)
+        tree.file(f"/sys/devices/pci0000:00/0000:00:01.0/0000:{bus}:00.0/device", "0x22a3\n")
     device(tree, "pci0000:00/0000:00:02.0/0000:07:00.0", vendor=0x1000, kind=0x068000)
+    device(tree, "pci0000:00/0000:00:14.0", kind=0x068000).file("/sys/devices/pci0000:00/0000:00:14.0/device", "0x0269")
     facts = values(topology, tree.target())
     assert facts["topology.nvswitches"] == 2
     assert facts["gpu_path"] == ()
