@@ -65,6 +65,8 @@ def test_a_machine_with_one_port_is_measured_as_ever(tmp_path: Path) -> None:
 def test_active_rdma_ports_are_measured_by_their_interface(tmp_path: Path) -> None:
     tree = machine(tmp_path, ["4: ACTIVE", "1: DOWN", "4: ACTIVE"])
     assert ports(tree, APART) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "ens2", "10.0.2.5")]
+    for setting in ("", "0"):
+        assert ports(tree, APART, NCCL_IB_DISABLE=setting) == ports(tree, APART), "not set, as NCCL takes it"
     assert ports(tree, APART[:1]) == [("mlx5_0", "ens0", "10.0.0.5"), ("mlx5_2", "", "")]
     assert ports(tree, APART, NCCL_IB_HCA="mlx5_2") == []
 

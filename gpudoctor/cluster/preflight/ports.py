@@ -43,7 +43,8 @@ def own_ports(target: Target, settings: Mapping[str, str], among: Sequence[Inter
     machine's interfaces.
     """
     up = {one.name: one for one in among if one.running}
-    ports = list(_rdma_ports(target, settings, up)) if settings.get("NCCL_IB_DISABLE", "0") == "0" else []
+    # NCCL takes an empty value of a number for one that is not set (src/misc/param.cc).
+    ports = list(_rdma_ports(target, settings, up)) if (settings.get("NCCL_IB_DISABLE") or "0") == "0" else []
     named = settings.get("NCCL_SOCKET_IFNAME", "")
     if named and not named.startswith("^") and not ports:
         choice = nccl_choice(among, settings)
