@@ -83,7 +83,8 @@ class Paste:
         self.numbers = selection.numbers
         self.total = selection.total
         self.whole = selection.whole
-        self.lines = without_secret_lines([_without_markup(line) for line in selection.lines])
+        lines = _without_test_sources(selection.lines) if self.whole else selection.lines
+        self.lines = without_secret_lines(_without_own_words([_without_markup(line) for line in lines]))
         self.used: set[int] = set()
         self.listed: set[int] = set()
         self.data: set[int] = set()
@@ -283,6 +284,57 @@ def _without_prefix(prefix: re.Pattern[str], line: str) -> str:
     """The line without what `prefix` matches at its beginning."""
     match = prefix.match(line)
     return line[match.end() :] if match else line
+
+
+# ---- Words that nothing has printed: searched for, injected, or part of a test ----
+
+_OWN_WORDS = ("grep", "inject-fault", "/dev/kmsg", "dmesg ", "journalctl ", "logger ", "rg ", ".py::")
+_SEARCH = re.compile(
+    r"(?:^|[`$#%>;&❯➜])\s*(?:sudo\s+(?:-\S+\s+)*)?(?:(?:dmesg|journalctl)\s+[-|_]|(?:[efz]?grep|rg)\s+[-'\"\w]"
+    r"|(?:cat|tail|head)\s[^`|]*\|\s*[efz]?grep\s|logger\s+[-'\"]|(?:echo|printf)\s+['\"][^`]*/dev/kmsg\b)[^`]*"
+)
+"""A command that searches a log, or writes into one, up to the end of its line or its code span."""
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_INJECTION = re.compile(r"\bgpud\s+inject-fault\b[^`]*")
+_TEST = re.compile(r"(\.py::[\w:]+)\[.*?\](?=\s+(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR|RERUN)\b|\s+-\s|\s*$)")
+"""``tests/test_log.py::test_xid[Xid 79]``, by its parameters."""
+
+
+def _without_own_words(lines: list[str]) -> list[str]:
+    """The lines without what a command in them searches for or injects, and without what pytest's tests name."""
+    for at, line in enumerate(lines):
+        if any(word in line for word in _OWN_WORDS):
+            happened = _INJECTION.sub("gpud inject-fault", line)
+            happened = _SEARCH.sub(lambda command: _QUOTED.sub("''", command.group()), happened)
+            lines[at] = _TEST.sub(r"\1", happened)
+    return lines
+
+
+_TEST_HEADING = re.compile(r"_+ \S.* _+\s*$|(?:_ ){8,}_?\s*$")
+"""``____ test_xid[Xid 79] ____`` above a test's source, ``_ _ _ _`` above that of a function that it calls."""
+_SOURCE_ENDS = re.compile(r"E {3,}\S|\S+\.py:\d+: |-{3,} Captured |={3,} |Traceback \(most recent call last\)")
+_ASSERTION = re.compile(r"(?:E {3,}|FAILED \S.* - |\S+\.py:\d+: )(?:AssertionError: )?assert\b")
+_GOES_ON = re.compile(r"E?(?:  |\s*$)")
+_LONGEST_SOURCE = 400
+
+
+def _without_test_sources(lines: list[str]) -> list[str]:
+    """The lines without names and source of failed tests, and without assertions that pytest takes apart.
+
+    Both hold what a program was expected to print. Other errors that it shows (``E   RuntimeError: ...``) stay.
+    """
+    lines = list(lines)
+    empty_until = 0
+    for at, line in enumerate(lines):
+        ends = range(at + 1, len(lines))
+        if line[:1] == "_" and _TEST_HEADING.match(line):
+            sources = (after for after in ends[:_LONGEST_SOURCE] if _SOURCE_ENDS.match(lines[after]))
+            empty_until = next(sources, at + 1)
+        elif "assert" in line and _ASSERTION.match(line):
+            empty_until = next((after for after in ends if not _GOES_ON.match(lines[after])), len(lines))
+        if at < empty_until:
+            lines[at] = ""
+    return lines
 
 
 # ---- Documentation inside a paste ----

@@ -1,6 +1,8 @@
 """What machines print, through the whole path: a sick output's cause comes first, a sound one draws nothing."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -286,3 +288,62 @@ def test_a_mig_instances_memory_is_not_the_gpus() -> None:
         if "mig" in path.name:
             snapshot = read_text(path.read_text())
             assert min(size for size in _column(snapshot, "memory_mib") if isinstance(size, int)) >= 40960
+
+
+INJECTED = "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'gpud inject-fault --kernel-message "{INJECTED}"',
+        "$ gpud inject-fault --xid 79",
+        'root@node:~# sudo gpud inject-fault "Xid 79"',
+        'Run `gpud inject-fault --kernel-message "Xid 79"` on a test machine.',
+        f'$ echo "{INJECTED}" | sudo tee /dev/kmsg',
+        f"logger -p kern.err '{INJECTED}'",
+        "$ sudo dmesg -T | grep -iE 'Xid 79|fallen off the bus|RmInitAdapter failed'",
+        'journalctl -k -g "fallen off the bus"',
+        'grep -rn "CUDA out of memory" train.log',
+    ],
+)
+def test_what_a_command_searches_for_or_injects_has_not_happened(command: str) -> None:
+    assert findings(command) == []
+    assert [finding.id for finding in findings(f"{command}\n[ 4711.5] {INJECTED}\n")] == ["gpu.fell-off-bus"]
+    flat = f"$ sudo dmesg | grep Xid [ 4711.5] {INJECTED}"
+    assert [finding.id for finding in findings(flat)] == ["gpu.fell-off-bus"]
+
+
+TESTS = f"""
+import pytest
+
+LINES = [{INJECTED!r}, "RuntimeError: CUDA error: no kernel image is available for execution on the device", "Xid 79"]
+
+@pytest.mark.parametrize("line", LINES)
+def test_parse(line):
+    assert line.splitlines() == ["CUDA out of memory. Tried to allocate 2.00 GiB", line]
+
+@pytest.mark.parametrize("line", LINES)
+def test_named(line):
+    pass
+"""
+
+
+@pytest.mark.parametrize("how", ["long", "line"])
+def test_what_pytest_names_and_compares_has_not_happened(how: str, tmp_path: Path) -> None:
+    """Of a run of pytest itself: ids and assertions are words of the tests, other errors and printed lines are real."""
+    path = tmp_path / "test_log.py"
+
+    def printed(tests: str) -> str:
+        path.write_text(tests, "utf-8")
+        argv = [sys.executable, "-m", "pytest", "-vv", f"--tb={how}", "-p", "no:cacheprovider", path.name]
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False).stdout
+
+    text = printed(TESTS)
+    assert "3 failed, 3 passed" in text
+    assert [finding.id for finding in findings(text)] == []
+    error = "raise RuntimeError('CUDA error: no kernel image is available for execution on the device')"
+    assert findings(printed(f"{TESTS}\ndef test_train():\n    {error}\n")) != []
+    if how == "long":
+        text = printed(f"def test_print():\n    print({INJECTED!r})\n    assert 0\n")
+        assert [finding.id for finding in findings(text)] == ["gpu.fell-off-bus"]
