@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from gpudoctor.core.document import object_from_json, object_to_json, objects
+from gpudoctor.core.document import object_from_json, object_to_json, objects, typed_value
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Json, Known, Reason, fact_from_json, fact_to_json, listed
 from gpudoctor.core.fleet import Fleet
@@ -300,7 +300,7 @@ def from_json(raw: object) -> Diagnosis:
     try:
         return Diagnosis(
             snapshot=snapshot,
-            verdict=document["verdict"],
+            verdict=typed_value(Verdict, document["verdict"], "verdict"),
             findings=tuple(finding_from_json(item) for item in document["findings"]),
             unjudged=tuple(map(_unjudged_from_json, document["unjudged"])),
             passed=tuple(document.get("passed", ())),
@@ -330,13 +330,16 @@ def is_fact_name(name: str) -> bool:
 
 
 def finding_from_json(raw: Mapping[str, Any]) -> Finding:
-    """The inverse of `Finding.to_json`; raises `KeyError`, `TypeError` or `AttributeError` for a wrong document."""
+    """The inverse of `Finding.to_json`; raises `KeyError`, `TypeError` or `AttributeError` for a wrong document.
+
+    Raises `DocumentError` for a severity, role or confidence that is none of ours.
+    """
     return Finding(
         id=raw["id"],
         layer=raw.get("layer", raw["id"].partition(".")[0]),
-        severity=raw["severity"],
-        role=raw["role"],
-        confidence=raw["confidence"],
+        severity=typed_value(Severity, raw["severity"], "severity"),
+        role=typed_value(Role, raw["role"], "role"),
+        confidence=typed_value(Confidence, raw["confidence"], "confidence"),
         title=raw["title"],
         why=raw["why"],
         evidence=tuple(Evidence(item["fact"], fact_from_json(item), item.get("index")) for item in raw["evidence"]),

@@ -69,6 +69,12 @@ def test_a_diagnosis_survives_json() -> None:
     machine = Snapshot(Target("snapshot", "n"), {"gpu.count": Known(2, "nvml")}, {}, {"probe.nvml": 4.5})
     before = Diagnosis(machine, "broken", (finding,), (Unjudged("nccl.p2p", "no second GPU"),), ("host.no-gpu",), "1.0")
     assert diagnoses.from_json(json.loads(json.dumps(before.to_json()))) == before
+    for name in ("severity", "role", "confidence"):
+        other = {**before.to_json(), "findings": [{**finding.to_json(), name: "critical"}]}
+        with pytest.raises(DocumentError, match=f"{name} is not one of .*: 'critical'"):
+            diagnoses.from_json(other)
+    with pytest.raises(DocumentError, match=r"verdict is not one of sound, .*: 'fine'"):
+        diagnoses.from_json({**before.to_json(), "verdict": "fine"})
 
 
 def test_a_list_is_no_snapshot() -> None:
