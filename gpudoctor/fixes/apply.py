@@ -174,11 +174,15 @@ class _Application:
         return f"{reason}: pip config unset {setting.partition('=')[0]}" if setting else ""
 
     def _keep_environment(self, target: Environment) -> None:
-        """Reserve disk space, drop the environment's oldest copies, keep a new one. Raises `OSError`, `DoctorError`."""
+        """Reserve disk space, keep a copy of the environment, then drop its oldest. Raises `OSError`, `DoctorError`.
+
+        What a killed run left of a copy goes first. A whole one goes only once the new one is whole.
+        """
         self.recorder.journal.reserve()
-        dropped = backup.prune(target, backup.MOST_BACKUPS - 1)
+        dropped = backup.prune(target)
         self.backup = backup.create(self.recorder.run.id, target)
         self.recorder.journal.put("kept.json", object_to_json(self.backup))
+        dropped += backup.prune(target)
         self.notes = f"Kept {target.prefix} as it is: {self.backup.files} files, {self.backup.size >> 20} MiB\n"
         if dropped:
             self.notes += f"Dropped what was kept for {', '.join(dropped)}: too old to be taken back\n"

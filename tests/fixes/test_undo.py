@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -133,6 +134,21 @@ def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
     assert f"torch {NEW}" in place.installed()
     assert CUDNN in {name.split()[0] for name in place.installed()}
     assert difference(first, place.files()) != []
+
+
+def test_where_no_new_copy_can_be_written_the_former_ones_stay(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    for number in range(backup.MOST_BACKUPS):
+        shelf, version = (("cu128", NEW), ("cpu", OLD))[number % 2]
+        step = place.step(1, "install", f"torch=={version}", "--index-url", place.index.url(shelf))
+        runs.append(place.apply(place.plan(step)))
+
+    def create(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(backup, "create", create)
+    assert place.apply(place.plan(step)).outcome != "done"
+    assert place.undo(runs[0]).outcome == "undone"
 
 
 def test_an_environment_that_the_run_made_is_removed(place: Place) -> None:
