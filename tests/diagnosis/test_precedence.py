@@ -333,3 +333,16 @@ def test_subjects_survive_the_document_and_the_schema_knows_them() -> None:
     assert from_json(document).findings[0].subjects == lost.findings[0].subjects
     (series,) = [line for line in prometheus.render(lost).splitlines() if 'gpu="2"' in line and "fell-off" in line]
     assert 'uuid="GPU-2"' in series
+
+
+@pytest.mark.parametrize(
+    ("also", "first", "under"),
+    [
+        ("", "nccl.shm", ("container.shm",)),
+        ("ERROR: Unexpected bus error encountered in worker.\n", "container.shm", ("nccl.shm",)),
+    ],
+)
+def test_of_two_pages_on_one_full_shm_one_explains_the_other(also: str, first: str, under: tuple[str, ...]) -> None:
+    line = "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-0aB1cD (size 9637888)"
+    (finding,) = diagnose(read_text(f"inside a container (/.dockerenv present)\n{also}{line}\n"), BOOK).findings
+    assert (finding.id, finding.explains) == (first, under)
