@@ -74,7 +74,7 @@ def _without_log_prefix(paste: Paste) -> Iterator[tuple[str, str]]:
     """
     consecutive: list[tuple[str, str]] = []
     for index, (line, bare) in enumerate(zip(paste.lines, paste.bare, strict=True)) if paste.whole else ():
-        listed = index in paste.listed or index in paste.commands
+        listed = index in paste.listed or index in paste.commands or _DAEMON.search(line)
         if bare != line and not listed and "kernel:" not in line and not _KERNEL.match(line):
             if bare.strip():
                 consecutive.append((bare, f"line {paste.numbers[index]}"))
@@ -86,5 +86,7 @@ def _without_log_prefix(paste: Paste) -> Iterator[tuple[str, str]]:
         yield from consecutive
 
 
+_DAEMON = Pattern(r" (?!nvidia|slurm|docker|container)[a-z-]+d\[\d+\]: ")
+"""syslog's prefix of a system service, sshd or rpcbind: without it nothing tells its messages from the job's."""
 _KERNEL = Pattern(r"\s*\[\s*\d+\.\d+\]")
 _NVRM = Pattern(r"NVRM: (.*)")
