@@ -23,7 +23,6 @@ from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.probes import Collection
 from gpudoctor.readers import merge_snapshots, read_file, read_text
 from gpudoctor.target import record
-from gpudoctor.target.recorded import Recorded
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.expect import Profile
@@ -87,6 +86,8 @@ def snapshot_of(text: str, name: str = "report") -> Snapshot:
 
 def _snapshot_of_record(text: str, name: str) -> Snapshot:
     """Run the probes on a recorded machine; the snapshot they give. Raises `DocumentError` for a broken record."""
+    from gpudoctor.target.recorded import Recorded  # with tempfile: a pasted report has none
+
     try:
         replay = Recorded(record.parse(text))
     except DocumentError as error:

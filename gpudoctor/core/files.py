@@ -18,12 +18,13 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
-
-import platformdirs
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirs
 
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
@@ -293,21 +294,24 @@ def default_folder() -> Path:
     """
     if system.is_root():
         return _root_folder(".local/state/gpudoctor", "/var/lib/gpudoctor")
-    return platformdirs.user_state_path("gpudoctor", appauthor=False)
+    return _user_folders().user_state_path
 
 
 def cache_folder() -> Path:
     """The path of the cache, for compiled copies of a checkout's pages; root never uses another user's home."""
-    return _trusted_folder(
-        platformdirs.user_cache_path("gpudoctor", appauthor=False), ".cache/gpudoctor", "/var/cache/gpudoctor"
-    )
+    return _trusted_folder(_user_folders().user_cache_path, ".cache/gpudoctor", "/var/cache/gpudoctor")
 
 
 def config_folder() -> Path:
     """The path for settings of the interface; root never uses another user's home."""
-    return _trusted_folder(
-        platformdirs.user_config_path("gpudoctor", appauthor=False), ".config/gpudoctor", "/etc/gpudoctor"
-    )
+    return _trusted_folder(_user_folders().user_config_path, ".config/gpudoctor", "/etc/gpudoctor")
+
+
+def _user_folders() -> PlatformDirs:
+    """The folders that this system has for what programs keep for the user; none of them is created."""
+    from platformdirs import PlatformDirs  # with random and two compressors, and a report is read without
+
+    return PlatformDirs("gpudoctor", appauthor=False)
 
 
 def _trusted_folder(default_folder: Path, place: str, otherwise: str) -> Path:

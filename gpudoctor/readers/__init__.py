@@ -16,7 +16,6 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import PurePath
@@ -27,6 +26,7 @@ from gpudoctor.core import system
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
+from gpudoctor.core.frozen import replace
 from gpudoctor.core.pattern import READING_SECONDS, SECONDS_PER_MB, Budget, TooCostlyError, within_part
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target, from_json

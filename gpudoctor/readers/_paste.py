@@ -6,10 +6,10 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.secrets import without_secret_lines
 from gpudoctor.readers._pattern import Pattern, select
 
@@ -432,7 +432,7 @@ _LABEL_WORDS = re.compile(r"(?:[^\w%+]|_)+")
 _LONGEST_LABEL = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Label:
     """A line that reads ``label: value``; `name` is the label in lower case, words separated by single spaces."""
 

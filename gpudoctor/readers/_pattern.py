@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import check_current
 
 
@@ -125,7 +125,7 @@ _VARIES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+:\d+[.:\d]*|\d+\.\d{3,}|\
 _XID = re.compile(r"xid[^,\n]{0,60}", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The selected lines, their line numbers from 1, the count of non-blank lines, and whether all lines were kept."""
 

@@ -31,17 +31,17 @@ import base64
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, get_args
 
 from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.frozen import field, frozen
 from gpudoctor.core.measurement import meanwhile_from_json
 from gpudoctor.core.snapshot import Level
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """What a recorded program printed. `status` is its exit code, negative for a signal; `hangs`: it never ended."""
 
@@ -52,7 +52,7 @@ class Command:
     hangs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sparse:
     """A file of `size` bytes of which only some parts were read, as (offset, bytes) pairs."""
 
@@ -60,7 +60,7 @@ class Sparse:
     parts: tuple[tuple[int, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """Everything recorded of one machine.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Since, Unjudged, Verdict
 from gpudoctor.core.fact import Absent, known, listed, text_of
 from gpudoctor.core.fact import Reason as Kind
+from gpudoctor.core.frozen import frozen
 from gpudoctor.core.language import phrase, say
 from gpudoctor.views._terminal import one_line, value
 
@@ -34,7 +34,7 @@ ASK_FOR = (
 """Commands whose output would let more of a pasted report be judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """Why some rules were not judged: the reason, the facts that are missing, and ids of the rules that read them."""
 
@@ -88,7 +88,7 @@ def group_same_rule(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list
         yield first, others
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proof:
     """A fact that a finding rests on, as every format shows it."""
 
@@ -102,7 +102,7 @@ class Proof:
     """Whether the fact is absent; `source` then says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """What every output format shows of a finding, composed once; other fields are read from the finding itself."""
 

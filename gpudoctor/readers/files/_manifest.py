@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from gpudoctor.core.catalog import column, fact
 from gpudoctor.core.fact import Fact, Known, Row
+from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import clean
 
 WIDTH = 2000
@@ -226,7 +226,7 @@ FACTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Service:
     """One container of a compose file, pod or image. `shm_mib` is its /dev/shm in MiB.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread, Value
+from gpudoctor.core.frozen import replace
 from gpudoctor.readers._machine import (
     gpu_facts,
     gpu_facts_by_vendor,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
-from statistics import median
 
 from gpudoctor.core.catalog import column
 from gpudoctor.core.fact import Fact, Known, Row, Rows, known_facts
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.measurement import median
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -77,7 +77,7 @@ _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rate:
     """A rate measured on one GPU; rates with the same `kind` are comparable."""
 

@@ -8,11 +8,11 @@ said. gpu-burn's GPUs are named where it has listed them before, and their rates
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known_facts
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.measurement import median
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers.notes.measurements import beside_others
