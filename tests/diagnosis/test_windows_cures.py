@@ -23,10 +23,10 @@ LINUX_LAYERS = ("container", "nccl", "wsl", "cluster")
 LINUX_PAGES = re.compile(
     r"driver\.(?:fabric-\w+|imex|init-failed|module-\S+|open-module-required|uvm|version-mismatch|vgpu-license)"
     r"|driver\.(?:device-nodes|nouveau|secure-boot)"
-    r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|disk-full|space)"
+    r"|env\.(?:forward-compat|libc-too-old|library-path|stub-libcuda)|host\.(?:slurm-gpus|space)"
     r"|host\.(?:clock-\w+|cpu-clock|cpus-offline|huge-pages|memory-errors|memory-short|numa-balancing)"
-    r"|gpu\.(?:fabric-split|xid|mig\S*|nvlink-down|pcie-errors|pcie-switch|peer-wrong|copies-slow)"
-    r"|workload\.(?:crashed|host-memory|killed|memory-high|oom-killed|open-files|processes-limit|rank-\w+|shm-full|slurm-ended)"
+    r"|gpu\.(?:fabric-split|mig\S*|nvlink-down|pcie-switch|peer-wrong|copies-slow)"
+    r"|workload\.(?:killed|memory-high|oom-killed|processes-limit|rank-\w+|shm-full|slurm-ended)"
 )
 """Pages whose facts only Linux gives: modules, device files, the dynamic loader, sysfs, kernel log, /proc, signals."""
 PROGRAMS = re.compile(
