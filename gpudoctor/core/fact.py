@@ -71,6 +71,8 @@ class Reason(str, Enum):
         return cls.NEEDS_DEEP if level == "deep" else cls.NEEDS_STANDARD
 
 
+GRANTED = "taken for granted, for --for names no other"
+"""The source of what a machine that is only described was taken to be."""
 _BY_VALUE = {str(reason.value): reason for reason in Reason}
 
 

@@ -114,10 +114,6 @@ def parse_requirements(text: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[\s;]+(?=[A-Za-z])", text.strip())))
 
 
-GRANTED = "taken for granted, for --for names no other"
-"""The source of what a machine that is only described was taken to be."""
-
-
 def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
     """The machine's fields from a snapshot, empty where unknown; its tool is the installer, else pip.
 

@@ -11,12 +11,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Note
-from gpudoctor.core.fact import Fact, Unread, known, listed, text_of
+from gpudoctor.core.fact import GRANTED, Fact, Unread, known, listed, text_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.stack import EXTRAS, GRANTED, Wishes, wishes_from_snapshot
+from gpudoctor.core.stack import EXTRAS, Wishes, wishes_from_snapshot
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.knowledge.builds import packages_of
 from gpudoctor.diagnosis.knowledge.manifests.pip_takes import between_torches

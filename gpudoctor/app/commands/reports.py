@@ -10,10 +10,9 @@ from typing import TextIO, TypeVar
 
 from gpudoctor.app import pipeline
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.fact import Known
+from gpudoctor.core.fact import GRANTED, Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.snapshot import Snapshot
-from gpudoctor.core.stack import GRANTED
 from gpudoctor.views import document
 from gpudoctor.views._terminal import style_of
 
