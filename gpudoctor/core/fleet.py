@@ -332,7 +332,7 @@ FACTS = (
     column("rank.because", "text", "why it failed or cannot be judged"),
     column("rank.world", "int", "size of the job that it was told"),
     column("rank.nccl", "version", "NCCL version of its environment"),
-    column("rank.seconds", "float", "time since it was last heard", "s"),
+    column("rank.seconds", "float", "time since its last message", "s"),
     column("link.source", "text", "machine that connects, by host name"),
     column("link.target", "text", "machine that is connected to, by host name"),
     column("link.kind", "text", "rendezvous (the job's own port) or peer (any other port)"),

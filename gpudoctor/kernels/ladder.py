@@ -234,7 +234,7 @@ class Ladder:
 
     def _finish(self) -> None:
         """Mark all kernels that have not ended as not run: the ladder was halted."""
-        why = self._halt_reason() or "nothing was heard of it"
+        why = self._halt_reason() or "no message came from it"
         for run in list(self._runs.values()):
             if run.status in {"waiting", "running"}:
                 when = "while it ran" if run.status == "running" else "before its turn came"

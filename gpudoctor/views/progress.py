@@ -83,9 +83,9 @@ def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iter
     started = time.monotonic()
 
     def line() -> str:
-        """The text to show, how many hosts have answered after how many seconds: ``heard 3 of 8 hosts; 12 s``."""
+        """The text to show, how many hosts have answered after how many seconds: ``3 of 8 hosts answered; 12 s``."""
         total = f" of {expected}" if expected else ""
-        return f"heard {count()}{total} hosts; {time.monotonic() - started:.0f} s"
+        return f"{count()}{total} hosts answered; {time.monotonic() - started:.0f} s"
 
     with _rewriting_line(stream, line):
         yield

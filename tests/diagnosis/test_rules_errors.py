@@ -229,6 +229,18 @@ def test_pages_that_may_not_be_looked_at_are_not_left_out_in_silence(tmp_path: P
         shut.chmod(0o755)
 
 
+def test_the_page_of_a_site_is_explained_with_its_folder_and_without_it_that_is_said(
+    called: Program, tmp_path: Path
+) -> None:
+    written(tmp_path)
+    needs_folder = "needs its folder: `gpudoctor explain site.shm --rules FOLDER`"
+    without, within = called("explain", "site.shm"), called("explain", "site.shm", "--rules", str(tmp_path))
+    assert (without.code, needs_folder in without.err) == (2, True)
+    assert (within.code, "site.shm" in within.out) == (0, True)
+    for name, *folders in (["driver.missng"], ["no-such"], ["site.other", "--rules", str(tmp_path)]):
+        assert "needs its folder" not in called("explain", name, *folders).err
+
+
 def test_facts_are_listed_by_topic_by_name_and_by_meaning(called: Program) -> None:
     limits = called("explain", "facts", "limits").out.splitlines()
     assert all(line.startswith("limits.") for line in limits)

@@ -22,7 +22,7 @@ from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.snapshot import Event, Snapshot, Target
 from gpudoctor.views import diff, fix_run, history, plan, text
 from gpudoctor.views._terminal import Style, command, style_of, width
-from gpudoctor.views.progress import progress_on
+from gpudoctor.views.progress import counting_on, progress_on
 from tests.processes import until
 
 FINDING = Finding(
@@ -198,6 +198,12 @@ def test_progress_says_which_gpu_is_waking() -> None:
         assert until(lambda: "GPU 3 of 8 is waking, 7 s" in terminal.getvalue())
         note(Event("nvml", "working", ""))
         assert until(lambda: "asking nvml" in terminal.getvalue() and terminal.getvalue().rstrip().endswith(" s"))
+
+
+def test_progress_counts_the_hosts_that_answered() -> None:
+    terminal = Terminal()
+    with counting_on(terminal, lambda: 3, 8):
+        assert until(lambda: re.search(r"\x1b\[2K3 of 8 hosts answered; \d+ s", terminal.getvalue()))
 
 
 def test_the_interface_says_which_gpu_is_waking() -> None:

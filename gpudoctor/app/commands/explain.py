@@ -14,6 +14,7 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expect.reading import line_name
 from gpudoctor.diagnosis.knowledge import explain_tables
+from gpudoctor.diagnosis.rulebook.check import is_id
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.views import explain as pages
 from gpudoctor.views.tui.work import FactInfo
@@ -59,7 +60,7 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     if name.startswith("expect."):
         facts = [spec for spec in catalog().specs.values() if f"expect.{line_name(spec.name)}" == name]
         return pages.line_page(name, facts)
-    raise DoctorError(_unknown_name_message(name, [rule.id for rule in every]))
+    raise DoctorError(_unknown_name_message(name, [rule.id for rule in every], folders))
 
 
 def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:
@@ -79,8 +80,10 @@ def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:
 _MOST_NAMED = 12
 
 
-def _unknown_name_message(name: str, rules: Sequence[str]) -> str:
-    """The error for an unknown name: names that contain it, else similar ones."""
+def _unknown_name_message(name: str, rules: Sequence[str], folders: Sequence[Path]) -> str:
+    """The error for an unknown name: names that contain it, else similar ones; of an id of a site's page, how to name
+    its folder.
+    """
     names = [*rules, *catalog().specs]
     within = [each for each in names if name.lower() in each.lower()] if len(name) > 1 else []
     if within:
@@ -89,4 +92,7 @@ def _unknown_name_message(name: str, rules: Sequence[str]) -> str:
     else:
         near = explain_tables.nearest(name, [*names, *explain_tables.NAMES])
         meant = f"; near it: {', '.join(near)}" if near else ""
+    topics = {each.partition(".")[0] for each in names}
+    if is_id(name) and not folders and name.partition(".")[0] not in topics:
+        meant += f"; the page of a site's own rule needs its folder: `gpudoctor explain {name} --rules FOLDER`"
     return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them"

@@ -217,7 +217,7 @@ def _state_of(joined: JoinedRank, cut: bool) -> tuple[str, str]:
     if joined.ended:
         return "ended", f"on {joined.host} ended while it did: {joined.step} ({joined.ended})"
     if joined.silent_seconds > SILENT_SECONDS:
-        return "silent", f"on {joined.host} hangs: nothing heard for {joined.silent_seconds:.0f} s, last: {joined.step}"
+        return "silent", f"on {joined.host} hangs: no message for {joined.silent_seconds:.0f} s, last: {joined.step}"
     if joined.refused:
         version = joined.hello.get("version")
         other = f" (gpudoctor {version}, and {__version__} here)" if version != __version__ else ""
