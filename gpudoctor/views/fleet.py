@@ -10,7 +10,7 @@ from gpudoctor.core.fleet import Drain, Fleet, Host
 from gpudoctor.core.language import say
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
-from gpudoctor.views._terminal import PLAIN, Style, command, one_line, plural, width, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, one_line, width, wrapped
 
 _VERDICT_WORDS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
 _DERIVED = ("fleet.", "machine.", "silence.", "outlier.", "split.")
@@ -33,7 +33,10 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style = PLAIN) -> str:
         lines = [row for finding in information for row in wrapped(f"{finding.title}  [{finding.id}]", 2, 4)]
         blocks.append("\n".join([style.paint(say("Worth knowing"), "bold"), *lines]))
     if diagnosis.unjudged:
-        reasons = (f"{reason.why}: {', '.join(reason.rules)}" for reason in report.reasons(diagnosis))
+        reasons = (
+            say("{title}: {text}", title=reason.why, text=", ".join(reason.rules))
+            for reason in report.reasons(diagnosis)
+        )
         heading = style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
         blocks.append("\n".join([heading, *(row for reason in reasons for row in wrapped(reason, 2, 4))]))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
@@ -55,7 +58,7 @@ def _head_lines(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[st
     """Lines with the fleet's name, level and duration, then its verdict in colour."""
     parts = [say("fleet"), one_line(fleet.name), say("level {level}", level=diagnosis.snapshot.target.level)]
     parts += [say("in {seconds} s", seconds=f"{fleet.seconds:.0f}")] if fleet.seconds >= 1 else []
-    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: {', '.join(parts)}", hang=2)
+    yield from wrapped(f"gpudoctor {diagnosis.tool_version}{say(': ')}{say(', ').join(parts)}", hang=2)
     english, colour = _VERDICT_WORDS[fleet.verdict]
     word = say(english)
     lines = wrapped(say("{title}: {text}", title=word, text=_verdict_text(diagnosis, fleet)), hang=width(word) + 2)
@@ -98,15 +101,15 @@ def _drain_lines(fleet: Fleet, style: Style) -> Iterator[str]:
         yield _drain_text(drain)
     if rest := fleet.drain[_MOST_DRAINS:]:
         hosts = sum(len(drain.hosts) for drain in rest)
-        yield f"  and {_host_count(hosts)} for {plural(len(rest), 'more reason')}; --json lists them"
+        yield say("  and {hosts} for other reasons; --json lists them", hosts=_host_count(hosts))
 
 
 def _drain_text(drain: Drain) -> str:
     """The drain command; if there is none or it is too long, the first 20 host names and the reason, in lines."""
     if drain.argv and len(line := command(drain.argv)) <= _MOST_CHARACTERS:
         return f"  $ {line}"
-    shown = ", ".join(drain.hosts[:20]) + (f" and {len(drain.hosts) - 20} more" if len(drain.hosts) > 20 else "")
-    return "\n".join(wrapped(f"{shown}: {drain.reason}", 2, 4))
+    more = say(" and {count} more", count=len(drain.hosts) - 20) if len(drain.hosts) > 20 else ""
+    return "\n".join(wrapped(say("{title}: {text}", title=", ".join(drain.hosts[:20]) + more, text=drain.reason), 2, 4))
 
 
 def _shortened(finding: Finding) -> Finding:

@@ -74,7 +74,7 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
         if (more := len(account.proofs) - _MOST_EVIDENCE) > 0:
             yield say("    and {count} more; --json lists them", count=more)
     if account.changes:
-        yield from ("", f"  {account.changes_lead}:")
+        yield from ("", f"  {say('{title}:', title=account.changes_lead)}")
         for change in account.changes:
             yield from wrapped(change, 4, 6)
     if finding.by_rule:

@@ -14,6 +14,7 @@ from gpudoctor.app.commands.reports import rendered, shared
 from gpudoctor.app.output import SOUND, holding_sigterm
 from gpudoctor.cluster.preflight import JobOptions
 from gpudoctor.cluster.preflight.run import Checked, run
+from gpudoctor.core.language import say
 from gpudoctor.target import child
 from gpudoctor.views import document
 from gpudoctor.views.progress import saying_on
@@ -66,7 +67,7 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
         output.put(document.render(diagnosis), options.out)
     stream = sys.stderr if options.command else sys.stdout
     if options.format in {None, "text"} and checked.place.alone:
-        print(f"{checked.verdict.upper()}: {host}\n", file=stream)
+        print(say("{title}: {text}", title=say(checked.verdict.upper()), text=host), end="\n\n", file=stream)
     print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
     if not checked.place.alone and checked.code != SOUND:
         time.sleep(_LAUNCHER_DRAIN_SECONDS)

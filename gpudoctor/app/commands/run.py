@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
@@ -78,9 +79,10 @@ def run(options: argparse.Namespace) -> int:
         conclude(ended, seen, ranks, own, lambda judged: _write(options, judged), options.rules)
     except (KeyboardInterrupt, SystemExit):
         if not (ranks and own and ranks.first(own, echo=False)):
-            _tell("gpudoctor: the command has ended; its diagnosis was cut off")
+            _tell(f"gpudoctor{say(': ')}{say('the command has ended; its diagnosis was cut off')}")
     except BaseException as error:  # what befalls us is no matter of the command
-        _tell(f"gpudoctor: the command has ended, and could not be judged: {type(error).__name__}: {error}"[:300])
+        why = say("the command has ended, and could not be judged: {error}", error=f"{type(error).__name__}: {error}")
+        _tell(f"gpudoctor{say(': ')}{why}"[:300])
     if ranks:
         ranks.leave()
     return _end(ended)

@@ -22,6 +22,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Note, verdict_of
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.system import signal_name
@@ -146,7 +147,7 @@ def judge(
     notes = tuple(note for note in whole.notes if note not in before.notes)
     errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]
     if failed and errors:
-        notes += (Note((), _STANDING.format(ids=", ".join(dict.fromkeys(one.id for one in errors)))),)
+        notes += (Note((), say(_STANDING, ids=", ".join(dict.fromkeys(one.id for one in errors)))),)
     return replace(whole, findings=findings, verdict=verdict_of(findings, known=ended.code == 0), notes=notes)
 
 

@@ -40,7 +40,8 @@ def diagnose_job(results: MeetingResults, book: Rulebook) -> Diagnosis:
         if document or not results.cut:  # whoever had no time to answer is not silent
             folding.add(Reply(text, host, because="" if document else _why_no_document(results, host)))
     place = results.place
-    name = f"{place.world} ranks by {place.launcher}" + (f", cut off: {results.cut}" if results.cut else "")
+    name = say("{count} ranks by {launcher}", count=place.world, launcher=say(place.launcher))
+    name = say("{name}, cut off: {why}", name=name, why=results.cut) if results.cut else name
     whole = FleetContext(
         name=name,
         switches=results.switches,

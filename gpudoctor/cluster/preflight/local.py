@@ -28,7 +28,7 @@ from gpudoctor.cluster.preflight.member import Member, NotMetError, Task
 from gpudoctor.cluster.preflight.ports import listen_at, own_ports, read_counters, run_perftest
 from gpudoctor.cluster.preflight.results import LinkSeen, MeetingResults, RankSeen
 from gpudoctor.cluster.preflight.wire import Message
-from gpudoctor.core import shipped
+from gpudoctor.core import language, shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Rows, Unread
@@ -204,6 +204,7 @@ def check_this_machine(options: JobOptions) -> Message:
     words += ["--python", options.python] if options.python else []
     words += [word for folder in options.rules for word in ("--rules", str(folder))]
     words += ["--expect", options.expect] if options.expect else []
+    words += ["--lang", language.current()] if language.current() != language.ENGLISH else []
     argv = [*shipped.own_command(), *words, *rights.consent_options()]
     try:
         answer = run_child(

@@ -251,12 +251,16 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _process_phrase(row: Row) -> str:
-    """Process of the rank: ``pid 812 on node3, GPU 2``; ``on node3`` without process, ``""`` without a host either."""
+    """Process of the rank: ``pid 812 on node3, GPU 2``; ``on node3`` without process, ``""`` without a host either.
+
+    Where no launcher numbers it, so that its name is its process id already: ``python3 train.py on node3, GPU 2``.
+    """
     pid, gpu = number_of(row.get("pid")), number_of(row.get("gpu"))
     on = f" on {text_of(row.get('host'))}"
     if pid is None:
         return on.strip() if text_of(row.get("host")) else ""
-    return f"pid {pid:.0f}{on}" + (f", GPU {gpu:.0f}" if gpu is not None else "")
+    process = f"pid {pid:.0f}" if number_of(row.get("rank")) is not None else text_of(row.get("process"))
+    return f"{process}{on}".strip() + (f", GPU {gpu:.0f}" if gpu is not None else "")
 
 
 def found_there(diagnosis: Diagnosis, host: str) -> Iterator[Finding]:

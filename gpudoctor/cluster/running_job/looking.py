@@ -404,7 +404,7 @@ def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]]
         "local_rank": _number(rank.local_rank, "no launcher numbers it"),
         "world": _number(job.world, "its launcher does not tell"),
         "pid": Known(seen.pid, "/proc"),
-        "process": Known(rank.member.name, "/proc"),
+        "process": Known(rank.member.title, "/proc"),
         "gpu": Known(used[0], "NVML") if used else unused,
         "gpus": Known(used, "NVML"),
         **_gpu_columns(uses, unused),

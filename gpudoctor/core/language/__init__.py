@@ -50,26 +50,38 @@ _PHRASES = (
     "{fact}: {rest}",
 )
 """Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""
-_HOLES = {"number": r"[\d, to-]+", "fact": r"[a-z]\w*(?:\.\w+)*"}
+_HOLES = {
+    "number": r"[\d, to-]+",
+    "fact": r"[a-z]\w*(?:\.\w+)*",
+    "numbers": r"\d[\d, -]*",
+    "who": r"\w+ (?:\d[\d, -]*(?: and \d+ more)?|\S+)",
+}
+_NESTED = ("rest", "who")
+"""Holes that hold a phrase."""
 
 
-def phrase(english: str) -> str:
-    """A fact's source, or the reason why it was not read, in the language in use; English where it is none known."""
+def phrase(english: str, templates: tuple[str, ...] = _PHRASES) -> str:
+    """A text made from one of the templates, as a fact has it, in the language in use; English where of none of them.
+
+    By default it is a fact's source, or the reason why it was not read.
+    """
     if _current == ENGLISH or (whole := say(english)) != english:
         return english if _current == ENGLISH else whole
-    for template, pattern in _phrase_patterns().items():
+    for template, pattern in _phrase_patterns(templates).items():
         if match := pattern.fullmatch(english):
-            parts = match.groupdict()
-            return say(template, **{name: phrase(parts[name]) if name == "rest" else parts[name] for name in parts})
+            parts = match.groupdict().items()
+            return say(template, **{name: phrase(part, templates) if name in _NESTED else part for name, part in parts})
     return english
 
 
-@lru_cache(maxsize=1)
-def _phrase_patterns() -> Mapping[str, re.Pattern[str]]:
+@lru_cache(maxsize=4)
+def _phrase_patterns(templates: tuple[str, ...]) -> Mapping[str, re.Pattern[str]]:
     """A pattern of what each of the templates may have become."""
     return {
-        template: re.compile(re.sub(r"\{(\w+)\}", lambda hole: f"(?P<{hole[1]}>{_HOLES.get(hole[1], '.+')})", template))
-        for template in _PHRASES
+        template: re.compile(
+            re.sub(r"\\\{(\w+)\\\}", lambda hole: f"(?P<{hole[1]}>{_HOLES.get(hole[1], '.+')})", re.escape(template))
+        )
+        for template in templates
     }
 
 

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gpudoctor.core.fact import Reason, Unread
+from gpudoctor.core.secrets import without_secrets
 from gpudoctor.target import proc
 from gpudoctor.target.proc import names, stat_fields
 
@@ -36,6 +37,8 @@ _KEYS = (
 _OF_A_JOB = re.compile(r"/(?:job_\d+/step_\w+|docker[/-]\w{12,}|libpod-\w{12,}|cri-containerd-\w{12,}|crio-\w{12,})")
 """Control groups that hold one job's processes: of a Slurm step, or of a container."""
 _PYTHON = re.compile(r"(?:python[\d.]*t?|pypy[\d.]*)")
+_MODULE_OR_CODE = re.compile(r"-[A-Za-z]*([cm])")
+_OPTIONS_WITH_VALUE = ("-W", "-X")
 _SERVICES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker")
 _NODE = "SLURMD_NODENAME"
 """Where several slurmd run on one machine, each is a node of its own."""
@@ -81,6 +84,28 @@ class Member:
     def program(self) -> str:
         """Path of the process's executable; ``""`` if not readable."""
         return proc.link(f"/proc/{self.pid}/exe").removesuffix(" (deleted)")
+
+    @property
+    def title(self) -> str:
+        """Its program and, for Python, what that runs: ``python3 train.py``, ``python3 -m torch.distributed.run``.
+
+        The kernel's name of the process where its command line cannot be read.
+        """
+        if not self.command or not self.is_python:
+            return self.name
+        program, *words = self.command
+        parts = [program.rpartition("/")[2]]
+        left = iter(words)
+        for word in left:
+            if option := _MODULE_OR_CODE.fullmatch(word):
+                parts += ["-m", next(left, "")] if option[1] == "m" else ["-c"]
+                break
+            if word in _OPTIONS_WITH_VALUE:
+                next(left, "")
+            elif not word.startswith("-"):
+                parts.append(word.rpartition("/")[2])
+                break
+        return without_secrets(" ".join(parts))
 
     def variable(self, name: str) -> str:
         """Value of an environment variable; ``""`` if unset or not readable."""

@@ -26,6 +26,7 @@ from gpudoctor.views import job as view
 from tests import needs
 from tests.cluster.hang.jobs import asked
 from tests.conftest import Program
+from tests.corpus import speaking
 from tests.processes import until
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
@@ -291,6 +292,43 @@ def test_the_report_says_whom_they_wait_for() -> None:
     assert "4 ranks on n1, looked at for 8.0 s Ranks 0-1, 3 wait in all_reduce, for rank 2" in text
     assert "Rank 2 (pid 102 on n1, GPU 2): sleeps at load (data.py:9)" in text
     assert "Ranks 0-1, 3: wait in all_reduce at train (train.py:41)" in text
+
+
+def test_the_report_of_a_job_is_chinese_throughout() -> None:
+    with speaking("zh"):
+        hidden: dict[str, Any] = {"unseen": "py-spy is not installed: pip install 'gpudoctor[job]'", "place": ""}
+        text = report([*waiting(0, 1, 3), row(2, "sleeps", gpu=2), row(5, "idles", **hidden)], {"n7": "ssh: no route"})
+        going = report([*waiting(0, 1), row(2, "computes", False)])
+    assert "：进程 100 的作业，n1 上有 5 个 rank，观察了 8.0 s" in text
+    assert "rank 0-1, 3 在 all_reduce 中等待，等的是 rank 2" in text.lower()
+    assert "Rank 2（n1 上的 pid 102，GPU 2）：在睡眠，位置是 load (data.py:9)" in text
+    assert "Rank 0-1, 3：在等待（all_reduce），位置是 train (train.py:41)" in text
+    assert "没有看到：rank 5：没有安装 py-spy" in text
+    assert "没有看到：主机 n7：ssh: no route" in text
+    assert "Rank 0-1 在 all_reduce 中等待；rank 2 还在运行" in going
+
+
+def test_a_process_that_nobody_numbers_is_named_once_and_with_its_command() -> None:
+    unnumbered: Row = {"rank": Absent("no launcher numbers it"), "process": Known("python3 train.py", "test")}
+    text = report([{**row(0, "sleeps"), **unnumbered}])
+    assert "Process 100 (python3 train.py on n1): sleeps" in text
+    assert "pid 100" not in text
+
+
+def test_a_process_is_named_by_what_it_runs(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import time; print('up', flush=True); time.sleep(600)", "utf-8")
+    python = Path(sys.executable).name
+    for words, title in (
+        (["-u", "-X", "dev", str(script), "--token", "x"], f"{python} train.py"),
+        (["-um", "train"], f"{python} -m train"),
+        (["-c", script.read_text("utf-8")], f"{python} -c"),
+    ):
+        with subprocess.Popen([sys.executable, *words], cwd=tmp_path, stdout=subprocess.PIPE) as started:
+            assert started.stdout
+            started.stdout.readline()
+            assert [rank.member.title for rank in job_of(started.pid).ranks] == [title]
+            started.kill()
 
 
 def test_the_report_says_that_none_is_found() -> None:

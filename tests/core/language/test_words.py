@@ -18,8 +18,9 @@ from gpudoctor.app import cli
 from gpudoctor.app.arguments import parse
 from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, words
+from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.rule import CONFIDENCES
-from gpudoctor.views import _report, _terminal, html
+from gpudoctor.views import _report, _terminal, html, job
 from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
 from tests.conftest import Program
 from tests.corpus import speaking
@@ -61,6 +62,12 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
         *_report._VERDICTS.values(),
         *_terminal._MARKS.values(),
         *html._MARKS.values(),
+        *COUNTERS.values(),
+        *(words for several in job.STATES.values() for words in several),
+        *job._PHRASES,
+        *job._JOBS,
+        *job._UNSEEN,
+        *job._SIGNALS,
         *(severity.upper() for severity in _report.SEVERITY_COLOURS),
     ],
 )
