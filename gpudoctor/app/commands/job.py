@@ -17,10 +17,14 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread
 from gpudoctor.core.sample import Sample
-from gpudoctor.probes._job.members import Job, find_job, key_of, read_job
+from gpudoctor.probes._job.members import Job, find_job, find_jobs, key_of, read_job
+from gpudoctor.probes._job.waiting import on_gpu
+from gpudoctor.target import proc
 from gpudoctor.views import job as view
-from gpudoctor.views._terminal import style_of
+from gpudoctor.views._terminal import one_line, plural, style_of
 
+_MOST_JOBS = 8
+"""Jobs that are listed where none is given."""
 _SLACK_SECONDS = 30.0
 """Seconds that a machine may take beyond the look: to start Python, and for what does not answer there."""
 
@@ -71,7 +75,7 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
     if options.pids and (options.slurm or options.match):
         raise UsageError("job: a PID is of this machine; leave it out beside --slurm and --match")
     if not (options.pids or options.slurm or options.match):
-        raise UsageError("job: give the process id of the job, --match NAME=VALUE, or --slurm JOBID")
+        raise UsageError(f"job: give {_list_jobs()}, --match NAME=VALUE, or --slurm JOBID")
     found = {}
     for word in options.match:
         name, mark, value = word.partition("=")
@@ -79,6 +83,24 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
             raise UsageError(f"--match {word}: a variable is written NAME=VALUE: MASTER_PORT=29500")
         found[name] = value
     return found
+
+
+def _list_jobs() -> str:
+    """Print to standard error the command to type for each job of this machine; the words for a process id of one.
+
+    A job is what a launcher has numbered as ranks, or a Python program that has a GPU's device file open.
+    """
+    jobs = find_jobs([pid for name in proc.names("/proc") if name.isdigit() and on_gpu(pid := int(name))])
+    if not jobs:
+        return "the process id of a job (none is seen here: no ranks of a launcher, no Python program on a GPU)"
+    print("Jobs of this machine:", file=sys.stderr)
+    for job in jobs[:_MOST_JOBS]:
+        first = job.ranks[0]
+        ranks = "" if first.rank is None else f"{plural(len(job.ranks), 'rank')}: "
+        print(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title)}", file=sys.stderr)
+    if len(jobs) > _MOST_JOBS:
+        print(f"  and {len(jobs) - _MOST_JOBS} more", file=sys.stderr)
+    return "the process id of one of these"
 
 
 def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:

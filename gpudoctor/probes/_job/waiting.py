@@ -148,6 +148,11 @@ def gpu_files(pid: int) -> set[str]:
     return {path.removeprefix("/dev/") for path in opened if path.startswith("/dev/nvidia")}
 
 
+def on_gpu(pid: int) -> bool:
+    """True if the process has a GPU's own device file open (``nvidia0``); False where that is not shown."""
+    return any(name.removeprefix("nvidia").isdecimal() for name in gpu_files(pid))
+
+
 def mount_of(pid: int, path: str) -> Mount | None:
     """The file system that holds the path, as that process sees it; None if that is not shown."""
     return mount_in(proc.text(f"/proc/{pid}/mountinfo"), path)

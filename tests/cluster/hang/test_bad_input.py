@@ -21,7 +21,8 @@ from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value,
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job import stacks
 from gpudoctor.probes._job.members import Job, read_job
-from gpudoctor.probes._job.waiting import wait_of
+from gpudoctor.probes._job.waiting import on_gpu, wait_of
+from gpudoctor.target import proc
 from gpudoctor.views import job as view
 from tests import needs
 from tests.cluster.hang.jobs import asked
@@ -117,7 +118,7 @@ def rows(document: Any) -> list[Mapping[str, Any]]:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "give the process id of the job"),
+        ((), "job: give the process id of"),
         ((str(2**22 + 1),), "no process 4194305"),
         (("1", "--match", "A=b"), "a PID is of this machine"),
         (("--match", "A"), "a variable is written NAME=VALUE"),
@@ -128,6 +129,29 @@ def test_misuse(words: Sequence[str], says: str, called: Program) -> None:
     ran = called("job", *words)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
+
+
+def test_without_a_job_those_of_this_machine_are_named_with_what_to_type(sleeper: Ranks, gpudoctor: Program) -> None:
+    title = f"{Path(sys.executable).name} -c"
+    with subprocess.Popen([sys.executable, "-c", SLEEP], stdout=subprocess.PIPE) as alone:
+        assert alone.stdout
+        alone.stdout.readline()
+        ran = gpudoctor("job")
+        alone.kill()
+    assert (ran.code, ran.out) == (2, "")
+    lines = ran.err.splitlines()
+    assert f"  gpudoctor job {sleeper.pid}    1 rank: {title}" in lines
+    assert not any(f"gpudoctor job {alone.pid} " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"), [("/dev/nvidia0", True), ("/dev/nvidiactl", False), ("/dev/nvidia-uvm", False)]
+)
+def test_a_process_is_on_a_gpu_with_the_device_file_of_one_open(
+    file: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proc, "link", lambda _: file)
+    assert on_gpu(os.getpid()) is expected
 
 
 def test_it_ends_while_it_is_looked_at() -> None:
