@@ -232,8 +232,7 @@ def without_gpu(diagnosis: Diagnosis) -> bool:
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """Counts of rules: ``2 found, 3 not judged, 90 passed``, translated; of a pasted report also understood lines."""
-    total, understood = diagnosis.snapshot.known("report.lines"), diagnosis.snapshot.known("report.placed")
+    """Counts of rules: ``2 found, 3 not judged, 90 passed``, translated; of a report also of the lines that count."""
     sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
         found=len(diagnosis.findings),
@@ -242,10 +241,30 @@ def counts(diagnosis: Diagnosis) -> str:
     )
     if without_gpu(diagnosis):
         sentence += say(" (no GPU to check)")
-    if total and understood:
-        lines = "; {placed} of {all} lines of the report were understood"
-        sentence += say(lines, placed=understood.value, all=total.value)
+    if diagnosis.snapshot.known("report.lines"):
+        count = len(set(_lines_that_count(diagnosis)))
+        lines = "; {count} lines of the report gave a fact or matched a sign"
+        sentence += say(lines if count != 1 else "; 1 line of the report gave a fact or matched a sign", count=count)
     return sentence
+
+
+_LINES = re.compile(r"\blines? (\d+(?:(?:, | and |-| to )\d+)*)")
+"""The lines that a source names: ``line 3``, ``report.txt, lines 3-5``, ``lines 3 and 7``."""
+
+
+def _lines_that_count(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
+    """(file, line number) of each line that gave a fact or that a finding rests on; some more than once."""
+    snapshot = diagnosis.snapshot
+    rows = (row for group in snapshot.groups if group != "text" for row in listed(snapshot.rows(group)))
+    facts = (fact for one in (snapshot.facts, *rows) for fact in one.values())
+    proofs = (item.state for finding in diagnosis.findings for item in finding.evidence if item.fact == "text.line")
+    for fact in (*facts, *proofs):
+        found = known(fact)
+        if found and (match := _LINES.search(found.source)):
+            for part in re.split(", | and ", match[1]):
+                first, *later = map(int, re.split("-| to ", part))
+                for number in range(first, max([first, *later]) + 1):
+                    yield found.source[: match.start()], number
 
 
 # ---- What changed before something was found ----

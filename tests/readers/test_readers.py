@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, listed
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.readers import WHOLE_FILE_BYTES, decode, read_file, read_text
 from gpudoctor.readers._merge import better_fact, merged_rows
 from gpudoctor.readers._paste import Paste
+from gpudoctor.views._report import counts
 from tests.conftest import Program
+from tests.corpus import BOOK
 from tests.readers.reading import column
 from tests.readers.reading import rows as gpus
 
@@ -124,6 +127,22 @@ def test_sources_and_placed_lines_count_the_lines_of_the_paste() -> None:
         Known(2, "the paste"),
         Known(1, "the paste"),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("hi all\n```\nit is slow\n\n```\n", "0 lines"),
+        (
+            "hi all\n```\n+ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\n```\nthanks\n",
+            "1 line",
+        ),
+        ("OS: Ubuntu 22.04\n\nTorch not compiled with CUDA enabled\nsomething else\n", "2 lines"),
+        ("OS: Ubuntu 22.04\n", "1 line"),
+    ],
+)
+def test_the_report_counts_the_lines_that_gave_a_fact_or_matched_a_sign(text: str, lines: str) -> None:
+    assert counts(diagnose(read_text(text), BOOK)).endswith(f"; {lines} of the report gave a fact or matched a sign")
 
 
 def _log(size: int) -> str:
