@@ -20,6 +20,7 @@ from gpudoctor.cluster.fleet.summary import NOT_THERE, Compared, HostFinding, Ra
 from gpudoctor.core.diagnosis import Evidence, Finding
 from gpudoctor.core.fact import Json, Known, known, value_to_json
 from gpudoctor.core.fleet import Drain, Suspect
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.core.snapshot import Snapshot
 
@@ -142,12 +143,13 @@ def _fleet_finding(example: Example, same: Sequence[tuple[str, HostFinding]], an
     """
     hosts = ordered(host for host, _ in same)
     shared = places.shared(hosts)
-    alike = " (and alike)" if len({finding.title for _, finding in same}) > 1 else ""
-    title = f"{example.finding.title}{alike} on {_hosts_phrase(hosts, answered)}"
+    differ = len({finding.title for _, finding in same}) > 1
+    sentence = "{title} (and alike) on {hosts}" if differ else "{title} on {hosts}"
+    title = say(sentence, title=example.finding.title, hosts=_hosts_phrase(hosts, answered))
     subject: dict[str, Json] = {"hosts": list(hosts), "count": len(hosts)}
     evidence = [_with_host(example.host, item) for item in example.finding.evidence]
     if shared:
-        title += f"; {shared.words}"
+        title += f"{say('; ')}{shared.words}"
         subject |= {shared.kind.lower(): shared.value}
         evidence.insert(0, Evidence(shared.fact, Known(shared.words, "the hosts' documents, compared")))
     parts = ({"host": host, **part} for host, finding in same for part in finding.subjects)
@@ -164,8 +166,10 @@ def _fleet_finding(example: Example, same: Sequence[tuple[str, HostFinding]], an
 def _hosts_phrase(hosts: Sequence[str], answered: int) -> str:
     """Hosts as a phrase: ``all 8 hosts``, ``node3``, ``3 of 8 hosts: n1, n7 and n9``."""
     if len(hosts) == answered > 1:
-        return f"all {answered} hosts"
-    return f"{hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} of {answered} hosts: {names_phrase(hosts)}"
+        return say("all {count} hosts", count=answered)
+    if len(hosts) == 1:
+        return hosts[0]
+    return say("{some} of {count} hosts: {names}", some=len(hosts), count=answered, names=names_phrase(hosts))
 
 
 def _with_host(host: str, item: Evidence) -> Evidence:

@@ -47,6 +47,7 @@ _PHRASES = (
     "table {name}: {rest}",
     "table {name}",
     "asked from level {name} on",
+    "fewer than {number} hosts answered",
     "{fact}: {rest}",
 )
 """Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""

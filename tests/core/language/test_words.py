@@ -2,7 +2,9 @@
 
 import ast
 import json
+import os
 import re
+import subprocess
 import textwrap
 import unicodedata
 from collections.abc import Iterator
@@ -20,10 +22,12 @@ from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, words
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.rule import CONFIDENCES
+from gpudoctor.core.shipped import own_command
 from gpudoctor.views import _report, _terminal, html, job
 from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
 from tests.conftest import Program
 from tests.corpus import speaking
+from tests.processes import free_port
 
 PACKAGE = Path(gpudoctor.__file__).parent
 WORDS = words("zh")
@@ -134,6 +138,41 @@ def test_text_without_wide_characters_is_wrapped_as_ever(text: str) -> None:
     told = [line for line in wrapped(text) if line]
     expected = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
     assert told == expected
+
+
+PLAIN_WORDS = re.compile(r"[a-z]{2,}(?: [a-z]{2,}){2,}")
+"""Three English words in a row: a sentence of ours, where no command, name or value of a fact has them."""
+
+
+def test_the_account_of_a_command_is_chinese_throughout(gpudoctor: Program) -> None:
+    for argv, head in (
+        (["true"], "gpudoctor：退出码 0，用时 "),
+        (["sh", "-c", "exit 3"], "gpudoctor：退出码 3，用时 "),
+        (["sh", "-c", "kill -USR1 $$"], "gpudoctor：被 SIGUSR1 终止，用时 "),
+    ):
+        account = gpudoctor("run", "--lang", "zh", "--", *argv).err
+        assert account.startswith(head)
+        assert "没有发现" in account
+        assert not PLAIN_WORDS.search(account)
+
+
+def test_the_report_of_a_preflight_is_chinese(gpudoctor: Program) -> None:
+    report = gpudoctor("preflight", "--lang", "zh", "--level", "quick").out
+    assert report.partition("：")[0] in ("可以开始", "不可开始", "无法判断")
+
+
+def test_the_report_of_a_preflight_of_two_ranks_is_chinese_with_what_each_machine_found() -> None:
+    place = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    argv = [*own_command(), "preflight", "--lang", "zh", "--level", "quick"]
+    started = [
+        subprocess.Popen(
+            argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank}
+        )
+        for rank in ("0", "1")
+    ]
+    report, _ = (process.communicate(timeout=600)[0] for process in started)
+    assert "：多台机器，2 个 rank（环境变量），级别 quick，" in report.splitlines()[0]
+    assert ("[host.no-gpu]" in report) == ("错误  没有 NVIDIA GPU" in report)
 
 
 PASTE = "PyTorch version: 2.13.0+cpu\nGPU 0: NVIDIA GeForce RTX 5090\nTorch not compiled with CUDA enabled\n"
