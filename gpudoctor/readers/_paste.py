@@ -324,14 +324,18 @@ def _without_test_sources(lines: list[str]) -> list[str]:
     Both hold what a program was expected to print. Other errors that it shows (``E   RuntimeError: ...``) stay.
     """
     lines = list(lines)
+    headings = [at for at, line in enumerate(lines) if line[:1] == "_" and _TEST_HEADING.match(line)]
+    ends = [at for at, line in enumerate(lines) if _SOURCE_ENDS.match(line)] if headings else []
+    begins = frozenset(headings)
     empty_until = 0
     for at, line in enumerate(lines):
-        ends = range(at + 1, len(lines))
-        if line[:1] == "_" and _TEST_HEADING.match(line):
-            sources = (after for after in ends[:_LONGEST_SOURCE] if _SOURCE_ENDS.match(lines[after]))
-            empty_until = next(sources, at + 1)
-        elif "assert" in line and _ASSERTION.match(line):
-            empty_until = next((after for after in ends if not _GOES_ON.match(lines[after])), len(lines))
+        if at in begins:
+            behind = bisect_right(ends, at)
+            is_near = behind < len(ends) and ends[behind] - at <= _LONGEST_SOURCE
+            empty_until = ends[behind] if is_near else at + 1
+        elif at >= empty_until and "assert" in line and _ASSERTION.match(line):
+            after_it = range(at + 1, len(lines))
+            empty_until = next((after for after in after_it if not _GOES_ON.match(lines[after])), len(lines))
         if at < empty_until:
             lines[at] = ""
     return lines

@@ -209,10 +209,11 @@ class Rank:
         """Wait up to `seconds` for its end, read the rest of its error text, and remove NCCL's files in /dev/shm."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
-        os.set_blocking(self.process.stderr.fileno(), False)  # type: ignore[union-attr]
-        with contextlib.suppress(BlockingIOError):  # a child of it may hold it open
-            while len(self._err) < _MOST_STDERR_BYTES and self.take(self.process.stderr):
-                pass
+        if sys.platform != "win32" and self.process.stderr:
+            os.set_blocking(self.process.stderr.fileno(), False)
+            with contextlib.suppress(BlockingIOError):  # a child of it may hold it open
+                while len(self._err) < _MOST_STDERR_BYTES and self.take(self.process.stderr):
+                    pass
         for stream in self.streams:
             stream.close()
         for path in self._shared:
