@@ -22,7 +22,6 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
 from gpudoctor.diagnosis.history.best_rates import with_best
 from gpudoctor.diagnosis.history.changes_since import keep_with_changes
-from gpudoctor.kernels.facts import measured
 from gpudoctor.probes import Collection, collect
 from gpudoctor.target import Target, rights
 from gpudoctor.target.local import Local
@@ -304,6 +303,7 @@ def soak(
     Raises what `bench` raises, and for a broken page.
     """
     from gpudoctor.app.soak import run
+    from gpudoctor.kernels.facts import measured
 
     book = rulebook.load(rules)
     patient = target or Local("standard", python)
@@ -326,6 +326,8 @@ def benched(snapshot: Snapshot, measurements: Measurements, shelf: Shelf | None 
 
     With a `shelf` the rates are compared with the best that it holds, and kept there.
     """
+    from gpudoctor.kernels.facts import measured
+
     book = rulebook.load()
     now = measured(snapshot, measurements)
     diagnosis = diagnose(with_best(now, shelf) if shelf else now, book)

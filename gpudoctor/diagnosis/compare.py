@@ -58,7 +58,7 @@ MOVING = re.compile(
     r"|gpu\.processes|gpu_process(?:\..*)?|stuck\.(?:pid|seconds)"
     r"|host\.uptime_s|limits\.shm_free_mib|space\.(?:free_mib|inodes_percent)"
     r"|fitness\.(?:load|memory_available_mib|hugepages_free|swap_used_mib)"
-    r"|rdma\.\w+_(?:gained|errors|recoveries|s)|(?:xid|sxid|aer|mce|oom|link_loss)\.(?:line|count|pid|(?:last_)?(?:time|age_s))"
+    r"|rdma\.\w+_(?:gained|errors|recoveries|s)|(?:xid|sxid|aer|mce|oom|crash|link_loss)\.(?:line|count|pid|(?:last_)?(?:time|age_s))"
     r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|minor|pid)"
     r"|interface\.(?:addresses|index)|net\.(?:\w+_address(?:es)?|gloo_why|host_foreign|master_\w+|port(?:_taken)?)"
     r"|env\.(?:RANK|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|SLURM_\w+|HOSTNAME)"

@@ -213,9 +213,14 @@ def test_a_snapshot_gives_the_findings_of_the_live_run(gpudoctor: Program, saved
         assert read.document[key] == live.document[key]
 
 
-def test_two_snapshots_of_one_machine_do_not_differ(gpudoctor: Program, saved: Path) -> None:
-    again = gpudoctor("snapshot", "--level", "quick")
-    done = gpudoctor("diff", str(saved), "-", stdin=again.out)
+def test_two_snapshots_of_one_machine_do_not_differ(gpudoctor: Program, tmp_path: Path) -> None:
+    """But for what happens on it meanwhile: another test may crash a process or fill its cgroup between the two."""
+    first = tmp_path / "first.json"
+    for _ in range(4):
+        gpudoctor("snapshot", "--level", "quick", "-o", str(first))
+        done = gpudoctor("diff", str(first), "-", stdin=gpudoctor("snapshot", "--level", "quick").out)
+        if not done.code:
+            break
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[1].startswith("Nothing differs")
 

@@ -15,8 +15,9 @@ NAMES = [shot.name for shot in SHOTS]
 
 def test_every_screen_has_a_picture_and_the_page_on_the_interface_shows_each() -> None:
     assert {shot.screen for shot in SHOTS} >= screenshots.screens()
-    shown = set(re.findall(r"\(\.\./\.\./\.\./tests/views/tui/screenshots/(\w+)\.svg\)", PAGE))
-    assert shown == set(NAMES) == {path.stem for path in screenshots.HOME.iterdir()} - {"tour"}, (
+    shown = set(re.findall(r"\(\.\./\.\./\.\./tests/views/tui/screenshots/([\w.-]+)\)", PAGE))
+    taken = {f"{name}.svg" for name in NAMES} | {"browser.png", "browser-small.png"}
+    assert shown == taken == {path.name for path in screenshots.HOME.iterdir()} - {"tour.svg"}, (
         "python -m tests.screenshots --write; python -m tests.readme --write"
     )
 
