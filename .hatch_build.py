@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -34,5 +35,7 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
         for name, content in compiled_copies(rules).items():
             file = scratch / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False), "utf-8")
-            build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}"
+            written = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+            is_translation = file.stem in OTHERS  # mostly not read
+            file.write_bytes(zlib.compress(written, 9) if is_translation else written)
+            build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}{'.z' * is_translation}"

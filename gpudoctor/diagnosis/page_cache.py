@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +54,8 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
         source = folder.joinpath(name).parent
         return build(folder if folder.is_file() else source)
     copy = shipped.data(f"rules/{name}.json")
+    if copy is None and (packed := shipped.data(f"rules/{name}.json.z")):  # a translation, in a wheel
+        copy = zlib.decompress(packed)
     if copy is not None:
         return json.loads(copy)
     source = home().joinpath(name).parent

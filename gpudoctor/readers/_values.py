@@ -203,9 +203,12 @@ def _parse_missing(text: str) -> bool | None:
     return None if answer is None else not answer
 
 
+_SHARE = Pattern(r"\s*0\.\d*[1-9]")
+
+
 def _parse_count(text: str) -> int | None:
-    """The first whole number, if it is not negative; else None."""
-    number = first_integer(text)
+    """The first whole number, if it is not negative; else None, and for a share such as 0.7."""
+    number = None if _SHARE.match(text) else first_integer(text)
     return number if number is None or number >= 0 else None
 
 

@@ -71,8 +71,10 @@ def _section_lines(title: str, items: Sequence[str]) -> Iterator[str]:
 
 _SEVERITY_WIDTH = 7
 """Columns of the longest severity."""
-_SETUP_TOPICS = ("driver", "cuda-toolkit", "container")
-"""What is set up by a page, as `gpudoctor setup` has it; all else is torch, in one way or another."""
+_SETUP_COMMANDS = {name: f"gpudoctor setup {name}" for name in ("driver", "cuda-toolkit", "container")} | dict.fromkeys(
+    ("compiler", "windows-driver"), "gpudoctor fix"
+)
+"""The command that prints the steps of what a page sets up; all else is torch, in one way or another."""
 
 
 def _fix_lines(fix: Fix) -> Iterator[str]:
@@ -80,9 +82,8 @@ def _fix_lines(fix: Fix) -> Iterator[str]:
     where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
     yield from wrapped(say("Cure: {title}", title=fix.title) + where)
     if fix.setup:
-        topic = fix.setup if fix.setup in _SETUP_TOPICS else "torch"
-        steps = "The steps are those of this machine: gpudoctor setup {what} prints them."
-        yield from wrapped(say(steps, what=topic), 2, 2)
+        printing = _SETUP_COMMANDS.get(fix.setup, "gpudoctor setup torch")
+        yield from wrapped(say("The steps are those of this machine: {command} prints them.", command=printing), 2, 2)
     for step in fix.steps:
         note = step_text(step.text, step.needs, step.touches)
         if note:

@@ -79,7 +79,7 @@ def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
         warned = any(finding.severity == "warning" for finding in diagnosis.findings)
         sound = "{hosts} sound, with the warnings below" if warned else "{hosts} sound"
         count = len(fleet.hosts)
-        parts = [say(sound, hosts=say("its one host is") if count == 1 else say("all {count} hosts are", count=count))]
+        parts = [say(sound, hosts=say("its only host is") if count == 1 else say("all {count} hosts are", count=count))]
     elif not parts and fleet.verdict == "unknown":
         parts = [say("no host has an error, and not every host could be called sound")]
     elif not parts:

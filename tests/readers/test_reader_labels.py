@@ -44,6 +44,7 @@ from tests.readers.reading import rows, values
         ("fabric manager: not active", "driver.fabric_manager", "stopped"),
         ("Driver: 535", "driver.version", "535"),
         ("CUDA driver version: 12.2", "driver.cuda_version", "12.2"),
+        ("CUDA Driver Version: 550.54.15", "driver.version", "550.54.15"),
         ("torch: 2.4 with CUDA 12.1", "torch.cuda", "12.1"),
         ("torch build: nightly cu130", "torch.cuda", "13.0"),
         ("pytorch: 2.5.1, CPU build", "torch.flavor", "cpu"),

@@ -194,7 +194,7 @@ def add_setup(commands: Any) -> None:
         "--for",
         dest="machine",
         metavar="FACTS",
-        help="another machine: gpu=RTX 5090,driver=570,python=3.12,os=linux,arch=x86_64",
+        help="another machine: gpu=RTX 5090,driver=570,python=3.12,os=linux,distribution=ubuntu 24.04",
     )
     torch.add_argument("--emit", choices=EMITTED, help="print only this form (default: the commands, and why)")
     torch.add_argument("--index", metavar="URL", help="a mirror of https://download.pytorch.org/whl")

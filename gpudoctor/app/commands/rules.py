@@ -126,7 +126,8 @@ def run(places: Sequence[Path] = ()) -> Failures:
     if not cases and not cures:
         raise UsageError(f"{' '.join(map(str, places))}: no rule page is there; pages are DIR/<layer>/<id>.toml")
     failed = len(wrong) + len(refused)
-    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
+    pages = "1 page" if pages_tested == 1 else f"{pages_tested} pages"
+    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages}")
     return Failures("\n".join(lines), failed)
 
 

@@ -267,7 +267,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using setup' -s h -l help -d 'show th
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup; and test $_shtab_gpudoctor_npos -eq 0' -a torch -d 'the torch stack that fits this machine, or another one'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l want -x -d 'requirements that must go together: --want "torch>=2.6 torchvision flash-attn"'
-complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l for -x -d 'another machine: gpu=RTX 5090,driver=570,python=3.12,os=linux,arch=x86_64'
+complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l for -x -d 'another machine: gpu=RTX 5090,driver=570,python=3.12,os=linux,distribution=ubuntu 24.04'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l emit -xka "pip uv conda requirements pyproject dockerfile environment pixi" -d 'print only this form (default: the commands, and why)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l index -x -d 'a mirror of https://download.pytorch.org/whl'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup torch' -l offline -d 'ask no index whether it has the wheels'

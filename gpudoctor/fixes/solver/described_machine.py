@@ -174,7 +174,9 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
     def parse(value: str) -> tuple[str, object]:
         """(field, canonical spelling) of a value, ignoring case; `UsageError` for another."""
         if value.lower() not in spellings:
-            raise UsageError(f"{field}={value[:40]!r} is none of {', '.join(dict.fromkeys(spellings.values()))}")
+            hint = "; a distribution is distribution=ubuntu 24.04" if field == "os" else ""
+            choices = ", ".join(dict.fromkeys(spellings.values()))
+            raise UsageError(f"{field}={value[:40]!r} is none of {choices}{hint}")
         return field, spellings[value.lower()]
 
     return parse

@@ -39,6 +39,8 @@ _DRIVER = Pattern(
     r"|(?:nvidia )(?:gpu )?driver(?: version)?[\s-]v?(\d{3}(?:\.\d+){0,2})[\s,(-]*(?:server-?)?"
     r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$"
 )
+_DRIVER_NUMBER = Pattern(r"\d{3}\.\d")
+"""A driver's version: CUDA's has two digits in front of its point."""
 _CHANGED = Pattern(
     r"(?i)\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
     r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b"
@@ -62,6 +64,8 @@ def read(paste: Paste) -> Answers:
         label = replace(original, name=canonical_label(original.name))
         source = f"line {paste.numbers[label.index]}"
         if entries := FACTS_OF.get(label.name):
+            if entries[0][0] == "driver.cuda_version" and _DRIVER_NUMBER.match(label.value):
+                entries = (("driver.version", "driver"),)  # sglang's "CUDA Driver Version: 550.54.15"
             yield from _facts_of_label(entries, label, source)
         elif label.name in COLUMNS:
             name, form = COLUMNS[label.name]

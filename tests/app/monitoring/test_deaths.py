@@ -75,7 +75,7 @@ def test_a_limit_of_processes(tmp_path: Path) -> None:
         assert end.code
         title = found(whole)["workload.processes-limit"]
         assert title.startswith("The cgroup's limit of processes and threads refused new ones ")
-        assert title.endswith(", and it failed")
+        assert ", and it failed" in title
     finally:
         while group.exists():
             try:
