@@ -181,11 +181,11 @@ def test_pages_and_folders_are_tested_alike(called: Program, tmp_path: Path, mon
     path = written(tmp_path)
     other = tmp_path / "env" / "site.other.toml"
     other.write_text(PAGE.replace("site.shm", "site.other"), "utf-8")
-    assert called("rules", "test", str(path)).out == "3 cases passed, 0 failed, on 1 pages\n"
+    assert called("rules", "test", str(path)).out == "3 cases passed, 0 failed, on 1 page\n"
     assert called("rules", "test", str(path), str(other)).out == "6 cases passed, 0 failed, on 2 pages\n"
     assert called("rules", "test", str(tmp_path)).out == "6 cases passed, 0 failed, on 2 pages\n"
     monkeypatch.chdir(path.parent)
-    assert called("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 pages\n"
+    assert called("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 page\n"
 
 
 def test_a_page_written_for_1_0_still_loads(called: Program, tmp_path: Path) -> None:
@@ -195,15 +195,15 @@ def test_a_page_written_for_1_0_still_loads(called: Program, tmp_path: Path) -> 
         "when = [",
         'open = true\nsaid = ["too little shared memory"]\nunless = ["tried.shm_larger == \'cured\'"]\nwhen = [',
     )
-    assert called("rules", "test", str(tmp_path)).out == "3 cases passed, 0 failed, on 1 pages\n"
+    assert called("rules", "test", str(tmp_path)).out == "3 cases passed, 0 failed, on 1 page\n"
 
 
 def test_of_our_own_pages_one_can_be_tested(called: Program) -> None:
     rules = Path(__file__).parents[2] / "rules"
     page = called("rules", "test", str(rules / "driver" / "driver.missing.toml"))
-    assert (page.code, "on 1 pages" in page.out) == (0, True)
+    assert (page.code, "on 1 page" in page.out) == (0, True)
     setup = called("rules", "test", str(rules / "setup" / "driver.toml"))
-    assert (setup.code, "on 1 pages" in setup.out) == (0, True)
+    assert (setup.code, "on 1 page" in setup.out) == (0, True)
 
 
 def test_where_no_page_is_that_is_said(called: Program, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_name_means_its_expression(called: Program, tmp_path: Path) -> None:
     page.parent.mkdir()
     page.write_text(NAMED, "utf-8")
     done = called("rules", "test", str(tmp_path))
-    assert (done.code, done.out, done.err) == (0, "4 cases passed, 0 failed, on 1 pages\n", "")
+    assert (done.code, done.out, done.err) == (0, "4 cases passed, 0 failed, on 1 page\n", "")
     rule = rulebook.load([tmp_path]).find("site.full")
     assert rule is not None
     full = "[g.index for g in gpu if g.memory_used_mib > 0.9 * g.memory_mib]"
@@ -421,7 +421,7 @@ def test_filled_in_it_is_a_page_whose_cases_hold(called: Program, tmp_path: Path
     assert f"$ gpudoctor check --rules '{site}'" in done.out
     path.write_text(fill(path.read_text("utf-8")), "utf-8")
     tested = called("rules", "test", str(site))
-    assert (tested.code, tested.out) == (0, "3 cases passed, 0 failed, on 1 pages\n")
+    assert (tested.code, tested.out) == (0, "3 cases passed, 0 failed, on 1 page\n")
     found = called("read", "-", "--rules", str(site), stdin="Nvidia driver version: 999.1\n")
     assert "The driver 999.1 is a beta" in found.out
 
