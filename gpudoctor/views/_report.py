@@ -250,6 +250,8 @@ def counts(diagnosis: Diagnosis) -> str:
 
 _LINES = re.compile(r"\blines? (\d+(?:(?:, | and |-| to )\d+)*)")
 """The lines that a source names: ``line 3``, ``report.txt, lines 3-5``, ``lines 3 and 7``."""
+_MOST_LINES = 1000
+"""Lines that one source is taken to name: its numbers may be those of a file's name."""
 
 
 def _lines_that_count(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
@@ -263,7 +265,7 @@ def _lines_that_count(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
         if found and (match := _LINES.search(found.source)):
             for part in re.split(", | and ", match[1]):
                 first, *later = map(int, re.split("-| to ", part))
-                for number in range(first, max([first, *later]) + 1):
+                for number in range(first, min(max([first, *later]), first + _MOST_LINES) + 1):
                     yield found.source[: match.start()], number
 
 
