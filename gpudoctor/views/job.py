@@ -125,6 +125,11 @@ def summary(diagnosis: Diagnosis) -> str:
         return say("The job goes on: no rank is found that the others wait for")
     if waiting:
         return say("{wait}; no rank is found that they wait for", wait=wait)
+    if snapshot.value("job.still"):
+        groups = listed(snapshot.rows("rank_group"))
+        if len(groups) == 1:
+            return say("{name} {does}", name=_upper(_name(groups[0])), does=_does(groups[0]))
+        return say("No rank goes on, and none is found that others wait for")
     return say("No rank is found that others wait for")
 
 
@@ -167,13 +172,19 @@ def _group(row: Row) -> str:
     """A row of ``rank_group`` in words: ``Rank 7 (pid 812 on node3, GPU 2): waits for a lock at f (train.py:41)``."""
     several, state = number_of(row.get("count")) != 1, text_of(row.get("state"))
     who, place, name = text_of(row.get("who")), text_of(row.get("place")), _upper(_name(row))
-    does = say(STATES.get(state, (state, state))[several])
+    does = _does(row)
     if state == "waits":
         does = say("{does} in {call}", does=does, call=say(text_of(row.get("collective"))))
     if place and state != "moves":
         does = say("{does} at {place}", does=does, place=place)
     named = say("{name} ({who})", name=name, who=phrase(who, _PHRASES)) if who and not several else name
     return one_line(say("{title}: {text}", title=named, text=does))
+
+
+def _does(row: Row) -> str:
+    """What the ranks of a row of ``rank_group`` do, without where: ``waits for a lock``."""
+    state = text_of(row.get("state"))
+    return say(STATES.get(state, (state, state))[number_of(row.get("count")) != 1])
 
 
 def _name(row: Row) -> str:

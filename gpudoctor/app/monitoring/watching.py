@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.core.fact import Fact, Known, Rows, Unread, number_of
+from gpudoctor.core.fact import Fact, Known, Rows, Unread, listed, number_of, text_of
 from gpudoctor.target import child
 
 if sys.platform != "win32":
@@ -189,6 +189,8 @@ _SAME_PERCENT = 3.0
 _SAME_POWER_SHARE = 0.1
 _TRAFFIC_MB_S = 20.0
 """MB/s over PCIe or NVLink from which on a GPU moves data: a GPU that spins in a collective has a few."""
+_STUCK_STATES, _STUCK_WAITS = ("loads", "locked", "reads"), ("socket", "pipe", "child")
+"""States of a rank, and what its process waits for, that may never end by themselves."""
 
 
 @dataclass(slots=True)
@@ -251,6 +253,7 @@ class HangWatch:
         self.samples: list[Sample] = []
         """The latest sample of the GPUs, for whose are whose."""
         self._found: Diagnosis | None = None
+        self._reported_stuck = False
         self._thread = threading.Thread(target=self._run, name="hanging", daemon=True)
 
     def start(self) -> None:
@@ -318,7 +321,8 @@ class HangWatch:
                 used, checked = self._used(), looked_at
 
     def _look(self, asked: bool) -> None:
-        """Look at the ranks, keep what is found, and print the diagnosis; unless `asked`, only if something is found.
+        """Look at the ranks, keep what is found, and print the diagnosis; unless `asked`, only if something is found,
+        or once if a process waits for what may never come.
 
         Nothing where another rank's gpudoctor on this host reports, or the watch is stopped.
         """
@@ -339,7 +343,9 @@ class HangWatch:
         )
         if diagnosis.findings:
             self._found = diagnosis
-        if diagnosis.findings or asked:
+        stuck = not self._reported_stuck and _is_stuck(diagnosis)
+        if diagnosis.findings or asked or stuck:
+            self._reported_stuck = self._reported_stuck or stuck
             _tell(diagnosis, 0.0 if asked else self._after)
 
 
@@ -348,6 +354,18 @@ def _reports_for(job: Job, pid: int) -> bool:
     own = {pid, *(member.pid for member in job.below(pid))}
     mine = [one.rank for one in job.ranks if one.rank is not None and one.member.pid in own]
     return not mine or min(mine) == min(one.rank for one in job.ranks if one.rank is not None)
+
+
+def _is_stuck(diagnosis: Diagnosis) -> bool:
+    """True if the job stands still and one of its processes waits for another, a lock, a file or a device.
+
+    One that only sleeps or waits for events, as a server does between two requests, is idle.
+    """
+    snapshot = diagnosis.snapshot
+    rows = listed(snapshot.rows("rank"))
+    return bool(snapshot.value("job.still")) and any(
+        text_of(row.get("state")) in _STUCK_STATES or text_of(row.get("waits_in")) in _STUCK_WAITS for row in rows
+    )
 
 
 def _tell(diagnosis: Diagnosis, after: float) -> None:

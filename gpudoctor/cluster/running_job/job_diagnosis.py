@@ -50,12 +50,13 @@ def diagnose(
 
 def judge(snapshot: Snapshot, rules: Sequence[Path] = (), found: Sequence[Finding] = ()) -> Diagnosis:
     """Diagnosis of a job's snapshot by the pages about running jobs, with what its hosts have `found`; unknown at best
-    if ranks were not seen. Raises `RuleError` for a broken page.
+    if ranks were not seen, or if the job stands still and nothing is found. Raises `RuleError` for a broken page.
     """
     book = rulebook.load(rules)
     diagnosis = diagnosis_of(snapshot, _about_jobs(book, snapshot))
     findings = tuple(sorted([*diagnosis.findings, *found], key=sort_key)) if found else diagnosis.findings
-    known = bool(snapshot.number("job.ranks")) and not snapshot.texts("job.unseen")
+    explained = bool(findings) or not snapshot.value("job.still")
+    known = bool(snapshot.number("job.ranks")) and not snapshot.texts("job.unseen") and explained
     return replace(diagnosis, findings=findings, verdict=verdict_of(findings, known=known))
 
 

@@ -21,10 +21,10 @@ _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
         "sleep": (35, 230),
         "futex": (202, 449),
         "file": (0, 1, 17, 18, 19, 20, 72, 73, 74, 75, 77, 78, 217, 277, 285, 295, 296, 306),
-        "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
+        "socket": (42, 44, 45, 46, 47, 299, 307),
         "path": (2, 4, 6, 21, 76, 80, 82, 83, 84, 87, 137),
         "path at": (257, 262, 258, 263, 269, 332, 437, 439),
-        "poll": (7, 271, 23, 270, 232, 281, 441),
+        "poll": (7, 271, 23, 270, 232, 281, 441, 43, 288),
         "child": (61, 247),
         "ioctl": (16,),
     },
@@ -32,15 +32,18 @@ _CALLS: Mapping[str, Mapping[str, Sequence[int]]] = {
         "sleep": (101, 115),
         "futex": (98, 449),
         "file": (63, 64, 65, 66, 67, 68, 46, 25, 32, 82, 83, 61, 84, 47, 69, 70, 267),
-        "socket": (203, 202, 206, 207, 211, 212, 242, 243, 269),
+        "socket": (203, 206, 207, 211, 212, 243, 269),
         "path": (43, 45, 49),
         "path at": (56, 79, 34, 35, 48, 291, 437, 439),
-        "poll": (73, 72, 22, 441),
+        "poll": (73, 72, 22, 441, 202, 242),
         "child": (260, 95),
         "ioctl": (29,),
     },
 }
-"""Numbers of system calls that wait, by what they wait for (Linux's tables for these processors, read 2026-11)."""
+"""Numbers of system calls that wait, by what they wait for (Linux's tables for these processors, read 2026-11).
+
+accept(2) is among those that poll: it waits for whoever comes, not for a peer.
+"""
 _SELECTS = (23, 270)
 """select(2) and pselect(2) of x86_64: without descriptors they are a sleep, as older Pythons do it."""
 _LONGEST_PATH = 4096

@@ -29,6 +29,39 @@ raise SystemExit(7)
 """
 
 
+READY = """
+import os, signal, socket, subprocess, threading
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+print("ready", os.getpid(), flush=True)
+"""
+LOCK = f"""{READY}
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+"""
+PEER = f"""{READY}
+ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
+theirs.connect(ours.getsockname())
+theirs.recv(1)
+"""
+CHILD = f"""{READY}
+subprocess.run(["sleep", "infinity"])
+"""
+SERVER = """
+import os, socket, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+def knock():
+    while not os.path.exists("enough"):
+        time.sleep(0.05)
+    socket.create_connection(server.getsockname())
+threading.Thread(target=knock).start()
+print("ready", os.getpid(), flush=True)
+server.accept()
+print("sound", flush=True)
+raise SystemExit(7)
+"""
+
+
 class Told:
     """A command under ``gpudoctor run``, whose standard error is read as it comes."""
 
@@ -73,19 +106,38 @@ def test_sigquit_asks_and_the_command_goes_on(tmp_path: Path) -> None:
     assert told.ran.stdout
     pid = int(told.ran.stdout.readline().split()[1])
     os.kill(told.ran.pid, signal.SIGQUIT)
-    assert told.says("gpudoctor: as it is now: ", "no rank is found that", f"Process {pid}"), told.text
+    assert told.says(f"gpudoctor: as it is now: process {pid} sleeps", f"Process {pid} ("), told.text
     assert told.enough() == (7, "sound\n")
     assert "SIGQUIT" not in told.text
 
 
-def test_nothing_is_said_of_a_command_that_waits_and_has_no_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [ON_AND_ON, SERVER], ids=["sleep", "accept"])
+def test_nothing_is_said_of_a_command_that_idles_and_has_no_ranks(tmp_path: Path, waits: str) -> None:
     """Such as a server: nobody waits for it."""
-    told = Told(tmp_path, python(ON_AND_ON), "--hang-after", "0.5")
+    told = Told(tmp_path, python(waits), "--hang-after", "0.5")
     assert told.ran.stdout
     told.ran.stdout.readline()
     time.sleep(12)  # a look takes 8 s
     assert told.text == ""
     assert told.enough() == (7, "sound\n")
+
+
+@pytest.mark.parametrize(
+    ("waits", "does"),
+    [(LOCK, "waits for a lock"), (PEER, "waits for another process"), (CHILD, "waits for another process")],
+    ids=["lock", "peer", "child"],
+)
+def test_a_single_process_that_waits_is_reported_once(tmp_path: Path, waits: str, does: str) -> None:
+    """Nothing proves for whom it waits, so it is no finding; where it stands is said, and not again."""
+    told = Told(tmp_path, python(waits), "--hang-after", "0.5", "-o", str(tmp_path / "run.json"))
+    assert told.ran.stdout
+    pid = told.ran.stdout.readline().split()[1]
+    assert told.says("nothing printed for 0.5 s, and it stands still: ", f"process {pid} {does}"), told.text
+    time.sleep(10)  # a look takes 8 s
+    assert told.text.count("it stands still") == 1
+    told.ran.send_signal(signal.SIGTERM)
+    told.ran.communicate(timeout=PATIENCE)
+    assert not json.loads((tmp_path / "run.json").read_text())["findings"]
 
 
 @pytest.mark.full
