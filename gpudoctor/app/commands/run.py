@@ -14,7 +14,6 @@ from gpudoctor.core.language import say
 from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
-    from gpudoctor.app.monitoring.ranks import Ranks
     from gpudoctor.app.monitoring.watching import HangWatch, Watch, resources_before
     from gpudoctor.target import child
     from gpudoctor.target.passthrough.command import (
@@ -57,9 +56,11 @@ def run(options: argparse.Namespace) -> int:
         return error.code
     outputs.close_command_ends()
     point_streams_at_null()
+    from gpudoctor.app.monitoring.ranks import Ranks  # only now: the command shall start at once
+
     ranks = Ranks.here()
     hanging = HangWatch(command.pid, options.hang_after, outputs.printed, lambda: watch.used, tuple(options.rules))
-    watch = Watch(command.pid, shared, ranks, hanging.add)
+    watch = Watch(command.pid, shared, ranks, hanging.add, lambda: _prepare_end(options))
     watch.start()
     hanging.start()
     if ranks:
@@ -86,6 +87,13 @@ def run(options: argparse.Namespace) -> int:
     if ranks:
         ranks.leave()
     return _end(ended)
+
+
+def _prepare_end(options: argparse.Namespace) -> None:
+    """Load the pages and modules that judge the command's end, while it runs."""
+    from gpudoctor.app.monitoring import run_diagnosis
+
+    run_diagnosis.loaded_rulebook(tuple(options.rules))
 
 
 def _check(options: argparse.Namespace) -> None:

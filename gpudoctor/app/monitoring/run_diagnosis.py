@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.system import signal_name
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import of_this_machine
+from gpudoctor.diagnosis.rulebook import Rulebook
 from gpudoctor.probes import Collection, host, kernel_log, limits
 from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
@@ -68,6 +70,12 @@ class Seen:
     kept_from: frozenset[str]
     facts: Mapping[str, Fact] = field(default_factory=dict)
     groups: Mapping[str, Rows] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=1)
+def loaded_rulebook(rules: tuple[Path, ...]) -> Rulebook:
+    """The rulebook of the shipped pages and those of `rules`, kept once loaded; raises `RuleError` for broken ones."""
+    return rulebook.load(rules)
 
 
 def record_own_end(ended: Ended, ranks: Ranks | None) -> End:
@@ -140,7 +148,7 @@ def judge(
     machine = _machine(python if failed else None, whole=(failed or alarming) and not hurried)
     earlier, now = _kernel_events(machine, ended)
     seen = {**facts_of_end(ended, argv), **facts}
-    book = rulebook.load(rules)
+    book = loaded_rulebook(tuple(rules))
     before = pipeline.diagnose(_combined_snapshot(machine, earlier, {}, {}, None), book)
     whole = pipeline.diagnose(_combined_snapshot(machine, now, seen, groups, printed), book)
     findings = pipeline.new_findings(whole, before, book)

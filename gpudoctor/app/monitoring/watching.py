@@ -33,6 +33,8 @@ _FIRST_PAUSE_SECONDS, _PAUSE_SECONDS = 0.1, 1.0
 """Seconds between the first looks, doubled from one to the next, and between all later ones."""
 _PAUSE_FACTOR = 300
 """How many times as long as a look took at least passes until the next: a job of thousands is looked at less often."""
+_PREPARE_SECONDS = 5.0
+"""Seconds after which what the end needs is loaded, so that it is not waited for then."""
 _GPU_PAUSE_SECONDS = 1.0
 _GPU_DELAY_SECONDS = 1.0
 """Seconds after which the GPUs are watched: a command that is over by then used them for nothing."""
@@ -62,7 +64,7 @@ def resources_before() -> SharedResources:
 class Watch:
     """Watches one command until `stop`; nothing here may raise into whoever waits for the command.
 
-    `shared` are the resources with their counters from before its start.
+    `shared` are the resources with their counters from before its start. `prepare` is called once, 5 s after the start.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Watch:
         shared: SharedResources,
         ranks: Ranks | None = None,
         on_sample: Callable[[Sample], None] = lambda _: None,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self._pid = pid
+        self._prepare: Callable[[], object] | None = prepare
         self._ranks = ranks
         self._samples_gpus = not ranks or ranks.samples_gpus
         self._on_sample = on_sample
@@ -154,6 +158,10 @@ class Watch:
                 return
             if self._gpus is None and time.monotonic() - began > _GPU_DELAY_SECONDS:
                 self._watch_gpus()
+            if self._prepare and time.monotonic() - began > _PREPARE_SECONDS:
+                with contextlib.suppress(Exception):  # the end meets it again, and reports it
+                    self._prepare()
+                self._prepare = None
             self._stop.wait(max(pause, cost * _PAUSE_FACTOR))
             pause = min(_PAUSE_SECONDS, pause * 2)
 
