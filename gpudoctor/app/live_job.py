@@ -188,7 +188,7 @@ class AnyJob(Source):
         return self._source.stacks(row) if self._source else []
 
     def stop(self) -> None:
-        """End NVML's sampling and the chosen job's source."""
+        """End NVML's sampling and, if a job is chosen, its source."""
         self._end()
         if self._source:
             self._source.stop()

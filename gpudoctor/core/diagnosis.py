@@ -313,7 +313,10 @@ def from_json(raw: object) -> Diagnosis:
 
 
 def _unjudged_from_json(raw: Mapping[str, Any]) -> Unjudged:
-    """An unjudged rule of a document; the fact of one saved before ``fact`` was a key is taken from its sentence."""
+    """An unjudged rule of a document; the fact of one saved before ``fact`` was a key is taken from its sentence.
+
+    The fact is empty where the sentence does not begin with one. Raises `KeyError` without ``id`` or ``because``.
+    """
     fact = raw.get("fact") if "fact" in raw or "reason" in raw else _leading_fact_name(raw["because"])
     return Unjudged(raw["id"], raw["because"], Reason.read(raw.get("reason")), fact if isinstance(fact, str) else "")
 

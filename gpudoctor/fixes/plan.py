@@ -97,9 +97,9 @@ class _PlanBuilder:
         self.prospect.add_steps(name, cures[best - 1].steps if best else ())
 
     def _ranked_cures(self, name: str, cures: list[Cure]) -> tuple[list[Cure], int]:
-        """(cures in order of preference, number of the one to choose, from 1): one whose steps are all planned already,
-        else the first. If that would add findings, all are sorted by predicted effect, with remarks; 0 if even the best
-        would bring back a cleared cause.
+        """(cures in order of preference, number of the one to choose, from 1): as given, and one whose steps are all
+        planned already, else the first. If the first would add findings, all are sorted by predicted effect, what they
+        add goes to `remarks`, and the number is 1; 0 if even the best would bring back a cleared cause.
         """
         best = next((number for number, cure in enumerate(cures, 1) if all(map(self._planned, cure.steps))), 1)
         first = self.prospect.outcome_of(name, cures[0]) if cures else Outcome()

@@ -108,10 +108,7 @@ def other_kernels(target: Target, running: str) -> Fact:
 
 
 def module_version(target: Target, module: str, kernel: str) -> Fact:
-    """Version of the module's file by its section .modinfo, else by the DKMS folder that it was built in.
-
-    Unread if neither gives it; .modinfo of a compressed file is not read.
-    """
+    """Version text of the module's file by its section .modinfo, else by the DKMS folder that it was built in."""
     why = f"{module} is compressed; `modinfo -F version nvidia` prints its version"
     if module.endswith(".ko"):
         version = _modinfo(target, module, "version")

@@ -389,7 +389,7 @@ def _listed_gpus(report: Snapshot) -> tuple[Row, ...] | None:
 
 
 def _usable_columns(row: Row) -> Iterator[tuple[str, Fact]]:
-    """Yields columns with the source ``nvidia-smi``; not a name cut short, ``NVIDIA GeForce RTX 3050 ...``."""
+    """Yields all columns, known ones with the source ``nvidia-smi``; not a name cut short, ``GeForce RTX 3050 ...``."""
     for name, state in row.items():
         if not (name == "name" and text_of(state).endswith("...")):
             yield name, _with_own_source(state)

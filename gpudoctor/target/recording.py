@@ -259,7 +259,7 @@ class Watched(type(Path())):  # type: ignore[misc]  # before Python 3.12 Path it
             raise
 
     def read_bytes(self) -> bytes:
-        """The file's whole content, each read reported."""
+        """The file's whole content, each read reported; raises `OSError`, also after `refused`."""
         with self.open("rb") as file:
             return bytes(file.read())
 

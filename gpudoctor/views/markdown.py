@@ -151,7 +151,7 @@ def cell(raw: str) -> str:
 
 
 def code(raw: str) -> str:
-    """The text as inline code on one line, cut at `_LONGEST_TEXT` characters; the fence outnumbers its backticks."""
+    """The text as inline code on one line, cut unmarked at `_LONGEST_TEXT`; the fence outnumbers its backticks."""
     clean = one_line(raw)[:_LONGEST_TEXT]
     fence = "`" * (_longest_backtick_run(clean) + 1)
     pad = " " if "`" in clean else ""

@@ -20,7 +20,10 @@ _PERIOD_SECONDS = 0.2
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """Context that gives a callback for probe events; on a terminal a line shows which sources are asked since when."""
+    """Context that gives a callback for probe events; on a terminal a line shows which sources are asked since when.
+
+    The line is erased at the end; elsewhere nothing is shown.
+    """
     running: dict[str, float] = {}
     details: dict[str, str] = {}
 

@@ -93,7 +93,7 @@ def _host_series(fleet: Fleet) -> Series:
 
 
 def _metric_lines(name: str, help_text: str, series: Series) -> Iterator[str]:
-    """HELP and TYPE lines and the samples of one metric, which is a gauge."""
+    """HELP and TYPE lines, even without samples, and the samples of one metric, which is a gauge."""
     yield f"# HELP gpudoctor_{name} {help_text}"
     yield f"# TYPE gpudoctor_{name} gauge"
     for labels, value in series:

@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def no_command(word: str) -> NoReturn:
-    """Print that the word is no command, with what may be meant instead, and exit with 2; never returns."""
+    """Print to stderr that the word is no command, with what may be meant instead, and exit with 2; never returns."""
     read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
     if word in {"help", "version"}:
         read = f"; did you mean --{word}?"

@@ -91,7 +91,7 @@ def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, 
 
 
 def _wanted(options: argparse.Namespace) -> tuple[str, ...]:
-    """The requirements of ``--want``, one a string."""
+    """The requirements of all ``--want``, one a string, split at blanks and ``;``; none is checked here."""
     return tuple(spec for text in options.want for spec in parse_requirements(text))
 
 

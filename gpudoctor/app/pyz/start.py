@@ -7,7 +7,7 @@ import os
 import sys
 
 OLDEST = (3, 10)
-NEWER = [f"python3.{minor}" for minor in range(14, 9, -1)]
+NEWER = [f"python3.{minor}" for minor in range(19, 9, -1)]
 
 
 def main() -> int:

@@ -226,7 +226,10 @@ class Addresses:
         return text
 
     def _replace_v4(self, match: re.Match[str]) -> str:
-        """Replacement of a matched IPv4 address; unchanged if it may be a version."""
+        """Replacement of a matched IPv4 address; unchanged if it is in `_KEPT`, as loopback, or may be a version.
+
+        Its context and numbers decide that, beside `known`.
+        """
         address = match[0]
         if _KEPT.match(address) or not (_is_marked(match) or self._is_address(match)):
             return address

@@ -179,8 +179,9 @@ class _Conversation:
         self._update(busy_in=max(came.busy, _busy_field(report)))
 
     def _all_sizes_pass(self, largest_segment: int) -> bool:
-        """True if packets of every size pass. Otherwise False, and recorded is the size above which they vanish, or
-        that none pass.
+        """True if packets of every size pass, tried by connections of their own: one that fails counts as lost.
+
+        Otherwise False, and recorded is the size in bytes above which they vanish, or, in words, that none pass.
         """
         asked = Route(*self._where, self._key, self._source, (self.known.ms or 0.0) / 1e3)
         passes = largest_packet(asked, largest_segment, self._until)

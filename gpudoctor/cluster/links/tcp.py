@@ -151,9 +151,10 @@ def connect(address: str, port: int, seconds: float, source: str = "") -> Reache
 def open_connection(
     address: str, port: int, seconds: float, source: str = "", segment: int = 0
 ) -> tuple[socket.socket | None, Reached]:
-    """(non-blocking connection or None, outcome of the attempt). `segment` limits TCP segments in bytes, 0 for no
-    limit.
-    Every address of a name is tried in turn; if none connects, the outcome is that of the first.
+    """(non-blocking connection or None, outcome of the attempt). `source` is as in `bind_source` (``""``: any);
+    `segment` limits TCP segments in bytes, 0 for no limit.
+
+    Every address of a name is tried in turn, all within `seconds`; if none connects, the outcome is that of the first.
     """
     begun = time.monotonic()
     resolved = resolve(address, seconds)

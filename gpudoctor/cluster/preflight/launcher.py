@@ -74,8 +74,9 @@ Hostnames = Callable[[str], list[str]]
 
 
 def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> Place:
-    """This rank's place, from the environment of torchrun, mpirun, srun or plain RANK/WORLD_SIZE; without any, a job of
-    one rank. Raises `UsageError` if the environment is inconsistent or does not tell rank 0's machine.
+    """This rank's place, from the environment of torchrun, mpirun, srun or plain RANK/WORLD_SIZE, in that order, else a
+    job of one rank. `hostnames` expands Slurm's node list. Raises `UsageError` if the environment is inconsistent or
+    does not tell rank 0's machine.
     """
     place = _launched(environ, hostnames)
     if place is None:

@@ -84,8 +84,8 @@ class RailPlan:
         ]
 
     def crossings(self, blamed: Iterable[Suspect]) -> list[tuple[RailPort, RailPort]]:
-        """(port, port of another host) to be tried once more: each port that reaches nobody, with two of its own rail
-        and two of each other rail, those that work first.
+        """(port, port of another host) to be tried once more: each port that reaches nobody, as `blamed` has it, with
+        two of its own rail and two of each other rail, those that work first.
         """
         dead = {(one.rail, host) for one in blamed if _is_unreachable(one) for host in one.names}
         tried: list[tuple[RailPort, RailPort]] = []

@@ -106,8 +106,9 @@ def _across_switches(hosts: Sequence[str], switches: Mapping[str, str], random: 
 
 
 def _slowest_with_fastest(stand: Standing) -> list[Two]:
-    """Pairs of the slowest host with the fastest, the next slowest with the next fastest, and so on to the middle; of
-    like ones, hosts that have not met are preferred.
+    """Pairs of the slowest host with the fastest, the next slowest with the next fastest, and so on to the middle.
+
+    Of the next 16 partners one not met before comes first, then one below another switch. Takes two hosts or more.
     """
     half = len(stand.order) // 2
     slow = list(reversed(stand.order[-half:]))

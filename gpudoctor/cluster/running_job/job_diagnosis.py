@@ -146,8 +146,8 @@ def _stands(row: Row) -> bool:
 
 
 def _waiting_facts(rows: Sequence[Row], waiting: Sequence[int]) -> dict[str, Fact]:
-    """Facts ``job.waiting``, ``job.waiting_count``, ``job.waiting_in`` on the rows at these indices; Absent for
-    none.
+    """Facts ``job.waiting`` (the ranks, in words), ``job.waiting_count`` and ``job.waiting_in`` (where most wait) on
+    the rows at these indices; all three Absent for none.
     """
     if not waiting:
         nobody = Absent("no rank waits for others all the time")

@@ -386,8 +386,9 @@ def _stuck_worker(
 
 
 def _row(job: Job, seen: Seen, gpus: Mapping[int, Sequence[tuple[GPU, Process]]], sampled: bool) -> Row:
-    """Row of the group ``rank``: identity, GPUs, state, stack, what it waits for, its stuck worker. `gpus` are its uses
-    of GPUs by process id; `sampled` says whether NVML was asked.
+    """Row of the group ``rank``: identity, GPUs, state, stack, what it waits for, its stuck worker. `gpus` are uses of
+    GPUs by process id; of a rank without any, ``gpus`` is empty and the other GPU columns are Absent, for a reason that
+    `sampled` (whether NVML was asked) decides.
     """
     rank, stack, wait = seen.rank, seen.stack, seen.last.wait
     pids = [seen.pid, *(member.pid for member in job.below(seen.pid))]

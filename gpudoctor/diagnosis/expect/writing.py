@@ -391,5 +391,5 @@ def toml_value(value: Value) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A dotted name as a TOML key; quoted where a part is no bare key."""
+    """A dotted name as a TOML key; quoted whole, as one key, where a part is no bare key."""
     return name if all(_BARE.match(part) for part in name.split(".")) else toml_string(name)

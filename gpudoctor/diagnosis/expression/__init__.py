@@ -213,7 +213,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _eval_boolop(self, node: ast.BoolOp) -> object:
         """The value, true or false, of ``and`` or ``or``: one operand may decide even where others are unread.
 
-        Raises `CannotJudge` where none decides and one is unread.
+        An absent one counts as false. Raises `CannotJudge` where none decides and one is unread.
         """
         settles = isinstance(node.op, ast.Or)
         return self._any_is([partial(self._eval, part) for part in node.values], settles)

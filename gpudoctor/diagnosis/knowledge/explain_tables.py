@@ -214,8 +214,8 @@ def find_codes(key: str) -> Matches:
 
 
 def find_nccl(key: str) -> Matches:
-    """Rows of the table nccl whose variable, path, status, collective, link, ``platform collective`` or port rate (400)
-    is the key.
+    """Rows of the table nccl whose variable, path, status, collective, link, ``platform collective`` or port rate (400,
+    in Gbit/s) is the key, in any case.
     """
     wanted = strip_leading_word(key, "status", "path", "port").casefold()
     hits = []

@@ -30,8 +30,9 @@ T = TypeVar("T")
 
 
 def compiled(folder: Path | None, name: str) -> Any:
-    """The compiled copy of that name (``rules``, ``signs``, ``fixes``, ``zh``) of the pages under `folder`, or the
-    shipped ones for None. Raises `RuleError` where they must be compiled now and one is broken.
+    """The compiled copy of that name (``rules``, ``signs``, ``fixes``, ``zh``) of the pages under `folder`, which are
+    compiled on each call, or of the shipped ones for None, from a kept copy if there is one, else kept in the cache.
+    Raises `RuleError` where they must be compiled now and one is broken.
     """
     return page_cache.compiled(folder, name, partial(_compile, name=name))
 

@@ -86,7 +86,10 @@ def _with_compiled_signs(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_setups(folder: Path) -> list[dict[str, Any]]:
-    """Every setup page of the folder as parsed TOML, checked, without its cases; raises `RuleError`."""
+    """Every setup page of the folder, by file name, as parsed TOML with ``origin`` and without its cases.
+
+    Raises `RuleError` for a page that fails a check.
+    """
     checked = []
     for path in sorted(folder.glob("*.toml")):
         raw = page_cache.toml(path)

@@ -219,8 +219,8 @@ def _install_note(best: Candidate, env: Environment, because: str) -> str:
 
 
 def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
-    """Fix without commands that names the smallest changes of the machine with which torch would fit, and the command
-    that says why, for whichever machine was judged.
+    """Fix without commands that names the smallest changes of the machine with which torch would fit, if any, and the
+    command that says why, which describes the machine by the wishes.
     """
     architectures = tuple(
         replace(gpu, name=f"sm_{gpu.compute_capability.replace('.', '')}") if gpu.compute_capability else gpu

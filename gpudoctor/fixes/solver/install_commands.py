@@ -58,7 +58,10 @@ class Order:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Requirements served by the user's index, and wheels by URL; build tools too, if something is compiled."""
+        """The candidate's requirements served by the user's index, and its wheels by URL.
+
+        Build tools too, if something is compiled; what is compiled itself is left out (see `compiled`).
+        """
         packages = self.candidate.packages
         listed = [self.pin(package) for package in packages if not _is_on_torch_index(package) and not package.compiled]
         return (*listed, *(_BUILDING if self.compiled else ()))

@@ -91,7 +91,7 @@ _NONE_LEFT = ("torch.companions_unmet", "torch.companions_broken", "torch.pins_u
 def facts_once_installed(candidate: Candidate, environment: Environment, wishes: Wishes) -> Iterator[tuple[str, Json]]:
     """(fact name, value) of what is true once the candidate is installed in the environment; a value that is not there
     is ``{"absent": reason}``. With conda torch's version is left out, since conda-forge's newest build is not known in
-    advance.
+    advance. Of the wishes only system and architecture count, for torch.archs.
     """
     if environment.tool != "conda":
         yield "torch.version", f"{candidate.torch}+{candidate.build}"

@@ -73,7 +73,10 @@ def run_ranks(
 
 
 def _collect(ranks: List[Rank], until: float) -> None:
-    """Read the ranks' output, noting their order, until all are over, `until`, or 3 s after the first failure."""
+    """Read the ranks' output until all are over, `until` (monotonic seconds), or 3 s after the first failure.
+
+    Sets `order` of each rank that is over: its place among them, from 1.
+    """
     with selectors.DefaultSelector() as selector:
         for rank in ranks:
             for stream in rank.streams:
@@ -139,7 +142,7 @@ class End(NamedTuple):
     """The last step it said."""
     steps: int = 0
     order: int = 0
-    """How many ranks ended before it."""
+    """Its place among those that ended, from 1; `sys.maxsize` for one that has not."""
     err: str = ""
     """Its standard error."""
     notes: Mapping[str, Any] = {}

@@ -226,7 +226,10 @@ def give_up_privileges() -> None:
 
 
 def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
-    """Ask one GPU for its names and limits, retired pages (unless `fields` has them), and memory errors by location."""
+    """Ask one GPU for its names and limits, retired pages (unless `fields` has them), and memory errors by location.
+
+    Each answer or failure is sent by `Asker.gpu`; no answer is kept, and `fields` is not changed.
+    """
     for what in DEPTH:
         ask.gpu(gpu, what)
     if RETIRED not in fields:

@@ -66,7 +66,9 @@ class Process(ctypes.Structure):
 
 
 def to_json_value(value: Any) -> Any:
-    """A value of pynvml as JSON has it: structs as objects, bytes as text, byte arrays as hexadecimal text."""
+    """A value of pynvml as JSON has it: structs as objects without ``version``, bytes as text, byte arrays as
+    hexadecimal text, other sequences as lists. Bytes that are no UTF-8 are replaced.
+    """
     if value is None or isinstance(value, (int, float, str)):
         return value
     if isinstance(value, bytes):

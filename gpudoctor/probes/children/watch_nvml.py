@@ -248,7 +248,7 @@ class Watcher(Asker):
 
 
 def exit_at_end_of_input() -> None:
-    """Wait for the end of standard input, then end the process."""
+    """Wait for the end of standard input, then end the process at once: exit status 0, no cleanup."""
     while os.read(0, 4096):
         pass
     os._exit(0)

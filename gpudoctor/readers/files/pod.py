@@ -89,7 +89,7 @@ def _service(container: Node, spec: Node) -> Service:
 
 
 def _shm_mib(container: Node, spec: Node) -> int | None:
-    """MiB of /dev/shm, 64 by default; None where a volume without a limit, or the host's, is mounted there."""
+    """MiB of /dev/shm, 64 by default; None if it is the host's (hostIPC), or a volume without a readable limit."""
     volume = next(
         (
             entry.at("name").text

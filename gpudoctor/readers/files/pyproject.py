@@ -153,7 +153,7 @@ def _joined_markers(first: str, second: str) -> str:
 
 
 def _negated_marker(marker: str) -> str:
-    """The opposite of a simple marker such as ``sys_platform == 'linux'``; empty for a compound one."""
+    """The opposite of a simple marker with ``==`` or ``!=``, such as ``os_name == 'nt'``; empty for all others."""
     if " and " in marker or " or " in marker:
         return ""
     return marker.replace("==", "!=", 1) if "==" in marker else marker.replace("!=", "==", 1) if "!=" in marker else ""

@@ -159,7 +159,7 @@ def _library_row(path: str, name: str, version: str | None, source: str) -> Row:
 
 
 def _operating_system(_paste: Paste, label: Label, source: str) -> Answers:
-    """Facts of the system named behind ``OS``; nothing where the value is missing."""
+    """Facts of the system behind ``OS``, by `platform_facts`, else by `system_facts`; none if the value is missing."""
     if label.value and not missing_fact(label.value, source):
         facts = list(platform_facts(label.value, source))
         yield from facts or system_facts(label.value, source)

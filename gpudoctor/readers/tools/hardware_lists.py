@@ -26,7 +26,8 @@ _HEADINGS = ("*-", "hardware class:", "== /sys/")
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``pci`` for the adapters that inxi, lshw, hwinfo and their like list, and the facts that follow.
 
-    pci.nvidia_count, pci.gpu_vendors and pci.nvidia_drivers; GPUs that are only named give rows of ``gpu``.
+    These are pci.nvidia_count, pci.gpu_vendors and pci.nvidia_drivers. GPUs that are only named give rows of ``gpu`` if
+    they are NVIDIA's, and of other makers pci.gpu_vendors alone, with an NVIDIA count of 0 where all are theirs.
     """
     low = paste.lower
     rows: list[dict[str, Fact]] = []

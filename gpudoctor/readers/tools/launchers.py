@@ -177,7 +177,10 @@ def _failure(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _last_errors(paste: Paste) -> dict[int, tuple[str, int]]:
-    """By rank, in the order of the text, the last exception in lines that torch prefixes ``[rank3]:``, and its line."""
+    """By rank, the last exception (``ValueError: why``) in lines that torch prefixes ``[rank3]:``, and its line from 0.
+
+    The ranks are in the order of these lines.
+    """
     found: dict[int, tuple[str, int]] = {}
     for index, line in paste.having("[rank"):
         if (prefix := _RANK.match(line)) and (match := _EXCEPTION.match(line[prefix.end() :][:_CUT].rstrip())):

@@ -124,7 +124,7 @@ def mean_microseconds(context: Context, work: Callable[[], Any], calls: int) -> 
 
 
 def median_and_spread(values: List[float]) -> Tuple[float, float]:
-    """The median, and half the range as a share of it (0 if the median is 0)."""
+    """The median (of an even number the upper one), and half the range as a share of it (0 if the median is 0)."""
     ordered = sorted(values)
     middle = ordered[len(ordered) // 2]
     return middle, (ordered[-1] - ordered[0]) / 2 / middle if middle else 0.0

@@ -78,7 +78,7 @@ class Judged(NamedTuple):
         return "%s %s wrong, the first at %s" % (count, verb, list(self.first))
 
     def outcome(self) -> Dict[str, Any]:
-        """``right``, ``differ``, ``compared`` and ``words`` by name, as an `Outcome` takes them."""
+        """``right``, ``differ``, ``compared`` and ``words`` (empty if right) by name, as an `Outcome` takes them."""
         return {"right": self.differ == 0, "differ": self.differ, "compared": self.compared, "words": self.words}
 
 

@@ -51,7 +51,10 @@ class Pictures:
 
 
 def load_dataset(side: int) -> Any:
-    """What the callable that GPUDOCTOR_DATASET names (``module:callable``) returns, else `Pictures` of that side."""
+    """What the callable that GPUDOCTOR_DATASET names (``module:callable``) returns, else `Pictures` of that side.
+
+    It is called without arguments; what importing or calling it raises is passed on.
+    """
     name = os.environ.get(DATASET_VARIABLE)
     if not name:
         return Pictures(side)

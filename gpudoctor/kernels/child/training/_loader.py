@@ -164,7 +164,10 @@ class LoaderSweep:
 
 
 def _error_text(error: BaseException) -> str:
-    """What ended a worker: the last line of its traceback, or the signal; at most 400 characters."""
+    """What ended a worker: the last line of its traceback, or the signal; at most 400 characters.
+
+    The exception's name where it has no text.
+    """
     texts = (str(exception) for exception in (error.__cause__, error) if exception is not None)
     lines = [text.strip().splitlines()[-1].strip() for text in texts if text.strip()]
     return lines[0][:400] if lines else type(error).__name__

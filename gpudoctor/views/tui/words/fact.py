@@ -110,7 +110,10 @@ def clipboard_line(item: Item) -> str:
 
 
 def read_time(diagnosis: Diagnosis, reading: Reading, info: FactInfo) -> str:
-    """When the fact was read and how long its source took: ``21:14:07 · nvml took 0.31 s``; only what is known."""
+    """When the machine was read (local time) and how long the fact's source took: ``21:14:07 · nvml took 0.31 s``.
+
+    Only what is known: no time for another machine or a file; empty if neither.
+    """
     words = []
     if diagnosis.snapshot.target.kind == "local":
         ago = time.monotonic() - reading.since - (reading.seconds if reading.over else 0)

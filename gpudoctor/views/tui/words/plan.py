@@ -20,7 +20,10 @@ SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "n
 
 
 def command_line(step: PlanStep) -> str:
-    """The step's command as typed in a shell, behind ``sudo`` if it needs root that is lacking (Windows: never)."""
+    """The step's command as typed in a shell, behind ``sudo`` if it needs root that is lacking (Windows: never).
+
+    Empty for a step without a command.
+    """
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
     sudo = sudo and not is_of_windows(step.argv)
     return command((*(("sudo",) if sudo else ()), *step.argv))
