@@ -111,7 +111,7 @@ class Since:
 
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]
-_FACT_NAME = pattern(r"[a-z_]+(?:\.\w+)?")
+_FACT_NAME = pattern(r"[a-z_][a-z_0-9]*(?:\.\w+)?")
 Subject = Mapping[str, Json]
 """What a finding is about: ``{"gpu": 0, "uuid": "GPU-..."}``; also rank, host, port, nic, interface, process."""
 
@@ -125,7 +125,11 @@ class Evidence:
     index: int | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """``fact``, ``value``, ``source`` and ``index`` if any; ``absent`` with a null value; no value where unread."""
+        """``fact``, ``index`` if any, and of a Known fact ``value`` and ``source``.
+
+        An Absent one has a null ``value``, its `why` as ``source`` and as ``absent``, and ``reason`` if any; an Unread
+        one none of these.
+        """
         out: dict[str, Json] = {"fact": self.fact}
         if isinstance(self.state, Known):
             out.update(fact_to_json(self.state))
@@ -180,9 +184,9 @@ class Finding:
         return frozenset(places)
 
     def rows_of(self, group: str, snapshot: Snapshot) -> list[int]:
-        """Indices of the group's rows that its subjects name.
+        """Indices, from 0, of the group's rows that its subjects name by number.
 
-        For ``gpu`` of the rows whose ``index`` they name, or that number itself where no row has it.
+        For ``gpu`` the number is looked up in the rows' ``index``; where no row has it, it is given itself.
         """
         named = [place for subject in self.subjects if isinstance(place := subject.get(group), int)]
         if group != "gpu":

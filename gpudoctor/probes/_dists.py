@@ -31,7 +31,11 @@ _MOST_RECORD_BYTES = 1 << 24
 
 @frozen
 class Dist:
-    """One installed distribution: `name` as PEP 503 normalises it, `folder` the package folder it is in."""
+    """One installed distribution: `name` as PEP 503 normalises it, `folder` the package folder it is in, `info` its
+    ``dist-info`` folder's name.
+
+    One that conda lists has conda-meta as `folder` and its build string as `info`.
+    """
 
     name: str
     version: str
@@ -40,8 +44,13 @@ class Dist:
 
     @property
     def path(self) -> str:
-        """Path of its ``dist-info`` folder."""
-        return f"{self.folder}/{self.info}"
+        """Path of its ``dist-info`` folder; of one that conda lists, of its file in conda-meta."""
+        return f"{self.folder}/{f'{self.name}-{self.version}-{self.info}.json' if self.of_conda else self.info}"
+
+    @property
+    def of_conda(self) -> bool:
+        """True if conda lists it: there is no METADATA or RECORD to be read."""
+        return self.folder.endswith("/conda-meta")
 
 
 @frozen
@@ -66,7 +75,9 @@ class Environment:
         return next((dist for name in names for dist in self.dists if dist.name == name), None)
 
     def by_conda(self, dist: Dist) -> bool:
-        """True if conda installed that version; its RECORD was written before conda moved its libraries."""
+        """True if conda lists a package of the same name and version: RECORD was then written before conda moved the
+        libraries.
+        """
         return any((dist.name, dist.version) == (other.name, other.version) for other in self.conda)
 
     def all(self, name: str) -> list[Dist]:
@@ -77,7 +88,7 @@ class Environment:
 def environment(target: Target) -> Environment | Absent | Unread:
     """The distributions in the target interpreter's environment, listed once per target.
 
-    Absent without an interpreter, unread if a package folder cannot be listed.
+    Absent without an interpreter; unread if it cannot be examined, or a package folder cannot be listed.
     """
     return once_per_target(target, "environment", lambda: _list_environment(target))
 
@@ -104,7 +115,9 @@ def libraries_of(target: Target, dist: Dist) -> tuple[Library, ...] | None:
 
 
 def _list_environment(target: Target) -> Environment | Absent | Unread:
-    """The environment, by listing each package folder; absent without an interpreter, unread if one is not listable."""
+    """The environment, by listing each package folder. Absent without an interpreter; unread if it cannot be examined,
+    or a folder cannot be listed.
+    """
     site = site_of(target)
     if not isinstance(site, Site):
         return site
@@ -247,7 +260,10 @@ def _may_apply(line: str, extras: Sequence[str]) -> bool:
 
 
 def _wheel_platform(target: Target, dist: Dist) -> tuple[str, str]:
-    """System (linux, win or macosx) and machine that the wheel was made for; without WHEEL linux and this machine's."""
+    """System (linux, win or macosx) and machine that the wheel was made for, by its tag in the file WHEEL.
+
+    linux and the machine that gpudoctor runs on if WHEEL cannot be read or names no platform (``py3-none-any``).
+    """
     try:
         match = _TAG.search(target.read(f"{dist.path}/WHEEL", 1 << 14))
     except OSError:

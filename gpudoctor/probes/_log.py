@@ -167,10 +167,11 @@ def _access_hint(target: Target) -> str:
 
 
 def _read_kmsg(target: Target) -> str:
-    """The messages of /dev/kmsg, kernel messages only, one a line; raises `OSError` if it may not be opened.
+    """The records of /dev/kmsg that are kernel messages, one a line; raises `OSError` if it may not be opened.
 
     Records are ``priority,number,microseconds,flags;message``; a read gives one, and must not block after the last.
-    Priorities of 8 and more are programs' messages: anyone who may write to /dev/kmsg can put those there.
+    Priorities of 8 and more are programs' messages: anyone who may write to /dev/kmsg can put those there. Of more than
+    `MOST_LOG_BYTES` the middle is left out.
     """
     handle = os.open(target.path(_KMSG), system.READ | system.NON_BLOCKING)
     buffer = bytearray()
@@ -347,7 +348,7 @@ def _event_rows(
 
 
 def sxids(log: Log) -> tuple[Row, ...]:
-    """Rows of NVSwitch errors (SXid): code, address, fatal, link and times; equal lines are one row.
+    """Rows of NVSwitch errors (SXid), one per address, code, severity and link: code, address, fatal, link and times.
 
     ``nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout error (First)``
     """
@@ -443,7 +444,14 @@ def machine_checks(log: Log) -> tuple[Row, ...]:
 
 def _check_key(raw: str) -> str:
     """Text that is equal for corrected (or uncorrected) errors of one DIMM, or machine checks of one CPU bank."""
-    return re.sub(r": \d+ (?=[CU]E)", ": ", raw) if raw.startswith("EDAC") else raw.rpartition(": ")[0]
+    if check := _MCE_PARTS.search(raw):
+        return f"{check[1]} {check[2]} {_is_corrected(check[3])}"
+    return re.sub(r": \d+ (?=[CU]E)", ": ", raw)
+
+
+def _is_corrected(status: str) -> bool:
+    """True if a machine check's status, in hexadecimal, says that the error was corrected: bit 61 is not set."""
+    return not int(status, 16) >> 61 & 1
 
 
 def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
@@ -457,7 +465,7 @@ def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
         yield {
             "kind": Known("machine check", log.source),
             "where": Known(f"{match[1]} bank {match[2]}", log.source),
-            "corrected": Known(not int(match[3], 16) >> 61 & 1, log.source),
+            "corrected": Known(_is_corrected(match[3]), log.source),
             **event.times(log),
         }
 

@@ -181,8 +181,10 @@ def _triton_facts(target: Target, site: Site, installed: Environment) -> Iterato
 def _pins_unmet(target: Target, site: Site, installed: Environment, dist: Dist, extra: str) -> Fact:
     """Sentences for NVIDIA wheels that the distribution with this extra requires and the environment lacks.
 
-    Unread if its METADATA cannot be read.
+    Absent for a package of conda's, which requires no wheels; unread if its METADATA cannot be read.
     """
+    if dist.of_conda:
+        return Absent("conda installed it, and no wheels of NVIDIA's")
     try:
         sentences = tuple(need.sentence for need in unmet_requirements(target, site, installed, dist, ("", extra)))
         return Known(sentences, f"{dist.path}/METADATA, extra {extra}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known, text_of
 from gpudoctor.readers._pattern import Pattern, table
@@ -109,8 +110,8 @@ def platform_facts(text: str, source: str) -> Iterator[tuple[str, Fact]]:
 def kernel_facts(release: str, source: str) -> Iterator[tuple[str, Fact]]:
     """Facts of the running kernel by its release: ``6.8.0-64-generic``, ``5.15.90.1-microsoft-standard-WSL2``.
 
-    The release, platform linux, WSL's version (absent for another kernel), and the architecture where the release names
-    it.
+    The release, platform linux, WSL's version (`Absent` for another kernel, left out for one without ``-`` in its
+    release), and the architecture where the release names it.
     """
     low = release.lower()
     yield "host.kernel", Known(release, source)
@@ -199,15 +200,19 @@ def gpu_facts(text: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
 
     Names whose maker is not known are skipped; nothing where no name tells its maker.
     """
-    makers = [(name, maker) for name in split_gpu_names(text) if (maker := gpu_vendor(name))]
-    if makers:
-        yield from gpu_facts_by_vendor(
-            [{"index": Known(n, source), "name": Known(name, source)} for n, (name, _) in enumerate(makers)]
-        )
+    rows: list[Row] = []
+    indices = count()
+    for name in split_gpu_names(text):
+        if maker := gpu_vendor(name):
+            index = {"index": Known(next(indices), source)} if maker == "nvidia" else {}
+            rows.append({"name": Known(name, source), **index})
+    if rows:
+        yield from gpu_facts_by_vendor(rows)
 
 
 def gpu_facts_by_vendor(rows: Sequence[Row]) -> Iterator[tuple[str, Fact | Rows]]:
-    """NVIDIA's rows as ``gpu``; ``pci.gpu_vendors`` for other makers, and 0 NVIDIA GPUs where all are theirs.
+    """NVIDIA's rows as ``gpu``; where other makers are among them, ``pci.gpu_vendors`` with all makers, NVIDIA first,
+    and a count of 0 NVIDIA GPUs where none is NVIDIA's.
 
     Each row needs a ``name``; one whose maker is unknown counts as NVIDIA's.
     """
@@ -227,7 +232,8 @@ def gpu_facts_by_vendor(rows: Sequence[Row]) -> Iterator[tuple[str, Fact | Rows]
 def adapter_facts(rows: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
     """pci.nvidia_count, pci.gpu_vendors (all makers) and pci.nvidia_drivers (kernel drivers) from rows of ``pci``.
 
-    At least one row must have a known ``vendor``. pci.nvidia_drivers is left out where no driver is known.
+    At least one row, each with a known ``vendor``. pci.nvidia_drivers is left out where no driver of NVIDIA's GPUs is
+    known.
     """
     vendors = [fact for row in rows if (fact := known(row["vendor"]))]
     makers, source = [str(fact.value) for fact in vendors], vendors[0].source

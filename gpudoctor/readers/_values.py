@@ -12,7 +12,8 @@ from gpudoctor.readers._pattern import Pattern, phrases, words
 _RELEASE = Pattern(r"(?i)(?<![\d.])v?(\d+\.\d+)")
 _DOTTED = Pattern(r"(?i)(?<![\w.])v?(\d+(?:\.\d+)+(?:\.?(?:dev|post|rc|a|b)\d+)?(?:\+[\w.]+)?)")
 _ADDRESS = Pattern(r"(?i)(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
-_SIZE = Pattern(r"(?i)([\d.]+)\s*([kmgt]?)(i?b|bytes)?\b")
+_SIZE = Pattern(r"(?i)([\d.]+(?:,\d+)*)\s*([kmgt]?)(i?b|bytes)?\b")
+_UNIT = Pattern(r"(?i)\d\s*[kmgt](?:i?b)?\b")
 _WHOLE = Pattern(r"-?\d+")
 
 _GONE = frozenset(
@@ -25,11 +26,12 @@ _GONE = frozenset(
 )
 _UNSEEN = frozenset(
     phrases(
-        """could not collect | n/a | na | unknown | ? | ?? | - | -- | tbd | not known | not sure | no idea | error
-        | err! | [n/a] | [not supported] | not supported | unavailable | failed to collect | [unknown error] | no cuda
-        | not collected | idk"""
+        """could not collect | n/a | na | unknown | ? | ?? | - | -- | tbd | error | err! | [n/a] | [not supported]
+        | not supported | unavailable | failed to collect | [unknown error] | no cuda | idk"""
     )
 )
+_UNSURE = frozenset(phrases("not known | not sure | no idea | not collected"))
+"""What begins as a no, and is none."""
 _YES = words("yes true on enabled present loaded installed running active 1 supported ok built exists works")
 _NO = words("no false off disabled absent unloaded missing none inactive 0 unsupported stopped broken failed")
 _MIB = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
@@ -66,21 +68,27 @@ def first_integer(text: str) -> int | None:
 
 
 def yes_or_no(text: str) -> bool | None:
-    """True for yes, enabled, loaded and the like, False for no, off, missing; None for anything else."""
+    """By its first word, True for yes, enabled, loaded and the like, False for no, not, off, missing; None for anything
+    else.
+    """
     answer = text.strip(" .()[]'\"").lower()
     answer = re.sub(r"^(?:still|is|are|was|already|also|indeed|correctly|properly|currently|now|it is) ", "", answer)
     if answer.startswith(("not ", "no ")):
-        return False
+        return None if answer in _UNSURE else False
     first = re.split(r"[ ,;(]", answer, maxsplit=1)[0]
     return True if first in _YES else False if first in _NO else None
 
 
 def size_mib(text: str) -> int | None:
-    """A size in MiB, rounded down: ``24564MiB``, ``1.5G``, ``80 GB``; a bare number is bytes; None without a number."""
+    """A size in MiB, rounded down: ``24564MiB``, ``1.5G``, ``1,5 GB``, ``24,564 MiB``; a bare number is bytes.
+
+    None without a number.
+    """
     match = _SIZE.search(text)
-    if not match or match.group(1).count(".") > 1 or not match.group(1).strip(".") or len(match.group(1)) > 18:
+    number = re.sub(r",(?=\d{3}(?!\d))", "", match.group(1)).replace(",", ".") if match else ""
+    if not match or number.count(".") > 1 or not number.strip(".") or len(number) > 18:
         return None
-    return int(float(match.group(1)) * _MIB[match.group(2).lower()])
+    return int(float(number) * _MIB[match.group(2).lower()])
 
 
 def normalized_pci_address(text: str) -> str | None:
@@ -97,7 +105,7 @@ def missing_fact(text: str, source: str) -> Fact | None:
     answer = text.strip(" .'\"").lower()
     if answer in _GONE:
         return Absent(f"{text.strip()} ({source})")
-    if answer in _UNSEEN or not answer:
+    if answer in _UNSEEN or answer in _UNSURE or not answer:
         return Unread(f"the report says {text.strip() or 'nothing'} ({source})")
     return None
 
@@ -214,11 +222,7 @@ def _parse_count(text: str) -> int | None:
 
 def _parse_shared_memory_mib(text: str) -> int | None:
     """A size in MiB; a bare number is MiB; None without a number."""
-    return (
-        size_mib(text if any(unit in text.lower() for unit in "kmgt") else f"{text} MiB")
-        if first_integer(text) is not None
-        else None
-    )
+    return size_mib(text) if _UNIT.search(text) else first_integer(text)
 
 
 def _parse_driver(text: str) -> str | None:
@@ -311,9 +315,9 @@ def is_about_the_past(line: str) -> bool:
 
 
 def works(text: str) -> bool | None:
-    """True where the words say that a thing works (``no errors``, too), False that it does not, None for neither.
+    """True where the words say that a thing works, False that it does not, None for neither.
 
-    In a text with words of both kinds the denial wins.
+    ``no errors`` and the like decide first, for True; then a denial wins over words that affirm.
     """
     if _NO_FAULT.search(text):
         return True

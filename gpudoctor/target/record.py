@@ -251,7 +251,7 @@ class _JsonObject:
 
     def child_object(self, key: str) -> _JsonObject:
         """The object under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
-        return _JsonObject(self.raw.get(key) or {}, key)
+        return _JsonObject(self.optional_object(key) or {}, key)
 
     def text(self, key: str) -> str:
         """The text under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
@@ -274,10 +274,10 @@ class _JsonObject:
 
     def items(self, key: str) -> list[Any]:
         """The list under `key`, empty where it is missing or null; raises `DocumentError` for anything else."""
-        entry = self.raw.get(key) or []
-        if not isinstance(entry, list):
+        entry = self.raw.get(key)
+        if entry is not None and not isinstance(entry, list):
             raise DocumentError(f"{self.where}: {key} is not a list")
-        return entry
+        return entry or []
 
     def paths(self, key: str) -> tuple[str, ...]:
         """The list of absolute paths under `key`, empty where it is missing; raises `DocumentError`."""

@@ -77,6 +77,12 @@ def test_a_diagnosis_survives_json() -> None:
         diagnoses.from_json({**before.to_json(), "verdict": "fine"})
 
 
+@pytest.mark.parametrize("name", ["gpu.ecc", "p2p.gpu", "net.mtu_9000", "xid"])
+def test_the_fact_that_a_rule_waits_for_is_named(name: str) -> None:
+    assert diagnoses.is_fact_name(name)
+    assert not diagnoses.is_fact_name(f"{name} is not read")
+
+
 def test_a_list_is_no_snapshot() -> None:
     with pytest.raises(DocumentError, match="not a gpudoctor snapshot"):
         snapshots.from_json([])

@@ -39,6 +39,7 @@ UV = ("uv", "pip", "install", "--python")
         (*UV, "/srv/v", "torch"),
         ("uv", "pip", "install", "-p/srv/v/bin/python", "torch"),
         ("/opt/bin/uv", "pip", "uninstall", "--python=/srv/v/bin/python", "torch"),
+        ("env", "-u", "PYTHONPATH", *PY, "install", "torch"),
         ("/srv/v/bin/python", "-m", "pip", "check"),
     ],
 )

@@ -358,12 +358,14 @@ def test_machine_checks_and_memory_errors(tmp_path: Path) -> None:
         record("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: 8c00004000010091", 60),
         record("mce: [Hardware Error]: CPU 4: Machine Check Exception: 5 Bank 4: be00000000800400", 50),
         record("mce: [Hardware Error]: TSC 0 ADDR 1ffe0 MISC 0", 50),
+        record("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: bc00000000010091", 40),
     )
     assert rows(tree, "mce", "kind", "where", "corrected", "count", "age_s") == [
         ("memory", "MC0 CPU_SrcID#0_MC#0_Chan#1_DIMM#0", True, 2, 90),
         ("memory", "MC1 unknown", False, 1, 70),
         ("machine check", "CPU 3 bank 7", True, 1, 60),
         ("machine check", "CPU 4 bank 4", False, 1, 50),
+        ("machine check", "CPU 3 bank 7", False, 1, 40),
     ]
 
 

@@ -37,6 +37,9 @@ from tests.readers.reading import rows, values
         ("wsl version: 1", "host.wsl", 1),
         ("arch list: sm_50 sm_90 compute_90", "torch.archs", ("sm_50", "sm_90", "compute_90")),
         ("shm size: 64M", "limits.shm_mib", 64),
+        ("shm size: 64 (the default)", "limits.shm_mib", 64),
+        ("shm size: 1,5 GB", "limits.shm_mib", 1536),
+        ("shm size: 65,536 MiB", "limits.shm_mib", 65536),
         ("memlock: 64", "limits.memlock_kib", 64),
         ("memlock: unlimited", "limits.memlock_kib", -1),
         ("driver version: 31.0.15.3713", "driver.version", "537.13"),
@@ -90,6 +93,8 @@ def test_labels(line: str, name: str, value: object) -> None:
         ("driver version: N/A", "driver.version", Unread),
         ("CUDA toolkit: Could not collect", "cuda.toolkit_version", Unread),
         ("nvcc version: unknown", "cuda.nvcc_version", Unread),
+        ("Secure boot: not sure", "host.secure_boot", Unread),
+        ("torch.cuda.is_available(): no idea", "live.cuda_available", Unread),
     ],
 )
 def test_absent_and_unread_are_told_apart(line: str, name: str, kind: type) -> None:

@@ -288,6 +288,7 @@ def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
             "gpu",
             [{"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15102}],
         ),
+        ("GPUs: AMD Radeon 680M, NVIDIA RTX 4090", "gpu", [{"index": 0, "name": "NVIDIA RTX 4090"}]),
         (CLI, "gpu", [{"index": 0, "name": "NVIDIA L4", "address": "0000:3b:00.0"}]),
     ],
 )

@@ -215,6 +215,7 @@ def test_rows_that_a_text_tells(text: str, group: str, columns: str, found: list
         ("pynvml.NVMLError_LibraryNotFound: NVML Shared Library Not Found", "library not found"),
         ("Unable to determine the device handle for GPU 0000:A1:00.0: GPU is lost.  Reboot the system", "gpu is lost"),
         ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error", "unknown error"),
+        ("Unable to determine the device handle for GPU0000:03:00.0: Insufficient Permissions", "no permission"),
     ],
 )
 def test_errors(sentence: str, state: str) -> None:

@@ -249,6 +249,8 @@ def _children(child: object) -> dict[str, Any]:
         ({"host": {}, "level": 3}, "level"),
         ({"host": {}, "kernels": []}, "kernels is not an object"),
         (_children({"ask": 1}), "kernels: children is not a list"),
+        ({"host": {}, "kernels": 0}, "kernels is not an object"),
+        (_children(""), "kernels: children is not a list"),
         (_children([7]), "kernels.children is not an object"),
         (_children([{"ask": {}, "out": "no", "status": 0}]), "kernels.children: out is not a list"),
         (_children([{"ask": {}, "out": [], "status": "0"}]), "kernels.children: a status is not a whole number"),

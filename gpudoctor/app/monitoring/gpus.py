@@ -155,16 +155,18 @@ class GPUUse:
         return tuple(_row(use, pids, _usual_clock(use, self._used(pids))) for use in uses)
 
     def facts(self, own: Iterable[int]) -> dict[str, Fact]:
-        """run.gpu_busy and run.gpu_memory_share in percent, over the GPUs that the command's processes were seen on.
+        """run.gpu_busy (mean utilization while at work) and run.gpu_memory_share (the highest peak of one GPU), in
+        percent, of the GPUs that the command's processes were seen on.
 
-        Unread where they were seen on none or NVML does not tell; absent without GPUs.
+        `Unread` where they were seen on none or NVML does not give it; `Absent` where no GPU was seen.
         """
         used = self._used(frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own})
         busy = [value for use in used if (value := use.at_work.value) is not None]
         filled = [100 * use.memory_peak / use.last.memory_mib for use in used if use.last.memory_mib]
         unseen = Unread("no process of the command was seen on a GPU") if self._uses else Absent("no GPU was seen")
+        idle = Unread("its GPUs were never seen at work, or NVML does not give their use") if used else unseen
         return {
-            "run.gpu_busy": Known(round(sum(busy) / len(busy)), _SOURCE) if busy else unseen,
+            "run.gpu_busy": Known(round(sum(busy) / len(busy)), _SOURCE) if busy else idle,
             "run.gpu_memory_share": Known(round(max(filled)), _SOURCE) if filled else unseen,
         }
 

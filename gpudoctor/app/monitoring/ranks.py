@@ -102,12 +102,13 @@ class Ranks:
         """True if this rank is to print its diagnosis, which no other rank of its host prints; claims it for this rank.
 
         Of ranks that did not fail rank 0 prints, and one per grave finding. Of failed ranks the first one prints, and
-        one per other cause; a rank that failed because of the first prints only if that one has printed nothing within
-        15 s.
+        one per other cause; of those that failed because of the first, one, and only if the first has printed nothing
+        within 15 s. Where none failed by itself, one of those with `echo` prints, and rank 0 if it has none.
         """
         if not own.failed:
             grave = [finding.id for finding in judged.findings if finding.severity != "info"]
-            return own.rank == 0 or any(self.claim(one) for one in grave)
+            claimed = [self.claim(one) for one in grave]
+            return own.rank == 0 or any(claimed)
         if first == own:
             self.claim(_cause(judged))
             return True

@@ -110,7 +110,7 @@ class Redactor:
         """Learn the names, numbers and addresses of this text that stand where only such a thing can stand."""
         self._addresses.learn(text)
         self._numbers.learn(text)
-        if "[" in text:
+        if "[" in text or "," in text:
             for host in hosts_in_lists(text):
                 self._names.learn("host", host)
         for span in self._name_spans(text):
@@ -172,7 +172,9 @@ class Redactor:
         return HIDDEN
 
     def _replace_placed_names(self, text: str) -> str:
-        """The text with names replaced where a name must stand, even if they are common words."""
+        """The text with names replaced where a name must stand; a common word is replaced there, too, unless a word of
+        prose may stand in that place.
+        """
         if not self._name_spans(text):
             return text
         out, at = [], 0

@@ -250,7 +250,8 @@ def is_public_host(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def vocabulary() -> frozenset[str]:
-    """Every word of our own rules, facts and tables, in lower case; cached.
+    """Every word of our own rules, of the names, meanings and units of facts, and of the lists of accounts and folders,
+    in lower case; cached.
 
     A name that is such a word is hidden only where a name must be.
     """

@@ -41,7 +41,8 @@ class Names:
         self._phrases: dict[str, str] = {}
 
     def learn(self, kind: str, name: str) -> None:
-        """Hide that name from now on wherever it stands, unless it identifies nobody or is a common word.
+        """Hide that name from now on wherever it stands, unless it identifies nobody, is a common word or a file's
+        name, or is too short.
 
         Of a host's full name its label and domain are learnt, too; a name with blanks as a phrase.
         """
@@ -71,7 +72,9 @@ class Names:
         return self._ledger.word(kind, lowered)
 
     def _host(self, low: str) -> str:
-        """Replacement of a host name in lower case, ``host1.domain1.example``."""
+        """Replacement of a host name in lower case, ``host1.domain1.example``; one of two parts, such as ``firm.com``,
+        is taken for a domain unless it ends in one of `SUFFIXES`.
+        """
         label, _, domain = low.partition(".")
         if domain and "." not in domain and domain not in SUFFIXES:
             return low if label == "example" else self._domain(low)
@@ -88,7 +91,9 @@ class Names:
         return f"{self._ledger.word('domain', domain)}.{suffix or 'example'}"
 
     def hide(self, text: str) -> str:
-        """The text with every learnt name replaced where it is a whole word."""
+        """The text with every learnt name replaced where it is a whole word, in capital or small letters; a name with
+        blanks wherever it stands.
+        """
         for phrase, kind in self._phrases.items():
             if phrase in text.lower():
                 text = re.sub(re.escape(phrase), self.word(kind, phrase), text, flags=re.IGNORECASE)
@@ -137,7 +142,11 @@ class Names:
 
 
 def identifies_nobody(kind: str, low: str) -> bool:
-    """True for an account of every system, a number, a public site, an empty name, or a replacement word."""
+    """True for an account of every system, a number, a public site, what cannot be a host's name (kind ``host``), an
+    empty name, or a replacement word.
+
+    Of the kind ``cloud`` only for the last two.
+    """
     if kind == "cloud":
         return not low or is_replacement(low)
     if not low or low in ACCOUNTS or _NUMBER.match(low) or is_replacement(low):
@@ -181,12 +190,17 @@ _OURS = re.compile(r"(\D*)(\d+)(\D.*)?")
 
 
 def hosts_in_lists(text: str) -> Iterator[str]:
-    """Every host in the host lists of the text (``--nodelist=node[01-04]``)."""
+    """Every host in the host lists of the text (``--nodelist=node[01-04],login1``).
+
+    A name that stands alone is no list: whether it is a host's is for others to tell.
+    """
     for match in _LIST.finditer(text):
-        for part in re.split(r",(?![^\[]*\])", match[1].rstrip(",.")):
-            host_set = HOSTS.fullmatch(part)
-            if host_set:
+        parts = re.split(r",(?![^\[]*\])", match[1].rstrip(",."))
+        for part in parts:
+            if host_set := HOSTS.fullmatch(part):
                 yield from expanded(host_set)
+            elif len(parts) > 1 and learnable(part) and not is_word(part):
+                yield part
 
 
 def expanded(match: re.Match[str]) -> list[str]:

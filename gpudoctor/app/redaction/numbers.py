@@ -98,7 +98,11 @@ class Numbers:
         return self._ledger.word("uuid", plain, _uuid_word).replace("-", separator)
 
     def _replace_short_uuid(self, match: re.Match[str]) -> str:
-        """A cut-off UUID as the first digits of its whole one's replacement, where that is known."""
+        """A cut-off UUID as the first 8 digits of its whole one's replacement, or, if none is known, of one of its own;
+        ``0000`` where it may be one of several.
+
+        One that is a replacement already is kept.
+        """
         prefix = match[2].lower() + match[3].replace("-", "").lower()
         if re.match(r"0000(?:[0-9a-f]{4}|\Z)", prefix):
             return match[0]
@@ -152,7 +156,11 @@ class Numbers:
         return self._ledger.word("guid", plain, lambda number: f"0002c9030000{number:04x}", "port")
 
     def _replace_hex(self, match: re.Match[str]) -> str:
-        """Replacement of a long hexadecimal id (machine, container, key); commits, hashes and replacements are kept."""
+        """Replacement of a long hexadecimal id (machine, container, key); replacements, decimal numbers, and commits
+        and hashes by the word before them are kept.
+
+        A hash of 64 digits is kept only after ``sha256:`` or ``sha256=``.
+        """
         digits = match[0]
         if _REPLACEMENT.fullmatch(digits) or len({*digits}) < 5 or digits.isdecimal():
             return digits

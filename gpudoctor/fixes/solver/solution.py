@@ -108,7 +108,10 @@ def facts_once_installed(candidate: Candidate, environment: Environment, wishes:
 
 
 def _compiled_archs(candidate: Candidate, machine: str) -> list[str]:
-    """Architectures compiled into the wheel for ``x86_64``, ``aarch64`` or ``windows``; empty if not known."""
+    """Architectures compiled into the wheel for ``x86_64``, ``aarch64`` or ``windows``; empty for a CPU build, or if
+    not known.
+    """
     row = builds.build(candidate.torch, candidate.cuda) if candidate.cuda else None
     own = (row or {}).get(machine) if machine in ("windows", "aarch64") else ""
-    return str(own or (row or {}).get("archs", "")).split()
+    listed = str(own or (row or {}).get("archs", "")).split()
+    return [code for code in listed if own or machine != "windows" or not code.startswith("compute_")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from gpudoctor.core import system
 from gpudoctor.core.plan import Plan, PlanStep, Requirement
@@ -73,7 +74,9 @@ def refusal(argv: Sequence[str], target: Environment, made: Sequence[str] = ()) 
 
 
 def created_environment(argv: Sequence[str]) -> str:
-    """Folder of the new environment that the command creates; ``""`` if it creates none."""
+    """Absolute path of the folder that ``uv venv`` or ``python -m venv`` creates; ``""`` for any other command, as
+    conda's, and if not exactly one folder is named.
+    """
     argv = _without_env(argv)
     head = [program_name(argv[0]), *argv[1:]] if argv else []
     if not (head[:2] == ["uv", "venv"] or (head[1:3] == ["-m", "venv"] and head[0].startswith("python"))):
@@ -168,8 +171,9 @@ def _without_env(argv: Sequence[str]) -> Sequence[str]:
 def _assigned_variables(argv: Sequence[str]) -> Iterator[str]:
     """Names of the variables that a leading ``env`` sets."""
     if argv and program_name(argv[0]) == "env":
-        for word in argv[1 : len(argv) - len(_without_env(argv))]:
-            yield word.partition("=")[0]
+        for before, word in pairwise(argv[: len(argv) - len(_without_env(argv))]):
+            if "-u" not in (before, word):
+                yield word.partition("=")[0]
 
 
 # ---- What must hold just before a step, looked at anew ----
@@ -202,7 +206,9 @@ def _unstartable(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def changed_since_plan(plan: Plan, installed: Lock) -> str:
-    """Message naming a package whose version is in no step of the plan, before or after it; ``""`` if there is none."""
+    """Message naming an installed package that the plan changes and whose version no step has before or after it;
+    ``""`` if there is none. Packages of which the plan does not know the version to come are passed over.
+    """
     known: dict[str, list[str]] = {}
     for change in (change for step in plan.steps for change in step.changes):
         known.setdefault(change.name, []).extend((change.before, change.after))

@@ -118,7 +118,9 @@ def _cmake_compilers(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 yield "cuda.nvcc_version", Known(".".join(version.split(".")[:2]), source)
                 yield "cuda.toolkit_version", Known(".".join(version.split(".")[:2]), source)
             else:
-                yield from host_compiler({"GNU": "gcc"}.get(maker, maker.lower()), version, source)
+                yield from host_compiler(
+                    {"GNU": "gcc", "AppleClang": "clang"}.get(maker, maker.lower()), version, source
+                )
         elif toolkit := _FOUND.search(line):
             yield "cuda.toolkit_version", Known(toolkit.group(1), paste.use(index))
 

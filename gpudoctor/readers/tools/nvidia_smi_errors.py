@@ -33,7 +33,7 @@ _HANDLE = Pattern(
     r"(?i)unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)"
 )
 _NUMBERED = Pattern(r"(?i)device handle for gpu\s?(\d{1,3}):\s")
-_OF_A_GPU = ("gpu is lost", "requires reset", "not found", "no permission", "insufficient permissions")
+_OF_A_GPU = ("gpu is lost", "requires reset", "not found", "no permission")
 """What NVML says of one GPU whose handle it does not give."""
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
 _UNKNOWN = Pattern(r"(?i)nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])")
@@ -59,7 +59,8 @@ _NOTHING_TO_SEE = phrases(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """nvml.state, nvml.message and what follows from errors of nvidia-smi and NVML; not denied and past ones.
+    """nvml.state, nvml.message and what follows from errors of nvidia-smi and NVML, but for errors that the text denies
+    or calls past.
 
     What follows: driver.installed, rows of ``gpu`` with an error, gpu.count 0 for "No devices were found", and versions
     of the library.
@@ -108,7 +109,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _handle_errors(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """State, message and a row of ``gpu`` from "Unable to determine the device handle".
 
-    The state is ``unknown error`` for reasons other than a lost, missing or forbidden GPU.
+    The state is NVML's words for a GPU that is lost, requires a reset, is not found or not permitted, else ``unknown
+    error``.
     """
     for index, line in paste.having("unable to determine the device handle"):
         source = paste.use(index)
@@ -119,6 +121,6 @@ def _handle_errors(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             if numbered := _NUMBERED.search(line):
                 gpu["index"] = Known(int(numbered.group(1)), source)
             yield "gpu", (gpu,)
-        error = message.lower()
+        error = message.lower().replace("insufficient permissions", "no permission")
         yield "nvml.state", Known(next((state for state in _OF_A_GPU if state in error), "unknown error"), source)
         yield "nvml.message", Known(line.strip()[:300], source)

@@ -3,12 +3,15 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.app.monitoring.ranks import Ranks
+from gpudoctor.app.monitoring.ranks import End, Ranks
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.readers import read_report
 from tests import needs
 from tests.app.monitoring.running import PATIENCE, beside, document, found, python
@@ -134,6 +137,20 @@ def test_one_rank_of_a_host_watches_the_gpus(environ: dict[str, str], watches: b
     ranks = Ranks.here({**environ, "WORLD_SIZE": "8", "MASTER_ADDR": "node1", "TMPDIR": str(tmp_path)})
     assert ranks
     assert ranks.samples_gpus is watches
+
+
+def test_one_rank_of_a_sound_job_reports_what_all_met(tmp_path: Path) -> None:
+    finding = Finding("gpu.throttled", "gpu", "warning", "cause", "certain", "held down", "heat", ())
+    judged = Diagnosis(Snapshot(Target("local", "node1"), {}, {}), "impaired", (finding,), (), (), "1")
+    reports = []
+    for rank in range(3):
+        environ = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "node1"}
+        ranks = Ranks.here({**environ, "TMPDIR": str(tmp_path)})
+        assert ranks
+        ranks.begin(os.getpid())
+        own = End(rank, "exit code 0", time.time(), False, True)
+        reports.append(ranks.should_report(own, own, False, judged))
+    assert reports == [True, False, False]
 
 
 def test_a_rank_is_none_where_there_is_one(tmp_path: Path) -> None:

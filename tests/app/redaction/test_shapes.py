@@ -36,6 +36,7 @@ _STAYS = (
     "TOKENIZERS_PARALLELISM=false max_tokens=4096 pad_token=<pad> PWD=/opt/x key: value",
     "host: not found; node: unreachable; user: none; std::vector c10::Error at::Tensor 12:34:56",
     "commit 9f3c1e5b7a2d4c6e8f0a1b3c5d7e9f1a2b4c6d8e",
+    "grep -w error,warning hosts: none,unknown",
     "args[0] rank[0-3] gpu[0] systemd-journald[412]: x getty@tty1.service",
 )
 
@@ -48,7 +49,9 @@ def test_what_only_looks_personal_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SLURM_NODELIST=zed[01-03,07],login9 zed02 zed[01-02]", "SLURM_NODELIST=host[1-4],login9 host2 host[1-2]"),
+        ("SLURM_NODELIST=zed[01-03,07],login9 zed02 zed[01-02]", "SLURM_NODELIST=host[1-4],host5 host2 host[1-2]"),
+        ("srun -w kermit,grover3 x; kermit is down", "srun -w host1,host2 x; host1 is down"),
+        ("--nodelist=zed[01-02],kermit --exclude=grover3,big4", "--nodelist=host[1-2],host3 --exclude=host4,host5"),
         ("10.31.7.0/24 via 10.31.7.4, 10.31.9.4", "10.1.1.0/24 via 10.1.1.1, 10.1.2.1"),
         (
             "CUDA_VISIBLE_DEVICES=GPU-8b0e7153 GPU-8b0e7153-bf7c-3706-d85c-524e44006655",

@@ -13,6 +13,8 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.diagnosis.page_cache import toml
 from gpudoctor.fixes.solver.described_machine import parse_machine
+from gpudoctor.fixes.solver.environment import Environment
+from gpudoctor.fixes.solver.solution import Candidate, facts_once_installed
 from gpudoctor.fixes.solver.solver import solve
 from tests.fixes.solver.combinations import trial
 from tests.needs import trials
@@ -112,6 +114,15 @@ def test_one_local_version_asks_for_one_build() -> None:
     best = solve(wanting("torch==2.9.1+cpu")).best
     assert best
     assert (best.build, best.cuda) == ("cpu", "")
+
+
+@pytest.mark.parametrize(("system", "has_ptx"), [("linux", True), ("windows", False)])
+def test_a_windows_wheel_without_a_list_of_its_own_has_no_ptx(system: str, has_ptx: bool) -> None:
+    facts = facts_once_installed(Candidate("2.9.0", "cu129", "12.9", ()), Environment(), Wishes(os=system))
+    archs = dict(facts)["torch.archs"]
+    assert isinstance(archs, list)
+    assert "sm_120" in archs
+    assert ("compute_120" in archs) is has_ptx
 
 
 def test_without_any_gpu_and_driver_it_is_a_build_without_cuda() -> None:

@@ -86,7 +86,7 @@ def test_a_sound_cpu_is_right_and_repeats_itself(found: dict[str, Any], name: st
 def test_what_the_cpu_has_not_is_said(found: dict[str, Any]) -> None:
     assert "memory-efficient, float16: not on this device" in found["attention"]["words"]
     assert "flash" not in found["attention"]["words"]
-    assert found["matmul.fp4"]["words"] == "Multiplied in fp32 and rounded: torch has no such product on this CPU"
+    assert found["matmul.fp4"]["words"] == "Multiplied in a wider type: torch has no such product on this CPU"
 
 
 @pytest.mark.full

@@ -245,6 +245,16 @@ def test_what_is_bad_together_is_one_suspect(
     assert title in found[0].title
 
 
+def test_a_host_whose_pairs_are_wrong_needs_no_expected_rate() -> None:
+    names = ("n1", "n2", "n3", "n4")
+    wrong = frozenset((one, other) for one in names for other in names if "n3" in (one, other) and one != other)
+    rows = tuple(tuple(None if one == other else 1.0 for other in names) for one in names)
+    fleet = Fleet("", tuple(map(Host, names)), (), {}, "unknown", Pairwise("", "GB/s", 0.0, names, rows, wrong))
+    assert [(one.names, one.title) for one in fleets.suspects_of(fleet)] == [
+        (("n3",), "most pairs with n3 carried wrong values: the host, not a link")
+    ]
+
+
 def test_the_demos_come_with_them() -> None:
     for name, node, fleet in (("hot-gpu", measured.node(), measured.rack()), ("sound", None, measured.cluster())):
         demo = demos.named(name).work()

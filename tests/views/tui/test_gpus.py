@@ -142,6 +142,18 @@ def test_how_often_numbers_come_is_never_called_zero(every: float, words: str) -
     assert f"live · {words} ·" in samples.status_text()
 
 
+def test_what_came_while_frozen_is_as_old_as_it_is() -> None:
+    samples, now = gpus.LiveSamples(), [0.0]
+    samples.clock = lambda: now[0]
+    samples.take(sample(1000))
+    samples.freeze()
+    now[0] = 1.0
+    samples.take(sample(1001))
+    now[0] = 600.0
+    samples.freeze()
+    assert samples.status_text().startswith("NVML has not answered for 599 s")
+
+
 async def test_a_gpu_that_is_lost_keeps_its_old_numbers_struck_out(opened: Opened) -> None:
     work, live = live_work()
     async with opened(work, WIDE) as pilot:

@@ -142,7 +142,9 @@ def _product_mod_2_64(torch: Any, matrix: Any, vector: Any) -> Any:
 
 
 def _wrong_rows(torch: Any, result: Any, given: Operands, rows: slice, probe: Any, expected: Any) -> Any:
-    """A mask of those rows that hold a non-integer, or whose product with the probe is not the expected one."""
+    """A mask over those rows: True where one holds a non-integer, or where its product with the probe is not the
+    expected one.
+    """
     values = _in_units(torch, result, given, rows)
     whole = values.to(torch.int64)
     return (whole.to(values.dtype) != values).any(1) | (whole @ probe != expected[rows])
@@ -188,7 +190,7 @@ _PLAIN = ("float64", "float32", "float16", "bfloat16")
 """What every torch multiplies on every device: an error there is an error."""
 _REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
 """In what torch raises where another type of product is none of this GPU, this build or this release."""
-_EMULATED = "Multiplied in fp32 and rounded: torch has no such product on this CPU"
+_EMULATED = "Multiplied in a wider type: torch has no such product on this CPU"
 
 
 def run(context: Context, spec: Spec) -> Outcome:
@@ -255,7 +257,7 @@ def _bytes_needed(side: int) -> int:
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
     """A function that multiplies in that form, and a note on it (empty if native); raises `CannotRun` if there is none.
 
-    Where torch has none on the CPU, the factors are multiplied in fp32 and the result is rounded.
+    Where torch has none on the CPU, the factors are multiplied in a wider type and the result is rounded.
     """
     if not context.on_cpu and context.capability() < form.capability:
         needed, present = ("%d.%d" % one for one in (form.capability, context.capability()))

@@ -121,7 +121,10 @@ class FixScreen(FramedScreen):
         self.refresh_bindings()
 
     def _show_output(self) -> None:
-        """Show why a run died, else the output of the step under the cursor (or the current one), else the dry run."""
+        """Show why a run died, else the output of its step under the cursor (or its current step).
+
+        Without a run what the step that the user moved to would do, else the dry run of the whole plan.
+        """
         repair = self.repair
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
@@ -187,6 +190,7 @@ class FixScreen(FramedScreen):
             "undo": bool((repair.run or repair.last) and not repair.busy),
             "end": repair.busy,
             "apply": not repair.busy,
+            "dry_run": not repair.busy,
             "leave_out": not repair.run and not repair.busy,
         }
         return shows.get(action, True)

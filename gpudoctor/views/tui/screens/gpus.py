@@ -279,7 +279,9 @@ STALE_SECONDS = 3.0
 
 
 class LiveSamples:
-    """Takes samples and updates `shown`, marking outdated numbers; moments are on the monotonic clock, in seconds."""
+    """Takes samples and updates `shown`, marking outdated numbers: by the monotonic clock, in seconds. Curves go by the
+    samples' own `seconds`, if given.
+    """
 
     def __init__(self) -> None:
         self.clock = time.monotonic
@@ -293,7 +295,7 @@ class LiveSamples:
         self._answered_at: dict[int, float] = {}
         self._errors: dict[int, str] = {}
         self._recent_moments: deque[float] = deque(maxlen=8)
-        self._held_samples: deque[Sample] = deque(maxlen=MOST)
+        self._held_samples: deque[tuple[Sample, float]] = deque(maxlen=MOST)
 
     def take(self, sample: Sample) -> bool:
         """Update the state shown from a sample, and mark outdated numbers; True if there is something to redraw.
@@ -304,9 +306,13 @@ class LiveSamples:
         if not sample.live and self.live:
             return False  # what the report says is older
         if self.frozen is not None:
-            self._held_samples.append(sample)
+            self._held_samples.append((sample, self.clock()))
             return False
-        now = self.clock()
+        self._take(sample, self.clock())
+        return True
+
+    def _take(self, sample: Sample, now: float) -> None:
+        """Update the state shown from a sample that came at `now`, and mark outdated numbers."""
         self.trouble = sample.trouble
         if not sample.live:
             self.shown.gpus = {gpu.index: gpu for gpu in sample.gpus}
@@ -314,7 +320,6 @@ class LiveSamples:
         elif not sample.trouble:
             self._take_live(sample, now)
         self._mark_outdated(now)
-        return True
 
     def _take_live(self, sample: Sample, now: float) -> None:
         """Update GPUs, curves and errors from a live sample; a GPU not in it keeps its numbers, with an error."""
@@ -365,7 +370,8 @@ class LiveSamples:
             return
         self.frozen = None
         while self._held_samples:
-            self.take(self._held_samples.popleft())
+            self._take(*self._held_samples.popleft())
+        self.age()
 
     def status_text(self, recorded: bool = False) -> str:
         """Text of the second line: live or recorded and how often, frozen, not answering, or from a report.

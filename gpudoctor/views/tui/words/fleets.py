@@ -142,7 +142,9 @@ def suspects_of(fleet: Fleet) -> Sequence[Suspect]:
 
 
 def suspect_label(suspect: Suspect) -> str:
-    """Names of a suspect: ``gpu041 GPU 6``, ``node01 ↔ node02``; ``node03 +2`` if it is three."""
+    """Names of a suspect: ``gpu041 GPU 6``, ``node01 ↔ node02``; with more than two names the first and how many
+    others: ``node03 +2``.
+    """
     if len(suspect.names) > 2:
         return one_line(f"{suspect.names[0]} +{len(suspect.names) - 1}")
     between = {"link": " ↔ ", "gpu": " "}.get(suspect.kind, ", ")
@@ -220,7 +222,9 @@ def pair_mark(pair: Pair) -> Mark:
 
 
 def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
-    """Suspects by bandwidth: a host if most of its pairs are slow or wrong, else the link between two hosts."""
+    """Suspects by bandwidth: a host if most of its measured ways (three or more, both directions counted) are slow or
+    wrong; the link between two hosts if a way is and neither host is such a suspect.
+    """
     bad = {
         (source, target): pair
         for source in pairwise.names
@@ -233,8 +237,10 @@ def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
         if len(pairs) > 2 and sum((pair.source, pair.target) in bad for pair in pairs) > len(pairs) / 2:
             hosts.append(name)
             ratios = sorted(pair.ratio for pair in pairs if pair.ratio is not None)
-            middle = ratios[len(ratios) // 2]
-            title = f"most pairs with {name} are slow, the middle one at {middle * 100:.0f} %: the host, not a link"
+            title = f"most pairs with {name} carried wrong values: the host, not a link"
+            if ratios:
+                middle = ratios[len(ratios) // 2]
+                title = f"most pairs with {name} are slow, the middle one at {middle * 100:.0f} %: the host, not a link"
             yield Suspect("host", (name,), "warning", "possible", title)
     links = {frozenset(way) for way in bad if not set(way) & set(hosts)}
     for link in sorted(map(sorted, links)):
