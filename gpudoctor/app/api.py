@@ -102,7 +102,9 @@ def load(
     rules: Sequence[str | os.PathLike[str]] = (),
     expect: str | os.PathLike[str] | None = None,
 ) -> Report:
-    """Diagnose a file, gzipped or not, as `read` does; raises `DocumentError` for one that is no text, or too large."""
+    """Diagnose a file, gzipped or not, as `read` does; raises `DocumentError` for one that cannot be read, is no text,
+    or is too large.
+    """
     return read(read_file(os.fspath(path)), os.fspath(path), rules, expect)
 
 

@@ -77,7 +77,9 @@ class ExpectedRates:
         return replace(measurements, runs=tuple(map(self._with_expected_rate, measurements.runs)))
 
     def _with_expected_rate(self, run: Run) -> Run:
-        """The run with its expected rate; unchanged if it has one, did not finish, or its GPU is unknown or in use."""
+        """The run with its expected rate; unchanged if it has one, did not finish, had no turn alone (``alone`` is
+        false in its details), or its GPU is unknown.
+        """
         device = self._devices.get(run.gpu)
         if run.status != "ran" or run.expected or device is None or run.details.get("alone") is False:
             return run
@@ -126,7 +128,8 @@ def deepened(
 
 @contextmanager
 def meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
-    """Context with a `Meter`, which samples NVML four times a second during a run; None where NVML has no GPU.
+    """Context with a `Meter`, which samples NVML four times a second during a run; None on the CPU, where NVML has no
+    GPU, and for a target that is not this machine.
 
     For a recorded target it gives the recorded values.
     """
@@ -234,7 +237,8 @@ CPU = "cpu"
 
 
 def devices_of(snapshot: Snapshot, device: str = "") -> tuple[Device, ...]:
-    """The GPUs by CUDA's numbers, each with the program that uses it, if any; `device` is ``cpu``, ``cuda:N`` or N.
+    """The GPUs by CUDA's numbers, each with the program that uses it, or the exclusive compute mode that reserves it,
+    if any; `device` is ``cpu``, ``cuda:N`` or N.
 
     Raises `UsageError` for an unknown device. A GPU asked for by number counts as free.
     """

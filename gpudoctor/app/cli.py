@@ -26,7 +26,9 @@ _UNMAPPED = "failed to map segment from shared object"
 
 
 def run_and_finish(argv: Sequence[str]) -> int:
-    """As `run`, or the exit code of its SystemExit; then freezes garbage and readies the process for its end."""
+    """As `run`, or the exit code of its SystemExit; then freezes garbage. Where a daemon thread is left it does not
+    return: the process ends here with that code.
+    """
     try:
         code = run(argv)
     except SystemExit as end:  # a misspelt option, or a signal
@@ -101,7 +103,9 @@ def _line_of(error: Exception) -> str:
 
 
 def _language_of(options: argparse.Namespace) -> str:
-    """The language of the output; English for documents and for commands without ``--lang``."""
+    """The language of the output; English for commands without ``--lang``, and for documents unless ``--lang`` is
+    given.
+    """
     if not hasattr(options, "lang"):
         return language.ENGLISH
     form = getattr(options, "format", None)

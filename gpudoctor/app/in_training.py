@@ -214,7 +214,9 @@ if sys.platform != "win32":
         return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
     def _end_of(code: int | None, began: float, used: float) -> Ended:
-        """The end of a training as that of a command with that exit code."""
+        """The end of a training as that of a command with that exit code; `began` is its start by the Unix clock,
+        `used` the processor seconds of this process until then.
+        """
         seconds, peak = time.time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         return Ended(os.getpid(), code, None, False, began, seconds, _processor_seconds() - used, peak, ())
 

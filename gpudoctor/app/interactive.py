@@ -166,7 +166,11 @@ class _ThisMachine:
         return apply.apply(plan, pipeline.run_context(self._level, self._python, self._rules), report, wants)
 
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
-        """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
+        """Undo a recorded run, in the environment of the Python given at the start, else in the one that the run
+        changed; `report` gets the undoing run after each event, `wants` gives whether to go on.
+
+        Raises UsageError where changes are not allowed.
+        """
         demand_changes()
         from gpudoctor.fixes import records, undo
 
@@ -204,7 +208,9 @@ def of_job(name: str, source: Source, rules: Sequence[Path], samples: live_gpus.
 
 
 def shared(work: Work) -> Work:
-    """The same Work with personal data hidden from titles and answers; it can neither run, watch nor change a thing."""
+    """The same Work with personal data hidden from titles and answers. It runs no kernels, samples no GPUs, and neither
+    foresees, applies nor undoes a plan; a job is still followed.
+    """
     from gpudoctor.app.redaction import Redactor
 
     hidden = Redactor()

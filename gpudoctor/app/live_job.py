@@ -217,7 +217,10 @@ class Follower:
         return JobWatch(self._read, self._turn, self._rest, self._source.stacks, self._stop)
 
     def diagnoses(self, progress: Progress) -> Iterator[Diagnosis]:
-        """Yield the diagnosis after a new reading of the stacks; raises `UsageError` if there is no job."""
+        """Yield one diagnosis, after a new reading of the stacks or, of a job that has ended, the last one.
+
+        Raises `UsageError`, with the reason, if the look failed or there is no job.
+        """
         progress(Event("job", "started", "the stacks of the ranks"))
         with self._news:
             before = self._last.read_at if self._last else 0.0

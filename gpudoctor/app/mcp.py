@@ -68,7 +68,9 @@ class Stack(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of one server: the interpreter whose torch is meant, and whether what is personal is hidden."""
+    """The tools of one server: the interpreter whose torch is meant, whether what is personal is hidden, and the
+    folders whose files may be read.
+    """
 
     python: str = ""
     share: bool = True

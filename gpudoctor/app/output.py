@@ -109,9 +109,11 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
 def stopping(
     stop: threading.Event, at_once: Callable[[], bool] = lambda: False, numbers: Sequence[int] = ()
 ) -> Iterator[list[int]]:
-    """Context where the first Ctrl-C, or signal of those `numbers`, sets `stop`; the list that it gives has its number.
+    """Context where the first Ctrl-C, or signal of those `numbers`, sets `stop`, and its number is added to the list
+    that the context gives.
 
-    The next one ends the program, as the first does if `at_once()`. Of `numbers` those that are ignored stay so.
+    The next one ends the program by KeyboardInterrupt or SystemExit(128 + n), as the first does if `at_once()`. Of
+    `numbers` those that are ignored stay so.
     """
     received: list[int] = []
 
@@ -133,10 +135,11 @@ def stopping(
 
 @contextmanager
 def holding_sigterm() -> Iterator[None]:
-    """Context that delays SIGTERM until its end, then raises SystemExit(143).
+    """Context that delays SIGTERM until its end, then raises SystemExit(143) if it came; where it is ignored, it stays
+    so.
 
-    The ranks of a job end when they have heard the verdict, and a launcher ends those that are left as soon as it has
-    seen the first of them gone: the rank that prints the report must not be cut off by that.
+    The ranks of a job end once they have the verdict, and a launcher ends those that are left as soon as it has seen
+    the first of them gone: the rank that prints the report must not be cut off by that.
     """
     before = signal.getsignal(signal.SIGTERM)
     if before is signal.SIG_IGN:

@@ -43,11 +43,12 @@ def check(
     expect: str | Profile | None = None,
     wait: float | None = None,
 ) -> Diagnosis:
-    """Diagnose this machine.
+    """Diagnose this machine, or `target` in its place.
 
     `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages, `expect` a profile of what
-    the machine must be: a file, or the name of one that ships; `wait` the most seconds that GPUs may take to wake.
-    Raises `DoctorError` for a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
+    the machine must be: a file, or the name of one that ships; `wait` the most seconds that GPUs may take to wake. Of
+    this machine the result has what changed since it last worked, and is kept in the history. Raises `DoctorError` for
+    a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
     """
     profile = expected(expect)
     collection = ask(target, level, python, progress, wait)
@@ -181,9 +182,10 @@ def deepened(
     on_snapshot: Callable[[Snapshot], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """Wait for the probes' snapshot and, at level deep, run every kernel; `on_snapshot` gets it as each ends.
+    """Wait for the probes' snapshot and, at level deep, run every kernel; whenever a run ends, `on_snapshot` gets the
+    snapshot so far.
 
-    On this machine the rates are compared with the best kept ones; `stop` ends the kernels early.
+    On this machine the rates are compared with the best kept ones, and better ones kept; `stop` ends the kernels early.
     """
     snapshot = collection.snapshot()
     if collection.target.level != "deep":
@@ -272,10 +274,11 @@ def bench(
     stop: threading.Event | None = None,
     target: Target | None = None,
 ) -> Bench:
-    """Run kernels (all, or those named) and judge what they measured, by the rules that read it.
+    """Run kernels (all but those of soak, or those named) and judge what they measured, by the rules that read it.
 
-    `device` is ``cpu``, ``cuda:N`` or empty: every idle GPU; `on_results` gets the measurements so far. Raises
-    `UsageError` for an unknown kernel or device, and `DoctorError` for an interpreter that is none.
+    `device` is ``cpu``, ``cuda:N`` or empty: every idle GPU; `on_results` gets the measurements so far. Rates of this
+    machine's GPUs are compared with the best kept ones, and better ones kept. Raises `UsageError` for an unknown kernel
+    or device, and `DoctorError` for an interpreter that is none.
     """
     from gpudoctor.app.bench import Plan, run
 

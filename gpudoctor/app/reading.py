@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = (), expect: str | Profile | None = None) -> Diagnosis:
-    """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
+    """Diagnose a pasted report, a log, a saved snapshot, a record or a manifest; a text in which nothing is recognised
+    has the verdict unknown.
+
+    Raises `DocumentError` for a broken document, `UsageError` or `RuleError` for a broken profile or page.
+    """
     return diagnose_text(text, name, rulebook.load(rules), profile=pipeline.expected(expect))
 
 

@@ -44,7 +44,8 @@ class Soaked:
 
     @property
     def whole(self) -> bool:
-        """Whether every device that nobody uses was heated and had its memory tested, in one round at least.
+        """Whether every device that nobody uses was heated and had its memory tested, in one round at least; a kernel
+        that failed counts, too.
 
         False where there is no such device.
         """
@@ -73,8 +74,9 @@ def run(
 ) -> Soaked:
     """Work in rounds for `seconds`, on every GPU that nobody uses or on `device` alone; setting `stop` ends it at once.
 
-    A GPU that somebody has begun to use is left alone from the next round on. Where neither heat nor memory tests run,
-    without torch for example, there is no second round. Raises `UsageError` for an unknown device.
+    `on_results` gets the measurements of the present round so far. A GPU that somebody has begun to use is left alone
+    from the next round on. Where neither heat nor memory tests run, without torch for example, there is no second
+    round. Raises `UsageError` for an unknown device.
     """
     stop = stop or threading.Event()
     began, rounds = time.monotonic(), 0
@@ -134,9 +136,10 @@ def _merged(before: Measurements, latest: Measurements) -> Measurements:
 
 
 def _merged_run(before: Run, latest: Run) -> Run:
-    """The worse of both runs, or the latest; what was compared and counted in both is added up.
+    """The worse of both runs, the latest if they are as bad; what was compared and counted in both is added up.
 
-    Of two that did not run and are as bad, the earlier, whose reason tells more.
+    If neither has the status ``ran``, nothing is added up, and of two that are as bad it is the earlier, whose reason
+    explains more.
     """
     run = max(latest, before, key=_badness)
     if "ran" not in (before.status, latest.status):
@@ -155,7 +158,9 @@ def _merged_run(before: Run, latest: Run) -> Run:
 
 
 def _badness(run: Run) -> int:
-    """Rank of what a run says against its GPU: 4 failed, 3 wrong values, 2 unfinished, 1 right, 0 did not run."""
+    """Rank of what a run proves against its GPU: 4 failed, 3 ran with wrong values, 2 unfinished, 1 ran without any, 0
+    did not run.
+    """
     if run.status == "failed":
         return 4
     if run.status == "ran":
@@ -176,7 +181,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _merged_meanwhile(before: Meanwhile | None, latest: Meanwhile | None) -> Meanwhile | None:
-    """NVML's readings of the latest run, with the greatest heat and power of both and the errors of both added up.
+    """NVML's readings of the latest run, with the greatest heat and power of both, and the errors and seconds of both
+    added up.
 
     Of one that is None, the other.
     """

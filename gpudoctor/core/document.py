@@ -184,7 +184,9 @@ def objects(document: Mapping[str, Any], name: str) -> Iterator[tuple[Mapping[st
 
 
 def open_document(raw: object, schema: str) -> Mapping[str, Any]:
-    """`raw`, which must be an object whose ``schema`` is that (``gpudoctor/1``); raises `DocumentError`."""
+    """`raw`, which must be an object whose ``schema`` is `schema` (``gpudoctor/1``); raises `DocumentError` for
+    anything else.
+    """
     document = as_object(raw)
     found = str(document.get("schema", ""))
     if found != schema:

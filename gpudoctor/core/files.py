@@ -63,8 +63,9 @@ class Doubt(NamedTuple):
 def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
     """Why another user could change what is at that path; None where only `uid` (default: ours) and root can.
 
-    For a missing path: whether another user could create it. Follows links; root's folders, and sticky ones above it,
-    are fine. None also for what cannot be read, for open files (``/dev/stdin``), and always on Windows.
+    Follows links and judges every folder on the way; a sticky one such as /tmp is fine there, and of a missing path
+    only the folders above it count. For users other than root the folders above their home are not judged. None also
+    for what cannot be read, for open files (``/dev/stdin``), and always on Windows.
     """
     if system.ACCESS_IS_LISTED:
         return None
@@ -136,7 +137,10 @@ def _foreign_owner(place: str, state: os.stat_result, uid: int) -> Doubt | None:
 
 
 def _doubt_about(place: str, state: os.stat_result, uid: int, *, last: bool) -> Doubt | None:
-    """The doubt that others own or can write to `place`, else None; `last`: it is no folder on the way to the path."""
+    """The doubt that others own or can write to `place`, else None.
+
+    Unless it is the `last` of its path, a sticky folder that others can write to, such as /tmp, is fine.
+    """
     if foreign := _foreign_owner(place, state, uid):
         return foreign
     mode = state.st_mode
@@ -150,7 +154,7 @@ def _doubt_about(place: str, state: os.stat_result, uid: int, *, last: bool) -> 
 def _is_private_group(gid: int, uid: int, place: str) -> bool:
     """Whether the group is root's or has only this user as a member, as with umask 002; False where `place` has an ACL.
 
-    Debian's ``staff``, which owns /usr/local, counts as root's while it has no members.
+    ``wheel``, and Debian's ``staff``, which owns /usr/local, count as root's while they have no members.
     """
     if "system.posix_acl_access" in _extended_attributes(place):  # then the group's bits are those of others, too
         return False
@@ -219,7 +223,8 @@ def _group_name(gid: int) -> str:
 def check_named_file(path: str | Path, what: str) -> None:
     """Refuse a file named on the command line that others can change; `what` is the option, as ``--rules DIR``.
 
-    Raises `UsageError` where anybody (for root: a group) can; warns where one other user owns it.
+    Raises `UsageError` where its mode lets every user write, for root also a group; warns where a group can write (we
+    are not root) or another user owns it.
     """
     found = doubt(path)
     if found is None:
@@ -280,7 +285,10 @@ def configured_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder for state, as configured or the default; raises `UsageError` where others can write to it."""
+    """The folder for state: the configured one, else the default; it is not created.
+
+    Raises `UsageError` where others can change the configured one; the default is not checked.
+    """
     named = configured_folder(environ)
     if named and (found := doubt(named)):
         raise UsageError(f"{STATE}: {found}, who could plant records there: {found.cure}, or name another folder")

@@ -84,7 +84,10 @@ def pairwise_from_json(raw: Mapping[str, Any]) -> Pairwise:
 
 
 def _text_lists(raw: Mapping[str, Any], name: str, size: int) -> list[list[str]]:
-    """The list under `name`, whose items are lists of `size` texts; empty if left out; raises `DocumentError` else."""
+    """The list under `name`, whose items are lists of `size` texts each; empty if left out.
+
+    Raises `DocumentError` where it is anything else.
+    """
     listed = raw.get(name, [])
     if not isinstance(listed, list) or not all(
         isinstance(way, list) and len(way) == size and all(isinstance(part, str) for part in way) for way in listed

@@ -241,7 +241,11 @@ class Measurements:
         return run.expected or (self._medians.get((run.kernel, device.name)) if device else None)
 
     def ratio(self, run: Run) -> float | None:
-        """Its value as a share of the expected one, 1 being as expected and less being slower; None if not known."""
+        """How fast the run was, relative to `expected`: 1 is as expected, less is slower, also for kernels measured in
+        time.
+
+        None where either value is missing or not above 0.
+        """
         expected = self.expected(run)
         kernel = self._kernels.get(run.kernel)
         if expected is None or run.value is None or min(expected.value, run.value) <= 0:

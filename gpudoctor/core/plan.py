@@ -122,7 +122,10 @@ class Plan:
 
     @property
     def until_reboot(self) -> Plan:
-        """A copy with no step after the first chosen reboot chosen: these are planned anew; itself without any."""
+        """A copy in which no step after the first chosen reboot is chosen: these are planned anew.
+
+        The plan itself where no reboot is chosen.
+        """
         reboot = next((place for place, step in enumerate(self.steps) if step.chosen and "reboot" in step.needs), None)
         if reboot is None:
             return self

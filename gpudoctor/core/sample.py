@@ -133,7 +133,7 @@ class Sample:
 
 
 def from_json(raw: object) -> Sample:
-    """The inverse of `Sample.to_json`; raises `DocumentError`."""
+    """The inverse of `Sample.to_json`, with the first `MOST_GPUS` GPUs; raises `DocumentError`."""
     try:
         document = cast("Mapping[str, Any]", raw)
         seconds = document["seconds"]
@@ -184,7 +184,8 @@ def sample_of(snapshot: Snapshot) -> Sample:
 def _gpu_of_row(place: int, row: Row, snapshot: Snapshot) -> GPU:
     """The GPU of a row of ``gpu``, with its MIG devices and processes; its index is `place` where the row has none.
 
-    Fields that are Unread are None, with why in `unanswered`; Absent ones are only None.
+    Numbers, reasons and processes that are Unread are None, with why in `unanswered`; Absent ones are only None. Texts
+    that are not known are empty.
     """
     values: dict[str, Any] = {}
     unanswered: dict[str, str] = {}

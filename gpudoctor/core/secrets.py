@@ -170,7 +170,10 @@ def _has_mark(text: str) -> bool:
 
 
 def visible_ascii(text: str) -> str:
-    """The text without invisible characters and escape sequences, wide and mathematical letters as ASCII."""
+    """The text without invisible characters and escape sequences, wide and mathematical letters and digits as ASCII.
+
+    Other characters that are not ASCII stay.
+    """
     if text.isascii():
         return _UNSEEN.sub("", text) if "\x1b" in text else text
     return "".join(map(_ascii_letter, _UNSEEN.sub("", text)))
@@ -212,7 +215,7 @@ def is_key_open(line: str, inside: bool) -> bool:
 
 
 def without_long(text: str, hide: Hide) -> str:
-    """The text with each long random-looking run of letters and digits replaced by `hide(run)`."""
+    """The text with each random-looking run of 40 or more letters, digits and ``+/_-`` replaced by `hide(run)`."""
     return _LONG.sub(lambda match: hide(match[0]) if _looks_random(match[0]) else match[0], text)
 
 
@@ -227,7 +230,9 @@ def variable_shown(name: str, value: str) -> str:
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of variables with a credential's name that are distinctive enough to hide anywhere; the longest first."""
+    """Values of variables with a credential's name, long enough to hide anywhere: 20 characters, or 8 with a digit and
+    a letter; no path, number or word such as ``true``. The longest first.
+    """
     found = {
         value
         for name, value in environ.items()
@@ -249,7 +254,9 @@ def _is_secret_name(name: str) -> bool:
 
 
 def _is_token(run: str) -> bool:
-    """Whether text with the prefix of a service's tokens is one: it has a digit, or only letters behind the prefix."""
+    """Whether text with the prefix of a service's tokens is one: it has a digit, or (``hf_``, ``ghp_`` and its
+    siblings, ``glpat-``, ``sk-`` only) 20 or more letters and nothing else behind the prefix.
+    """
     return any(map(str.isdigit, run)) or bool(_LETTERS.fullmatch(run))
 
 

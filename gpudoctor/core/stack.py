@@ -117,7 +117,8 @@ def parse_requirements(text: str) -> tuple[str, ...]:
 def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
     """The machine's fields from a snapshot, empty where unknown; its tool is the installer, else pip.
 
-    Where no driver module is loaded, the driver is that of the installed libraries.
+    Where the driver's version is Absent although NVIDIA devices are on the PCI bus, the driver is that of the installed
+    libraries.
     """
     unloaded = isinstance(snapshot.get("driver.version"), Absent) and snapshot.text("pci.nvidia_count") not in ("", "0")
     counted = Counter(

@@ -462,7 +462,9 @@ _UNINTERRUPTED = 0.2
 
 
 def join_until(thread: threading.Thread, deadline: float) -> None:
-    """Wait for the thread to end, at most until that time of `time.monotonic`; Ctrl-C ends it on each system."""
+    """Wait for the thread to end, at most until that time of `time.monotonic`; Ctrl-C interrupts the wait on each
+    system.
+    """
     while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
         thread.join(min(left, _UNINTERRUPTED) if ENCODES_BY_CODE_PAGE else left)
 
@@ -480,9 +482,10 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def finish_process(code: int) -> int:
-    """The exit code; where a daemon thread is left, runs exit handlers and ends the process here with it instead.
+    """The exit code, returned if no daemon thread is left; else the process ends here with it and nothing is returned.
 
-    CPython before 3.14 can crash on daemon threads (gh-87135).
+    Before that it waits for the threads that are no daemons and runs the exit handlers. CPython before 3.14 can crash
+    on daemon threads (gh-87135).
     """
     if not any(thread.daemon for thread in threading.enumerate()):
         return code

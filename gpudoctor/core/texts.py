@@ -20,7 +20,7 @@ _STRUCTURAL = frozenset({"value", "state", "a", "b", "facts", "groups", "snapsho
 def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every text in `value` with what it is about (``gpu.serial``, ``env.HOME``): nested ones and keys, no enums.
 
-    For a key that is its parent and a dot, ``env.``.
+    What a key of a mapping is about is that mapping's own name and a dot, ``env.``.
     """
     if isinstance(value, str):
         if not isinstance(value, Enum):
@@ -72,7 +72,9 @@ def _map_value(value: Any, change: Callable[[str, str], str], key: str) -> Any:
 
 
 def _fields_with_key(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """The field names of an object, each with what its texts are about: ``.source`` for the source of a `Known`."""
+    """The field names of an object, each with what its texts are about: by `key`, or the object's own ``fact`` if it
+    has one, and the field's name. ``.source`` for the source of a `Known`.
+    """
     fact = getattr(value, "fact", None)
     about = fact if isinstance(fact, str) else key
     for name in value.__match_args__:

@@ -25,7 +25,9 @@ class CannotJudge(Exception):  # noqa: N818 - an answer, not an error
 
 
 class Nothing:
-    """An absent fact inside an expression: false, empty, unequal to everything; reckoned with, it stays absent."""
+    """An absent fact inside an expression: false and empty; every comparison with it is false, ``!=`` too, and reckoned
+    with, it stays absent.
+    """
 
     def _false(self, _other: object) -> bool:
         """Every comparison with an absent value is false."""

@@ -205,7 +205,9 @@ site's own that names one still loads; its condition is unread.
 
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
-    """Every fact that any probe, reader or kernel declares, and those of 1.0 that none gives any more; cached."""
+    """Catalog of every fact that a probe, reader, file format, kernel, `core.fleet` or this module declares, and of
+    those of 1.0 that nothing gives any more; cached.
+    """
     declared = (
         spec
         for module in (*modules_of(probes), *readers_by_exactness(), *formats(), facts, fleet)

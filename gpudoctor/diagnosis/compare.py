@@ -173,7 +173,9 @@ def _evidence_changes(
 
 
 def _all_changes(a: Snapshot, b: Snapshot, labels: Mapping[str, Labels]) -> Iterator[Change]:
-    """Every fact, group size and row column that is not the same on both sides, facts by name, then groups by name."""
+    """A `Change` for every fact, group size, missing row and row column that is not the same on both sides: facts by
+    name, then groups by name.
+    """
     for name in sorted({*a.facts, *b.facts}):
         yield from _change_if_different(name, "", a.get(name), b.get(name))
     for group in sorted(labels):
@@ -212,7 +214,8 @@ def _is_row_count(change: Change) -> bool:
 def _expected_to_differ(change: Change) -> bool:
     """Whether the change is of a text, or of a value that differs at any two moments or machines (`MOVING`).
 
-    A column of a group (a name with a dot) must be known, absent or unread on both sides alike.
+    Of the latter, a fact or column (a name with a dot; a whole row has none) must be known, absent or unread on both
+    sides alike.
     """
     if TEXT.fullmatch(change.fact):
         return True
@@ -230,7 +233,9 @@ def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
 
 
 def _change_order(change: Change) -> tuple[bool, bool]:
-    """Sort key of a change: first where both sides have the fact, then where both have it in the same state."""
+    """Sort key of a change: those that both sides have come first, of these those known, absent or unread on both
+    alike.
+    """
     return change.a is None or change.b is None, type(change.a) is not type(change.b)
 
 
@@ -258,8 +263,9 @@ def group_as_fact(rows: Rows) -> Fact:
 def row_labels(group: str, left: Sequence[Row], right: Sequence[Row]) -> Labels:
     """The labels of each side's rows, in order, by which rows of both sides are matched.
 
-    They are values of the group's key columns (`KEYS`), or the place for groups without. GPUs are matched by UUID on
-    one machine, else by index; bus addresses only where half of them are shared.
+    They are values of the group's key columns (`KEYS`), or the place for groups without. GPUs are matched by UUID where
+    the sides share one, else by index; groups of `SHARED_ONLY` by place where the sides share fewer than half of the
+    labels.
     """
     key = KEYS.get(group, ())
     a_names, b_names = _labels(left, key), _labels(right, key)
@@ -315,7 +321,9 @@ def _change_key(row: Row) -> tuple[Value, ...]:
 
 
 def _since(row: Row) -> Since:
-    """The row of ``package_change`` as a `Since`, None for texts that are not known."""
+    """The row of ``package_change`` as a `Since`, None for texts that are not known, but ``?`` for the name; `by` has
+    the user in brackets behind the command.
+    """
     name, before, after, time, by, user = (
         text_of(row.get(column)) or None for column in ("name", "before", "after", "time", "by", "user")
     )

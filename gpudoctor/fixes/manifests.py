@@ -58,7 +58,9 @@ def _changes_environment(fix: Fix) -> bool:
 
 
 def _with_file_cure(finding: Finding, cure: Fix | None) -> Finding:
-    """The finding with its package cures replaced by `cure`; unchanged if that is None or the layer has none."""
+    """The finding with its package cures replaced by `cure`, and `confirm` emptied; unchanged if `cure` is None or the
+    finding's layer is none of `_INSTALLED`.
+    """
     if cure is None or finding.layer not in _INSTALLED:
         return finding
     kept = tuple(fix for fix in finding.fixes if not _changes_environment(fix))

@@ -33,8 +33,8 @@ class RunContext:
 
 
 def journals_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Folder of run records: ``GPUDOCTOR_STATE``, else ``gpudoctor/runs`` in the user's state folder.
-    Raises `UsageError` if others can write to it.
+    """Folder of run records: ``GPUDOCTOR_STATE``, else ``gpudoctor/runs`` in the user's state folder; it is not
+    created. Raises `UsageError` if others can write to the one that the variable names.
     """
     folder = files.state_folder(environ)
     return folder if files.configured_folder(environ) else folder / "runs"

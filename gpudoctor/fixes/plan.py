@@ -37,9 +37,11 @@ _REBOOTS = (("reboot",), ("systemctl", "reboot"))
 
 
 def plan_for(diagnosis: Diagnosis, only: Collection[str] = (), root: bool = False, judge: Judge | None = None) -> Plan:
-    """Plan for the findings with ids in `only`, or for every cause that is an error or warning if that is empty.
-    `root`: steps that need root can be run. `judge` re-evaluates the rules, so that cures are chosen by their effects.
-    Nothing can be run if the diagnosis is not of this machine.
+    """Plan for the findings with ids in `only`, or for every cause that is an error or warning if that is empty; those
+    without a fix are left out. `root`: steps that need root can be run.
+
+    `judge` re-evaluates the rules, so that cures are chosen by their effects; with more than `MOST_FORESEEN` causes it
+    is not asked, and a remark says so. Nothing can be run if the diagnosis is not of this machine.
     """
     causes = _causes(diagnosis, only)
     foresight = judge if len(causes) <= MOST_FORESEEN else None
@@ -53,8 +55,8 @@ def plan_for(diagnosis: Diagnosis, only: Collection[str] = (), root: bool = Fals
 
 
 def _causes(diagnosis: Diagnosis, only: Collection[str]) -> dict[str, list[Finding]]:
-    """Findings to cure by rule id, from the lowest layer up: those with a fix whose id is in `only`, or, if that is
-    empty, all that no other finding explains and that are not info.
+    """Findings that have a fix, by rule id, from the lowest layer up: those with an id in `only`, or, if that is empty,
+    those that no other finding explains and that are not info.
     """
     explained = {name for finding in diagnosis.findings for name in finding.explains}
     causes: dict[str, list[Finding]] = {}
@@ -318,7 +320,7 @@ def _refuse_package_word(argv: Sequence[str]) -> str:
 
 
 def _texts(value: Value) -> Iterator[str]:
-    """All strings in a value, at any depth."""
+    """All strings in a value, at any depth; keys of mappings are left out."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):
@@ -330,8 +332,9 @@ def _texts(value: Value) -> Iterator[str]:
 
 
 def requires(step: PlanStep, environment: str) -> tuple[Requirement, ...]:
-    """Conditions that must hold before the step: its program exists and, if it changes packages of an existing
-    environment, `environment` is writable and unchanged. None for a step by hand.
+    """Conditions that must hold before the step: its program exists (not asked of one whose name begins with a dot)
+    and, if it changes packages of an existing environment, `environment` is writable and unchanged. Empty for a step by
+    hand.
     """
     if not step.argv:
         return ()

@@ -367,8 +367,9 @@ def collective_rows(answers: Sequence[Across]) -> tuple[Row, ...]:
 def _measured_row(results: Sequence[RankResult]) -> Row:
     """A row of ``collective``, state ``measured``: one operation at one size over all groups of a leg.
 
-    Bandwidth, ``slowest`` rank, ``host`` and ``ratio`` are of the slowest group. ``right`` is False for any wrong
-    value, and Unread where a rank's result is missing.
+    Bandwidth, ``slowest`` rank and its ``host`` are of the slowest group; ``ratio`` is that rank's time for one call
+    over the median of all ranks of all groups. ``right`` is False for any wrong value, else Unread where a rank's
+    result is missing.
     """
     first = results[0][1]
     groups: dict[int, list[Found]] = {}
@@ -458,7 +459,9 @@ def _unmeasured_row(ended: Ended) -> Row:
 
 
 def _failed_legs(answers: Iterable[Across]) -> list[tuple[str, str]]:
-    """(backend, leg) of each leg that failed on any rank, each once, in the order in which they were tried."""
+    """(backend, leg) of each leg that failed on any rank, each once: first those that a rank reported as failed, then
+    those in which a rank's process ended early.
+    """
     legs = [(ended.backend, ended.leg) for answer in answers for ended in answer.ended if not ended.cannot]
     legs += [(answer.backend, answer.leg) for answer in answers if answer.why and not answer.cannot and answer.leg]
     return list(dict.fromkeys(legs))

@@ -209,7 +209,9 @@ def _agreement(measurements: Measurements, runs: Sequence[Run]) -> dict[tuple[st
 def _run_columns(
     measurements: Measurements, kernel: Kernel, run: Run, agrees: bool | None
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield name and fact of each column of a run's row of ``measured``; unknown ones Absent if it ran, else Unread."""
+    """Yield name and fact of each column of a run's row of ``measured``. Unknown ones are Absent if the run ran, or if
+    they may be none (such as ``because``); else Unread.
+    """
     device = measurements.device(run.gpu)
     in_use = run.status == "not-run" and device is not None and bool(device.held)
     reason = Reason.IN_USE if in_use else Reason.UNSPECIFIED
@@ -276,7 +278,9 @@ def _severity(held: bool | None, message: str) -> int:
 
 
 def _rung_rows(runs: Sequence[Run]) -> Iterator[Row]:
-    """Yield a row (gpu, name, held, message) of each device's rungs, by the first run that failed or was given up."""
+    """Yield a row (gpu, name, held, message) of each device's rungs, by the first run with the gravest result: failed,
+    else given up, else held, else not tried.
+    """
     by_rung: dict[tuple[int, str], tuple[bool | None, str]] = {}
     for run in runs:
         for step in run.ladder:

@@ -73,7 +73,7 @@ class _ProbeRun:
 def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
     """Run all probes of the target's level, wait for each until its deadline, and return the snapshot.
 
-    Facts of the other probes are unread, with the reason.
+    Facts of probes for a higher level are unread, those of probes for another system absent, with the reason.
     """
     return Collection(target, probes, progress).snapshot()
 

@@ -103,7 +103,10 @@ class Elf(Binary):
         self._phsize, self._phnum, self._shsize, self._shnum, self._names = struct.unpack_from("<HHHHH", head, 0x36)
 
     def sections(self) -> tuple[Section, ...]:
-        """All sections that occupy bytes in the file; empty if the section table was stripped."""
+        """All sections that occupy bytes in the file; empty if the section table was stripped.
+
+        Raises `MalformedError` if the table or its names do not fit the file.
+        """
         table = list(self._read_table(self._shoff, self._shsize, self._shnum, "<IIQQQQIIQQ"))
         if not table:
             return ()
@@ -207,9 +210,10 @@ _MOST_TABLE_BYTES = 1 << 26
 
 
 def undefined_symbols(elf: Elf, name_pattern: re.Pattern[bytes] = TORCH_SYMBOLS) -> Iterator[str]:
-    """Yields names of undefined global symbols, which another library must define, that `name_pattern` matches.
+    """Yields names of undefined global symbols, which another library must define, whose beginning matches
+    `name_pattern`.
 
-    Weak symbols are left out; empty if the library has no dynamic symbol table.
+    Weak symbols are left out; nothing if the library has no dynamic symbol table.
     """
     tables = {section.name: section for section in elf.sections()}
     if ".dynsym" not in tables or ".dynstr" not in tables:
@@ -469,7 +473,11 @@ def _entry_architectures(elf: Binary, at: int, end: int, deadline: float) -> Ite
 
 
 def _concatenated_architectures(elf: Binary, at: int, header: int) -> Iterator[str]:
-    """Yields the architecture of each header in an entry of kind 256; `header` is that entry's header size in bytes."""
+    """Yields the architecture of each header in the entry of kind 256 at file offset `at`; `header` is its header's
+    size in bytes.
+
+    Raises `MalformedError` if the table of headers does not fit into it.
+    """
     if header < 72:
         raise MalformedError(f"the concatenated entry at {at} has no table")
     number, total = struct.unpack("<II", elf.read(at + 64, 8))

@@ -108,7 +108,10 @@ def other_kernels(target: Target, running: str) -> Fact:
 
 
 def module_version(target: Target, module: str, kernel: str) -> Fact:
-    """Version text of the module's file by its section .modinfo, else by the DKMS folder that it was built in."""
+    """Version text of the module's file by its section .modinfo, else by the DKMS folder that it was built in.
+
+    Unread if neither gives it; of a compressed file .modinfo is not read.
+    """
     why = f"{module} is compressed; `modinfo -F version nvidia` prints its version"
     if module.endswith(".ko"):
         version = _modinfo(target, module, "version")
@@ -190,7 +193,10 @@ _BUILD_ERROR = pattern(r"^.*(?:\berror:|\bError [1-9]|\*\*\* |No such file or di
 
 
 def _dkms_sources(target: Target) -> list[str] | Unread:
-    """Folders ``<package>/<version>`` of each driver whose source DKMS keeps, by name; empty without DKMS."""
+    """Paths ``/var/lib/dkms/<package>/<version>`` of each driver whose source DKMS keeps, sorted; empty without DKMS.
+
+    Unread if a folder cannot be listed.
+    """
     packages = names(target, _DKMS)
     out: list[str] = []
     for package in packages if isinstance(packages, list) else ():
@@ -213,9 +219,11 @@ def _dkms_version(target: Target, kernel: str) -> Known | None:
 
 
 def dkms_builds(target: Target, kernel: str, hidden: str) -> Iterator[tuple[str, Fact]]:
-    """Yields driver.dkms (installed, built or added) and driver.dkms_error, the first error of a failed build.
+    """Yields driver.dkms (installed, built or added; absent without a source) and driver.dkms_error, the first error of
+    a failed build by DKMS or akmods (absent if none failed).
 
-    Both for that kernel. `hidden`: why the host's files cannot be seen, if so; both are unread then without a source.
+    Both for that kernel; unread if DKMS's folders cannot be listed, or, without a source, for the reason `hidden` (why
+    the host's files cannot be seen; empty if they can).
     """
     sources = _dkms_sources(target)
     state: Fact
@@ -304,9 +312,10 @@ class Daemon:
         return ""
 
     def state(self, target: Target) -> Fact:
-        """running, stopped, failed or not installed; systemd is asked only if it is installed and does not run.
+        """running, stopped, failed or not installed; systemd is asked only about a daemon that is installed and does
+        not run.
 
-        Unread if it is not known whether it runs.
+        Unread if it is not known whether the daemon runs.
         """
         if not self.binary(target):
             return Known("not installed", f"no {self.folder or '/usr/bin'}/{self.program}")

@@ -37,7 +37,8 @@ _BITSANDBYTES = pattern(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
 
 
 def extensions(target: Target, site: Site, environment: Environment, torch: Torch | Absent | Unread) -> Iterator[Row]:
-    """Yields a row per installed extension of torch: name, version, torch, cuda and abi (that it was built for).
+    """Yields a row per installed distribution of `_NAMES` (known extensions of torch): name, version, torch, cuda and
+    abi (that it was built for).
 
     Also missing_symbols, missing_libraries and archs of its libraries.
     """
@@ -112,7 +113,9 @@ def _pinned_torch(target: Target, site: Site, dist: Dist) -> Fact:
 
 
 def parse_build_tag(text: str) -> BuildTag:
-    """The build tag after the ``+`` of a version or wheel file name: ``+cu122torch2.3cxx11abiFALSE``."""
+    """The build tag after the ``+`` of a version or wheel file name: ``+cu122torch2.3cxx11abiFALSE``; all fields empty
+    without one.
+    """
     return build_tag(text.replace("%2B", "+").replace("%2b", "+").partition("+")[2].partition("-cp")[0])
 
 
@@ -178,7 +181,8 @@ class NativeLibraries:
             return Unread(f"its libraries could not be read: {error}")
 
     def _missing_symbols(self) -> Iterator[str]:
-        """Yields up to 8 torch functions that neither torch nor the libraries beside define: an import fails for one.
+        """Yields up to 8 torch functions that libraries linked to torch need, but neither torch nor this distribution's
+        libraries define.
 
         Raises `OSError` or `MalformedError`.
         """

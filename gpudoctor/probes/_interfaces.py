@@ -125,7 +125,9 @@ def interface_rows(target: Target, listed: list[Interface], addresses: Addresses
 
 
 def _speed(target: Target, interface: Interface) -> Fact:
-    """The interface's speed in Mbit/s; absent if not positive or not readable, and always for software interfaces."""
+    """The interface's speed in Mbit/s; absent if not positive or not readable, and always for a loopback, bridge,
+    tunnel or virtual one.
+    """
     if interface.kind in ("loopback", "bridge", "tunnel", "virtual"):
         return Absent(f"a {interface.kind} interface has no speed of its own")
     speed = number(target, f"{INTERFACES}/{interface.name}/speed")

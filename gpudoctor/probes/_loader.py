@@ -87,7 +87,11 @@ class Loader:
                     queue.append(found)
 
     def resolve(self, name: str, needed_by: LibraryObject | None) -> LibraryObject | None:
-        """The library that the loader would take for `name`, needed by `needed_by`; None if no folder has it."""
+        """The library that the loader would find in its folders for `name`, needed by `needed_by`; None if none has a
+        readable one.
+
+        Whether it is in `loaded` already is not looked at.
+        """
         for path, why, by_variable in self._candidate_paths(name, needed_by):
             if self.target.exists(path) and (found := self._read_object(path, why, needed_by, by_variable=by_variable)):
                 return found
@@ -140,7 +144,9 @@ class Loader:
             return None
 
     def _register(self, library: LibraryObject, name: str = "") -> None:
-        """Record the library as loaded under `name`, its SONAME and its file name, unless these are taken."""
+        """Record the library as loaded under `name`, its SONAME and its file name, unless these are taken; none of them
+        stays in `missing`.
+        """
         for known in (name, library.dynamic.soname, library.file):
             if known:
                 self.loaded.setdefault(known, library)
@@ -188,9 +194,10 @@ def read_cache(target: Target) -> Cache:
 
 
 def parse_cache(raw: bytes) -> dict[str, str]:
-    """Library name to path in the bytes of an ld.so.cache: 64-bit entries for any hardware, the first of each name.
+    """Library name to path in the bytes of an ld.so.cache, the first entry of each name.
 
-    `ValueError` or `struct.error` if malformed.
+    32-bit entries, and those for certain hardware capabilities alone, are left out. `ValueError` or `struct.error` if
+    malformed.
     """
     start = 0
     if raw.startswith(_OLD):
@@ -246,7 +253,8 @@ class LibraryCopy:
 
 
 def library_copies(target: Target, loader: Loader, site: Site | None) -> list[LibraryCopy]:
-    """Every copy of the CUDA libraries on the machine, those of the Python environment first.
+    """Every copy of the `CUDA_LIBRARIES` in the folders where they are installed and in ld.so.cache, those of the
+    Python environment first.
 
     A file with several paths is listed once.
     """
@@ -263,7 +271,9 @@ def library_copies(target: Target, loader: Loader, site: Site | None) -> list[Li
 
 
 def wheel_owners(target: Target, environment: Environment | None) -> dict[str, Dist]:
-    """The NVIDIA wheel that installed each library, by the library's path, from the wheels' RECORD files."""
+    """The NVIDIA wheel (``nvidia-*``) that installed each library, by the library's path, from the wheels' RECORD
+    files; empty without an environment.
+    """
     if environment is None:
         return {}
     wheels = [dist for dist in environment.dists if dist.name.startswith("nvidia-")]

@@ -70,7 +70,8 @@ def jetson_model(target: Target) -> Fact:
 def container(target: Target) -> Fact:
     """The engine of this container: docker, podman, kubernetes, lxc, apptainer, or container for any other.
 
-    Absent outside of one; unread if only the root file system looks like a container's.
+    Absent outside of one; unread if nothing names an engine, but / looks like a container's or the mounts cannot be
+    read.
     """
     environ = target.environ
     for variable in APPTAINER:
@@ -136,7 +137,9 @@ def _has_kernel_threads(target: Target) -> bool:
 
 
 def _root_mount(target: Target) -> tuple[str, str] | Unread:
-    """The folder of its file system that is mounted at /, and that file system's type; ``/`` and empty for no line."""
+    """The folder of its file system that is mounted at /, and that file system's type; ``/`` and empty for no line.
+    Unread if the mounts cannot be read.
+    """
     mounts = text(target, "/proc/self/mountinfo", 1 << 18)
     if not isinstance(mounts, str):
         return Unread(mounts.why)

@@ -34,7 +34,7 @@ class _UnresolvedError(Exception):
 def choice_of_nccl(target: Target, interfaces: Sequence[Interface], addresses: Addresses) -> Choice | Absent | Unread:
     """The interface and address that NCCL would announce, by the settings in force and the installed NCCL version.
 
-    Absent if it would find none, unread if a host name cannot be resolved.
+    Absent if it would find none, unread if it is not known whether a host name that it needs resolves.
     """
 
     def ask(name: str) -> Resolved:
@@ -52,8 +52,8 @@ def choice_of_gloo(
 ) -> Choice | Absent | Unread:
     """The interface and address that torch's Gloo would bind to, by the variables of the session.
 
-    `addresses_fact`: what this machine's name `host` resolves to. Absent if it would find none, unread if that is
-    unread.
+    `addresses_fact`: what this machine's name `host` resolves to. Absent if Gloo would find none, unread if
+    `addresses_fact` is unread and Gloo needs it.
     """
     return _choose(
         lambda: network.gloo_choice(
@@ -82,7 +82,7 @@ def choice_facts(
 
 
 def _choose(choose: Callable[[], Choice]) -> Choice | Absent | Unread:
-    """The result of `choose`; absent, with its reason, if it is empty, unread if a host name could not be resolved."""
+    """The result of `choose`; absent, with its reason, if it is empty; unread if `choose` raises `_UnresolvedError`."""
     try:
         chosen = choose()
     except _UnresolvedError as unknown:

@@ -32,7 +32,8 @@ _MOST_STATUS_BYTES = 32 << 20
 
 
 def installed_packages(target: Target, pattern: str) -> dict[str, str] | Absent | Unread:
-    """Name to version, without epoch, of the packages of dpkg that are installed and whose whole name matches.
+    """Name to version, without epoch, of the installed dpkg packages whose whole name matches the regular expression
+    `pattern`.
 
     Absent without dpkg, unread if its list cannot be read.
     """
@@ -89,7 +90,11 @@ def is_relevant(name: str) -> bool:
 
 
 def short_command(line: str) -> str:
-    """A command line without folders, secrets and control characters, cut to 120 characters; empty for bare Python."""
+    """A command line without its program's folder, a Python before it and secrets, cut to 120 characters; empty for
+    bare Python.
+
+    Unprintable characters are escaped; a program in `_PROGRAMS` is named as there, without its arguments.
+    """
     words = without_secrets(printable(line, 4 * _LONGEST_COMMAND)).replace("'", "").split()
     while words and words[0].rpartition("/")[2].startswith("python"):
         words = words[1:]
@@ -103,7 +108,9 @@ def short_command(line: str) -> str:
 
 
 def newest_changes(entries: Iterable[PackageChange], most: int) -> list[PackageChange]:
-    """At most `most` changes, the newest first; of one change in two logs within an hour, the one that says by whom."""
+    """At most `most` changes, the newest first. Equal changes in the same or the next hour (of two logs) are one: that
+    which names a user, else the longer command.
+    """
     found: dict[tuple[str, str, str, int], PackageChange] = {}
     for entry in sorted(entries, key=lambda entry: (-entry.stamp, not entry.by, entry.name)):
         hour = int(entry.stamp // 3600)
@@ -186,7 +193,8 @@ def screened_log(text: str) -> str:
 
 
 def machine_clock(target: Target) -> ClockReader:
-    """A parser of log times: to ISO text with the machine's zone (/etc/localtime, else UTC) and seconds since 1970.
+    """A parser of log times: to ISO text with its zone, and seconds since 1970; a time that names no zone has the
+    machine's (/etc/localtime, else UTC).
 
     The parser returns None for text that is no time.
     """

@@ -56,12 +56,18 @@ def unread_if_asleep(target: Target, folder: str) -> Unread | None:
 
 
 def acs_redirects(target: Target, address: str) -> Fact:
-    """Whether ACS at this bridge redirects peer-to-peer traffic to the root; absent without ACS, unread if not root."""
+    """Whether ACS at this bridge redirects peer-to-peer traffic to the root; absent without ACS.
+
+    Unread if ``config`` cannot be read that far, as by others than root, or the bridge is asleep at level quick.
+    """
     return _control_bits(target, address, _ACS, _REDIRECT, "ACS")
 
 
 def ats_enabled(target: Target, address: str) -> Fact:
-    """Whether the device translates addresses itself (ATS); absent if it cannot, unread if not root."""
+    """Whether the device translates addresses itself (ATS); absent if it cannot.
+
+    Unread if ``config`` cannot be read that far, as by others than root, or the device is asleep at level quick.
+    """
     return _control_bits(target, address, _ATS, 0x8000, "ATS")
 
 
@@ -213,9 +219,11 @@ def port_above(target: Target, folder: str) -> str:
 
 
 def uplink(target: Target, folder: str) -> Row:
-    """The columns uplink, uplink_width, _width_max, _speed and _speed_max of the slowest link of the switches above.
+    """The columns uplink, uplink_width, _width_max, _speed and _speed_max of one link of the switches above: the one
+    with the least current bandwidth as a share of its maximum.
 
-    `uplink` is the PCI address of its lower end. Absent if there is no switch, unread if a link cannot be read.
+    `uplink` is the PCI address of its lower end. Absent if there is no switch (or an even number of bridges), unread if
+    a link cannot be read.
 
     From the root down the bridges are a root port, then of each switch its upstream and a downstream port: every second
     pair of neighbours is a link, the others are inside a switch. The lower end tells what the link has.

@@ -80,7 +80,10 @@ def once_per_target(target: Target, key: str, find: Callable[[], Answer]) -> Ans
 
 
 def _find_site(target: Target) -> Site | Absent | Unread:
-    """The site by pyvenv.cfg or conda-meta, else by asking the interpreter; unread if its files may not be read."""
+    """The site by pyvenv.cfg or conda-meta, else by asking the interpreter.
+
+    Absent without an interpreter; unread if its files may not be read or it does not answer.
+    """
     python = target.python
     if not python:
         return Absent("there is no Python interpreter")

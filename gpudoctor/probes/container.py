@@ -372,9 +372,10 @@ def _setting(content: str | Absent | Unread, pattern: str) -> Fact:
 
 
 def _docker_runtimes(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | None]:
-    """(whether Docker has NVIDIA's runtime, its default runtime, an `Unread` if daemon.json is unreadable).
+    """(whether Docker has NVIDIA's runtime, its default runtime, an `Unread` if daemon.json cannot be read, else None).
 
-    The default is absent if none is named. What cannot work (no JSON, missing programs) is appended to `broken`.
+    The default is absent if none is named, unread if daemon.json cannot be read or is no JSON. What cannot work (no
+    JSON, missing programs) is appended to `broken`.
     """
     for path in _DOCKER:
         content = text(target, path)

@@ -64,7 +64,11 @@ _TOOLS = ("nvcc", "nvidia-smi", "ptxas", "gcc", "g++", "cc", "c++", "clang", "cl
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the session's variables as ``env`` facts; of PATH only the folders that hold GPU tools or compilers."""
+    """Yields the session's variables that GPU software reads as ``env`` facts, and absent ones for those in `ASKED`
+    that are not set.
+
+    Of PATH only the folders that hold GPU tools or compilers.
+    """
     environ = target.environ
     for name in sorted(environ):
         if _FAMILIES.fullmatch(name):

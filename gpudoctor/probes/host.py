@@ -293,9 +293,9 @@ def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
 
 
 def _efi_flag(target: Target, variable: str, missing: str) -> Fact:
-    """Whether an EFI variable is 1 (its fifth byte, after four of attributes).
+    """Whether an EFI variable is 1 (its fifth byte, after four of attributes); absent in WSL and without UEFI.
 
-    If it is not there: absent, with the reason `missing` where other variables are; unread if they are hidden.
+    If it is not there: absent, with the reason `missing`, where other variables are; unread if they are hidden.
     """
     folder = "/sys/firmware/efi/efivars"
     if known(_machine_kind.wsl(target)):
@@ -311,7 +311,8 @@ def _efi_flag(target: Target, variable: str, missing: str) -> Fact:
 
 
 def _no_variable(target: Target, folder: str, missing: str) -> Fact:
-    """Why an EFI variable is not there: absent with `missing`, or unread if efivars is hidden or not mounted.
+    """Why an EFI variable is not there: absent with the reason `missing` where others are, absent with its own without
+    UEFI; unread if efivars is hidden or not mounted.
 
     Containers hide /sys/firmware under an empty folder, so that its emptiness means nothing.
     """

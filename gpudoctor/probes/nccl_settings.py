@@ -68,7 +68,11 @@ def _setting_rows(target: Target, settings: Settings) -> Iterator[Row]:
 
 
 def _missing_file(target: Target, name: str, value: str) -> Fact:
-    """The file that the setting names, if it is not there; absent if it is or none is named, else unread."""
+    """The file that a setting in `_FILES` names by its full path, if it is not there, else absent; unread if that
+    cannot be found out.
+
+    Absent for every other setting.
+    """
     if name not in _FILES or not value.startswith("/"):
         return Absent("it names no file")
     here = path_exists(target, value)

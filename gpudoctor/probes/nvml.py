@@ -234,7 +234,10 @@ def _gpu_error(replies: Replies, gpu: int) -> Fact:
 
 
 def _gpu_error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
-    """NVML's return code for a GPU that does not answer; absent if there is none, else as `error` is."""
+    """NVML's return code for a GPU that does not answer; absent if its error has none.
+
+    Absent or unread as `error` is if that is not known.
+    """
     failure = replies.failure(gpu)
     if failure and failure.code is not None:
         return Known(failure.code, replies.source)

@@ -132,7 +132,8 @@ def _summary_facts(
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
     """The row of the group ``pci`` of one device; `known`: names by (vendor, device id).
 
-    Link, state and name columns are unread while it sleeps at level quick, as reading them would wake it.
+    While it sleeps at level quick its link columns and alive are unread, as reading them would wake it, and its name is
+    only looked up in `known`.
     """
     folder = f"{BUS}/{address}"
     sleeping, node = unread_if_asleep(target, folder), number(target, f"{folder}/numa_node")

@@ -122,8 +122,8 @@ def _interpreter_facts(target: Target, site: Site) -> Iterator[tuple[str, Fact]]
 def _installer(target: Target, site: Site, installed: Environment) -> Fact:
     """What installs packages here: conda, uv or pip; unread if none is seen.
 
-    In conda what installed torch if that is pip or uv; elsewhere uv if pyvenv.cfg or torch's INSTALLER names it, else
-    pip.
+    In conda pip or uv if that installed torch, else conda; elsewhere uv if pyvenv.cfg or torch's INSTALLER names it,
+    else pip if it is installed.
     """
     torch = installed.first("torch")
     torch_installer = installer(target, torch) if torch else None

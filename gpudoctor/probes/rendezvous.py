@@ -68,7 +68,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _job_nodes(environ: Mapping[str, str]) -> Fact:
-    """Number of machines in the job: SLURM_NNODES, else all ranks by those on this machine (torchrun, mpirun).
+    """Number of machines in the job: SLURM_NNODES, else the number of all ranks divided by that on this machine
+    (torchrun, mpirun), rounded down, at least 1.
 
     Absent if no such variables are set.
     """
@@ -128,7 +129,8 @@ def _host_facts(resolution: Fact, addresses: Addresses | Unread) -> Iterator[tup
 def _master_facts(master: str, resolution: Fact | None, addresses: Addresses | Unread) -> Iterator[tuple[str, Fact]]:
     """Yields net.master_addresses, master_here, master_loopback and master_error for MASTER_ADDR.
 
-    All absent if it is not set (`resolution` is None). If it does not resolve, the error is known and the rest absent.
+    All absent if it is not set (`resolution` is None), all unread if `resolution` is. If it does not resolve, the error
+    is known and the rest absent.
     """
     if resolution is None:
         why = Absent("MASTER_ADDR is not set")

@@ -288,9 +288,11 @@ def _torch_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
 
 
 def _cuda_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
-    """Yields a sentence if the companion `dist` is for another CUDA than torch, or one of both is a CPU build.
+    """Yields a sentence if the companion `dist` names another CUDA than torch's, or, of torchvision, if only one of
+    both is a CPU build.
 
-    torchvision refuses another major, torchaudio before 2.9 also another minor; the rest has no CUDA code.
+    Another major counts, for torchaudio before 2.9 also another minor. Nothing for torchtext, or beside a torch for
+    ROCm or XPU.
     """
     tag = cuda_tag(_local_version(target, dist))
     built = torch.version_texts.get("cuda", "")

@@ -241,8 +241,8 @@ class _LiveAnswers:
     def _import_facts(self) -> Iterator[tuple[str, Fact]]:
         """Yields `live.import_outcome` (ok, error, crashed, hung or not finished) and `live.import_error`.
 
-        The error is absent if the import succeeded, unread if it hung or did not finish; both unread without an
-        outcome.
+        The error is absent if the import succeeded, unread if it hung or did not finish; both are unread if the child
+        did not start, or was stopped for what it printed.
         """
         entry = self.answers_by_name.get("import", {})
         error: Fact

@@ -99,7 +99,9 @@ def _too_large(name: str, limit: int) -> DocumentError:
 
 
 def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
-    """The log's lines worth reading, the others empty; raises `DocumentError` if too large or a saved snapshot."""
+    """The log's lines worth reading, the others empty; raises `DocumentError` for binary, a saved snapshot, or a log
+    that is too large.
+    """
     name = clean(name)
     kept_lines: list[str] = []
     open_line = ""
@@ -156,10 +158,11 @@ def read_text(text: str, name: str = "report") -> Snapshot:
 
 
 def read_report(text: str, name: str) -> Snapshot:
-    """The snapshot of all facts that the readers find in a pasted report, with its count of lines and of placed lines.
+    """The snapshot of all facts that the readers find in a pasted report, with the numbers of its non-blank and of its
+    placed lines.
 
-    Readers that fail or take too long are listed in ``report.trouble`` and give nothing. A text of more than 64 Ki
-    characters is not searched for people's notes, but for labels.
+    Readers that fail or take too long are listed in ``report.trouble`` and give nothing. In a text of more than 64 Ki
+    characters only the labels of people's notes are searched for.
     """
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
@@ -321,7 +324,7 @@ def merge_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
 
 
 def _merged_groups(snapshots: Sequence[Snapshot]) -> dict[str, Rows]:
-    """The rows of every group from all snapshots: text lines in file order, equal rows of others once.
+    """The rows of every group from all snapshots: of ``text`` all, in file order; of other groups equal rows once.
 
     Rows about one GPU become one, with the newest values.
     """
@@ -337,7 +340,9 @@ def _merged_groups(snapshots: Sequence[Snapshot]) -> dict[str, Rows]:
 
 
 def _merged_target(snapshots: Sequence[Snapshot]) -> Target:
-    """The merged snapshot's target: all names joined; the rest of the first that is no report, else the first's."""
+    """The merged snapshot's target: all names joined by `` + ``; everything else is that of the first target that is no
+    report, or of the first where all are reports.
+    """
     name = " + ".join(snapshot.target.name for snapshot in snapshots)
     main = next((snapshot.target for snapshot in snapshots if snapshot.target.kind != "report"), snapshots[0].target)
     return replace(main, name=name)
@@ -374,7 +379,9 @@ def _summed_counts(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
 
 
 def _describe_clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
-    """A sentence per fact that snapshots contradict (`taken` has the one kept); at most five, then how many more."""
+    """A sentence per fact, but for report.* and manifest.*, to which snapshots give answers that cannot both hold; at
+    most five, then how many more. `taken` has the answers that are kept.
+    """
     all_names = (name for snapshot in snapshots for name in snapshot.facts)
     names = dict.fromkeys(name for name in all_names if not name.startswith(("report.", "manifest.")))
     clashes = 0

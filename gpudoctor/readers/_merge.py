@@ -81,10 +81,11 @@ def _without_duplicates(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
-    """Indexes of the rows about the same GPU: by index, address or UUID, else by name, else the first free one.
+    """Indexes of the rows about the same GPU: by index, address or UUID; else, of the free ones (with none of the row's
+    keys), those of like name, or for a row without a name the first.
 
-    Several only for a name without any of these keys; empty for a new GPU. A GPU that does not answer, known by another
-    key than those that are listed, is none of them.
+    Several only for a name without any of these keys; empty for a new GPU. Where either row has an ``error``, a row
+    with other keys does not count as free.
     """
     known_columns = [column for column in _KEYS if value_of(row.get(column)) is not None]
     for column in known_columns:
@@ -118,7 +119,7 @@ def _fails(row: Mapping[str, Fact]) -> bool:
 
 
 def _may_be_same_product(first: str, second: str) -> bool:
-    """Whether two names may mean one product: one cut, abbreviated, or without the maker's name."""
+    """Whether two names may mean one product: ignoring case and the maker's name, one is empty or part of the other."""
     short, long = sorted((_bare_product(first), _bare_product(second)), key=len)
     return not short or long.startswith(short) or short in long
 

@@ -116,7 +116,9 @@ class Paste:
 
     @cached_property
     def bare(self) -> list[str]:
-        """The pasted lines without prompts, time stamps and line numbers in front."""
+        """The pasted lines without prompts, line numbers, and up to two prefixes of a log in front, such as a time, a
+        rank, a service.
+        """
         lines = [self.commands.get(index, line) for index, line in enumerate(self.lines)]
         return _without_line_numbers([_without_prefix(_STAMP, _without_prefix(_STAMP, line)) for line in lines])
 
@@ -268,7 +270,7 @@ def _without_markup(line: str) -> str:
 
 
 def _without_line_numbers(lines: list[str]) -> list[str]:
-    """The lines without the line numbers of an editor in front; unchanged where most have none that rise."""
+    """The lines without the line numbers of an editor in front; unchanged unless most lines have one and these rise."""
     filled = [line for line in lines if line.strip()]
     numbered = [match for line in filled[:200] if (match := _NUMBER.match(line))]
     if len(numbered) < 4 or len(numbered) < 0.7 * min(len(filled), 200):
@@ -301,7 +303,9 @@ _TEST = re.compile(r"(\.py::[\w:]+)\[.*?\](?=\s+(?:PASSED|FAILED|SKIPPED|XFAIL|X
 
 
 def _without_own_words(lines: list[str]) -> list[str]:
-    """The lines without what a command in them searches for or injects, and without what pytest's tests name."""
+    """The lines, changed in place, without the quoted words that a command in them searches for or logs, the arguments
+    of a fault injection, and the parameters in names of pytest's tests.
+    """
     for at, line in enumerate(lines):
         if any(word in line for word in _OWN_WORDS):
             happened = _INJECTION.sub("gpud inject-fault", line)
@@ -319,9 +323,9 @@ _LONGEST_SOURCE = 400
 
 
 def _without_test_sources(lines: list[str]) -> list[str]:
-    """The lines without names and source of failed tests, and without assertions that pytest takes apart.
+    """The lines; names and source of failed tests, and assertions that pytest takes apart, are made empty lines.
 
-    Both hold what a program was expected to print. Other errors that it shows (``E   RuntimeError: ...``) stay.
+    Both hold what a program was expected to print. Other errors that pytest shows, such as a RuntimeError, stay.
     """
     lines = list(lines)
     headings = [at for at, line in enumerate(lines) if line[:1] == "_" and _TEST_HEADING.match(line)]
@@ -361,7 +365,9 @@ _BORDER = Pattern(r"\s*(?:[#=*_~-]{10,}\s*$|\+[-=]{10,}|=+NVSMI LOG=+|<\?xml )")
 
 
 def documentation(lines: Sequence[str], commands: Sequence[int]) -> Iterator[int]:
-    """Indexes of lines that are a tool's help, manual or legend; `commands` are indexes of typed commands."""
+    """Indexes of lines that are a tool's help, manual or legend; `commands` are indexes of typed commands, which are
+    not among them.
+    """
     command_lines = set(commands)
     index = 0
     while index < len(lines):
@@ -414,7 +420,9 @@ def _end_of_field_list(lines: Sequence[str], start: int, command_lines: set[int]
 
 
 def _end_of_help(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
-    """Index after the last sentence of ``nvidia-smi -h``, else of the first unindented line after its options."""
+    """Index after the closing sentence of ``nvidia-smi -h``; of an earlier command, frame or unindented line after its
+    options; else the number of lines.
+    """
     options = False
     for at in range(start, len(lines)):
         line = lines[at]

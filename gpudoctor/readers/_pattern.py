@@ -136,7 +136,8 @@ class Selection:
 
 
 def select(text: str, share: int = 1) -> Selection:
-    """All lines of a short text; of a larger one the most telling, in order; those that differ in numbers only once.
+    """All lines of a short text; of a larger one the most telling, in their order, and one of those that differ in
+    numbers alone. Each is cut to 4000 characters.
 
     `share` divides the limits of lines and characters, for one of several pieces: a fourth for 4.
     """

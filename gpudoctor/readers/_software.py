@@ -124,7 +124,9 @@ def _source(row: Row) -> str:
 
 
 def _extension(row: Row) -> Row:
-    """The row of ``extension``: CUDA, torch and C++ ABI from the version's build tag (+cu122torch2.1cxx11abiTRUE)."""
+    """The row of ``extension``: the package's name and version, with CUDA, torch and C++ ABI as far as the version's
+    build tag (+cu122torch2.1cxx11abiTRUE) names them.
+    """
     tag = text_of(row.get("version")).partition("+")[2]
     return {"name": row["name"], "version": row["version"], **tag_columns(tag, _source(row))}
 

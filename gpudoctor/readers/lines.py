@@ -27,7 +27,8 @@ FACTS = (
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``text``: every kept line that is not blank, wrapped messages rejoined, log lines without prefix.
+    """Rows of ``text``: every kept line that is not blank; after these, as further rows, driver messages that were
+    wrapped, each as one line, and runs of log lines without their prefix.
 
     Lines that hold values only are left out; frames, headings and commands are marked as placed.
     """
@@ -51,8 +52,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _rejoined_driver_messages(numbered: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:
     """Driver messages that the kernel log wraps over several lines, each as one text with its source.
 
-    The driver wraps at about 60 columns and repeats ``NVRM:``; a sentence continues where the next line starts lower
-    case.
+    The driver wraps at about 60 columns and repeats ``NVRM:``; a message continues where the next line starts lower
+    case, and from there on up to a line that ends with a full stop.
     """
     parts: list[str] = []
     first = last = 0

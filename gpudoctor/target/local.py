@@ -160,7 +160,10 @@ class Local:
         return True
 
     def link(self, path: str) -> str:
-        """The path with all symbolic links resolved inside the root; it need not exist. Raises `OSError` for a loop."""
+        """The path with all symbolic links resolved inside the root; it need not exist.
+
+        A loop raises `OSError` under another root than ``/``.
+        """
         if self._is_system_root:
             return system_paths.spelled(os.path.realpath(path))
         return "/" + os.path.relpath(self._inside(path), self._root)

@@ -184,8 +184,9 @@ def nccl_choice(
 ) -> Choice:
     """What NCCL's bootstrap uses: the first address of the first interface that fits, or one towards NCCL_COMM_ID.
 
-    Its socket transport uses the same, unless both NCCL_COMM_ID and others are named. `environ` holds the settings of
-    nccl.conf as well; `release` is NCCL's version; `resolve_host` resolves the host of NCCL_COMM_ID.
+    Its socket transport uses the same, unless NCCL_COMM_ID is set and NCCL_SOCKET_IFNAME names other interfaces.
+    `environ` holds the settings of nccl.conf as well; `release` is NCCL's version; `resolve_host` resolves the host of
+    NCCL_COMM_ID.
     """
     if comm_id := environ.get("NCCL_COMM_ID"):
         return _interface_towards(among, comm_id, resolve_host) or Choice(
@@ -212,7 +213,8 @@ def gloo_choice(
 ) -> Choice:
     """What Gloo as torch sets it up uses: GLOO_SOCKET_IFNAME, else the address of this host's name, else lo.
 
-    `resolve_own` gives the addresses of this machine's own name; called only where needed.
+    An empty choice, which is false, where that variable names no interface with an address. `resolve_own` gives the
+    addresses of this machine's own name; called only where needed.
     """
     first, *others = environ.get("GLOO_SOCKET_IFNAME", "").split(",")
     if first:

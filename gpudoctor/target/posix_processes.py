@@ -50,7 +50,7 @@ class Process(subprocess.Popen[bytes]):
         return self.returncode
 
     def ask_to_end(self, attempt: int) -> None:
-        """Send its process group SIGINT, at the next attempt SIGTERM, then SIGKILL; no error where it is gone."""
+        """Send its process group SIGINT (`attempt` 0), SIGTERM (1) or SIGKILL (2 or more); no error if it is gone."""
         self._signal((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)[min(attempt, 2)])
 
     def kill_tree(self) -> None:

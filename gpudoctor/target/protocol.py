@@ -40,7 +40,7 @@ def answers(out: str) -> Iterator[dict[str, Any]]:
 
 
 def printable(text: object, limit: int = 300) -> str:
-    """The text with secrets removed and unprintable characters escaped, cut to `limit` characters."""
+    """The text with secrets removed, cut to `limit` characters, its unprintable characters then escaped."""
     cut = without_secrets(str(text)[: limit + 4096])[:limit]
     return (
         cut
@@ -100,7 +100,8 @@ class Work:
     runnable: bool = False
 
     def progressed_since(self, earlier: Work) -> bool:
-        """Whether 0.1 s of CPU time or 4 KiB read were added or lost since, or major page faults changed.
+        """Whether one of them is `runnable` now, 0.1 s of CPU time or 4 KiB read were added or lost since, or major
+        page faults changed.
 
         Numbers fall where a descendant is gone.
         """

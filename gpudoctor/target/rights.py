@@ -55,7 +55,8 @@ def consent_options() -> list[str]:
 def refusal(program: str) -> str:
     """Why root must not run that program, in words that name the option which allows it; empty where it may be run.
 
-    Always empty where we are not root; `consent` counts.
+    Always empty where we are not root or `consent` is ``trust``. With ``as owner`` another user's program is refused
+    only where that user cannot trust or run it.
     """
     doubt = _doubt_of_program(program, 0) if system.is_root() and not _is_own_interpreter(program) else None
     if doubt is None or consent == "trust":
@@ -131,7 +132,9 @@ def _doubt_of_folder(path: str, variable: str) -> files.Doubt | None:
 
 
 def _doubt_of_program(program: str, uid: int) -> files.Doubt | None:
-    """Who but `uid` could change the program, its folders, or what an interpreter loads at start; None for nobody."""
+    """Who but `uid` and root could change the program, its folders, or what an interpreter loads at start; None for
+    nobody.
+    """
     if doubt := files.doubt(program, uid):
         return doubt
     return next((doubt for path in _files_loaded(program) if (doubt := files.doubt(path, uid))), None)

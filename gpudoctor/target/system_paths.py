@@ -74,7 +74,10 @@ def prefix_of(python: str) -> str:
 
 
 def search_list(text: str, system: System = SYSTEM) -> list[str]:
-    """The absolute folders of a variable such as PATH, with ``/`` as separator; other entries are left out."""
+    """The absolute folders of a variable such as PATH, split at ``;`` for Windows as `system`, else at ``:``.
+
+    Other entries are left out. Where this runs on Windows, backslashes become ``/``.
+    """
     parts = text.split(";" if system == "windows" else ":")
     return [spelled(part) for part in parts if part.startswith("/") or is_absolute(part)]
 

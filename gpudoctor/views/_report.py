@@ -74,7 +74,9 @@ def is_manifest(diagnosis: Diagnosis) -> bool:
 
 
 def packages_to_install(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
-    """(name, version, source) of each package that a manifest would install; nothing for any other diagnosis."""
+    """(name, version, source) of each package that a manifest would install, if its name and version are known; nothing
+    for any other diagnosis.
+    """
     for row in listed(diagnosis.snapshot.rows("package") if is_manifest(diagnosis) else ()):
         name, version = text_of(row.get("name")), known(row.get("version"))
         if name and version:
@@ -139,7 +141,10 @@ def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
 
 
 def _proofs(finding: Finding) -> Iterator[Proof]:
-    """What the finding rests on, in its order; a line that two of its patterns matched comes once."""
+    """The `_proof` of each piece of the finding's evidence, in the evidence's order, without those that are None.
+
+    A log line that two patterns of the rule matched (same text and source) comes once.
+    """
     lines: set[tuple[str, str]] = set()
     for item in finding.evidence:
         proof = _proof(item)
@@ -149,9 +154,9 @@ def _proofs(finding: Finding) -> Iterator[Proof]:
 
 
 def _proof(item: Evidence) -> Proof | None:
-    """A fact of the evidence with name, value and source; for an absent one its reason is the source.
+    """A fact of the evidence with name, value and source; for an absent fact the reason is the source.
 
-    None if it was not read, and for how many lines were searched, which says nothing.
+    None for an unread fact, and for the fact ``text`` (how many lines were searched), which proves nothing.
     """
     if item.fact == "text":
         return None
@@ -165,7 +170,9 @@ def _proof(item: Evidence) -> Proof | None:
 
 
 def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], list[Finding]]:
-    """(subjects, findings): ``gpu 3`` for each of `others` with the finding's title; those whose titles differ."""
+    """(subjects, findings): ``gpu 3`` for each of `others` with the finding's title; then the others themselves whose
+    title differs, or that have no subject.
+    """
     subjects, different = [], []
     for other in others:
         if other.title == finding.title and other.subject:
@@ -188,7 +195,7 @@ def causes(diagnosis: Diagnosis) -> list[Finding]:
 def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
     """(cause, action) of each cause, the action as one line: the title of its first fix, else the cause's own title.
 
-    ``TITLE, as in 1`` if an earlier cause has one of its fixes.
+    ``TITLE, as in 1`` if the title of one of its fixes is already the action of an earlier cause (numbered from 1).
     """
     numbers: dict[str, int] = {}
     pairs = []
@@ -232,7 +239,10 @@ def without_gpu(diagnosis: Diagnosis) -> bool:
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """Counts of rules: ``2 found, 3 not judged, 90 passed``, translated; of a report also of the lines that count."""
+    """Counts of findings, of rules not judged and of rules passed: ``2 found, 3 not judged, 90 passed``, translated.
+
+    For a report that was read also how many of its lines gave a fact or matched a sign.
+    """
     sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
         found=len(diagnosis.findings),

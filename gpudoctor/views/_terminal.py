@@ -107,7 +107,9 @@ def few(text: str) -> str:
 
 
 def digits(value: float) -> str:
-    """A number in three digits and at most five characters: ``4e-05``, ``0.195``, ``54.1``, ``712``, ``12.3k``."""
+    """A number in at most five characters, a sign aside: ``4e-05``, ``0.195``, ``54.1``, ``712``, ``1234``, ``12.3k``,
+    ``1.2M``.
+    """
     size = abs(value)
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= unit * 0.9995:
@@ -144,10 +146,11 @@ def value(fact: Known) -> str:
 
 
 def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: bool = False) -> list[str]:
-    """The text as lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
+    """The text, made `safe`, as lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
 
     `indent` is of the first line, `hang` of the others (default: the same). Line breaks in the text become blanks, so
-    that foreign text cannot begin a line of its own; with `paragraphs`, blank lines separate paragraphs.
+    that foreign text cannot begin a line of its own; with `paragraphs`, the text is divided at its blank lines, and
+    each part begins a new line (no blank line is returned).
     """
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
@@ -188,7 +191,9 @@ def step_text(text: str, needs: Sequence[str], touches: str) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command as typed in a shell, quoted by `shell_line`; with control characters in bash's ``$'...'`` form."""
+    """The command as typed in a shell, quoted by `shell_line`; words with control or invisible characters in bash's
+    ``$'...'`` form.
+    """
     if not any(map(_UNTYPABLE.search, argv)):
         return shell_line(argv)
     return " ".join(_ansi_quoted(word) if _UNTYPABLE.search(word) else shlex.quote(word) for word in argv)
@@ -217,7 +222,9 @@ _NEVER_LAST = frozenset("（《【「『“‘([{")
 
 
 def width(text: str) -> int:
-    """Columns that the text takes in a terminal; East Asian wide characters take two."""
+    """Columns that the text takes in a terminal, the sum of `_columns`: two for East Asian wide characters and curly
+    quotation marks, none for combining ones.
+    """
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
@@ -227,7 +234,9 @@ def has_wide(text: str) -> bool:
 
 
 def _columns(character: str) -> int:
-    """Columns of one character: 0, 1 or 2. Quotation marks, which a font may draw in one or two, count as two."""
+    """Columns of one character: 0, 1 or 2. Curly quotation marks and the ellipsis, which a font may draw in one or two,
+    count as two.
+    """
     if character.isascii():
         return 1
     if unicodedata.combining(character) or character in "\u200d\ufe0f\u2060":

@@ -85,9 +85,10 @@ def _devices(measurements: Measurements) -> Iterator[str]:
 
 
 def _table(measurements: Measurements, style: Style) -> Iterator[str]:
-    """Lines of the table of figures: a line for each kernel that ran on some device, under its rung's heading.
+    """Lines of the table of figures, under headings of rungs: a line for each kernel that ran on some device, or failed
+    for a reason that fewer than `WHOLE` runs share. Nothing if there is no such kernel.
 
-    A column per GPU, or minimum, median and maximum for more than `_MOST_COLUMNS` GPUs; nothing if no kernel ran.
+    A column per GPU, or minimum, median and maximum for more than `_MOST_COLUMNS` GPUs.
     """
     common_failures = {
         why for why, count in Counter(run.because for run in measurements.runs).items() if why and count >= WHOLE
@@ -153,7 +154,7 @@ def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_sh
 
 
 def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) -> str:
-    """One figure with its mark, or a word such as ``right`` or ``fails`` without one.
+    """A run's figure with its mark; if it has no figure, a word such as ``right`` or ``fails``.
 
     `with_share` adds the percentage of the expected value, if known.
     """
@@ -192,7 +193,9 @@ def _truncated(title: str, width: int) -> str:
 
 
 def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
-    """Lines for each problem (wrong, failed or slow): kernels, GPUs, reason, layer; runs with the same one share it."""
+    """Lines for each problem (wrong, failed or slow): kernels, GPUs, reason, layer; runs with the same problem share
+    its lines.
+    """
     runs_by_problem: dict[tuple[State, str], list[Run]] = {}
     for run in measurements.runs:
         if (state := measurements.state(run)) in _MARKS:
@@ -223,7 +226,9 @@ def _problem_text(run: Run, state: State) -> str:
 
 
 def _notes(measurements: Measurements) -> Iterator[str]:
-    """Lines with what figures of right runs mean, and the advice that follows; GPUs with the same note share one."""
+    """Lines with what the figures of runs that are not wrong mean, and the advice that follows; runs of one kernel with
+    the same note share a line. Then the lines of `_counter_gains`.
+    """
     runs_by_note: dict[tuple[str, str, str], list[Run]] = {}
     for run in measurements.runs:
         is_right = run.status == "ran" and measurements.state(run) != "wrong"
@@ -296,7 +301,9 @@ WHOLE = 3
 
 
 def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
-    """The GPUs of these indexes: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two devices."""
+    """The GPUs of these indexes: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty if `measurements` has fewer than two
+    devices, or none of the indexes is one of them.
+    """
     shown = sorted(set(indexes) & {device.index for device in measurements.devices})
     if not shown or len(measurements.devices) < 2:
         return ""
@@ -314,7 +321,11 @@ def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
 
 
 def names(measurements: Measurements, ids: Iterable[str]) -> str:
-    """Titles of the kernels with these ids, separated by ``;``; a complete rung of at least `WHOLE` is named as one."""
+    """Titles of the kernels with these ids, separated by ``;``. If all of a rung's, at least `WHOLE`, are among them,
+    the rung's title and count.
+
+    Kernels that run on each GPU and those that run on all GPUs together count as two rungs.
+    """
     wanted = set(ids)
     parts: list[str] = []
     for rung, title in RUNGS.items():

@@ -62,7 +62,10 @@ def _findings(difference: Difference, names: tuple[str, str], style: Style) -> I
 
 
 def _finding(group: list[OneSided], style: Style) -> Iterator[str]:
-    """Lines of findings of one rule on one side: title, the facts that differ, and what the other side has."""
+    """Lines of findings of one rule on one side: title, the facts that differ, and what the other side has.
+
+    For severity ``info`` the titles alone.
+    """
     first = group[0]
     finding = first.finding
     head = f"Only on {first.side}: {finding.severity.upper()}  {finding.id}: "
@@ -89,7 +92,9 @@ def _package_changes(difference: Difference, style: Style) -> Iterator[str]:
 
 
 def _fact_changes(difference: Difference, style: Style) -> Iterator[str]:
-    """A heading and lines with the facts that differ beside those of the findings, by layer."""
+    """A heading and lines with the facts that differ and are not shown under an error or warning (`difference.layers`),
+    by layer, at most `_MOST_IN_LAYER` entries each.
+    """
     yield style.paint("What else differs (A -> B)", "bold")
     for layer, changes in difference.layers.items():
         yield f"  {layer}"
@@ -176,7 +181,9 @@ def _state_text(state: Fact, side: str) -> str:
 
 
 def _left_out(difference: Difference) -> Iterator[str]:
-    """Lines for each side on facts not read there alone, and on facts that always differ; nothing without such."""
+    """Lines for each side on the facts unread there and not on the other side, with the main reason; then lines on the
+    facts that always differ. Nothing without either.
+    """
     for side in ("A", "B"):
         unread = [change for change in difference.unread if change.unread == side]
         if unread:

@@ -78,7 +78,9 @@ _SETUP_COMMANDS = {name: f"gpudoctor setup {name}" for name in ("driver", "cuda-
 
 
 def _fix_lines(fix: Fix) -> Iterator[str]:
-    """Lines of a fix: title and conditions, the `gpudoctor setup` command or its steps with commands, how to undo."""
+    """Lines of a fix: title and conditions, the command that prints the steps for this machine (``gpudoctor setup
+    torch``), if there is one, the steps written in the rule with their commands, how to undo.
+    """
     where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
     yield from wrapped(say("Cure: {title}", title=fix.title) + where)
     if fix.setup:

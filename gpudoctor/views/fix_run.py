@@ -100,7 +100,7 @@ def render(run: Run, style: Style = PLAIN) -> Iterator[str]:
 def outcome_text(run: Run) -> str:
     """How the run ended: ``fixed``, ``stopped in step 3``, ``took back run 20261121-0312``.
 
-    ``ended from outside in step 2`` if it was killed.
+    ``ended from outside in step 2`` if its record is not marked as over, as when it was killed.
     """
     step = run.current
     place = f" in step {run.plan.number(step.id)}" if step else ""

@@ -25,7 +25,9 @@ def document(runs: Sequence[Kept], folder: str) -> str:
 
 
 def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
-    """A heading, a line per check, below it the check's Python if they differ; then the count and hints."""
+    """A heading; a line per check, and below it the check's Python if the checks ran with different ones; then the
+    count and hints.
+    """
     many_pythons = len({run.python for run in runs if run.python}) > 1
     yield style.paint(f"{'RUN':<20}{'LEVEL':<10}{'VERDICT':<10}FIRST FINDING", "bold")
     for run in runs:
@@ -63,9 +65,10 @@ def replay_document(found: Replay) -> str:
 
 @joined
 def replay(found: Replay, style: Style = PLAIN) -> Iterator[str]:
-    """Which machines would have been drained by kept files judged again, as one text.
+    """How many machines would have been drained by kept files judged again, as one text.
 
-    A line per machine with its first cause; then causes by frequency, and files that could not be read.
+    A line per drained machine with its first cause, those with the most drained files first; then causes by frequency,
+    and files that could not be read.
     """
     by_machine: dict[str, list[Replayed]] = {}
     for one in found.files:

@@ -249,7 +249,11 @@ def _end(snapshot: Snapshot) -> str:
 
 
 def _found(diagnosis: Diagnosis, failed: bool) -> str:
-    """How many findings are below, or that nothing was found; if the command failed, also what limits that."""
+    """How many findings are below, or that nothing was found.
+
+    Then also, if the command died of a signal that was sent to it, that it was asked to end; else, if it failed,
+    whether its output was read.
+    """
     if count := len(diagnosis.findings):
         return say("{count} findings below" if count != 1 else "{count} finding below", count=count)
     name = diagnosis.snapshot.text("run.died_of")

@@ -37,7 +37,10 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
-    """The blocks that fit into `MOST_CHARACTERS` as one text, then how many were left out, if any, and `counts`."""
+    """The blocks that fit into `MOST_CHARACTERS` as one text, then how many were left out, if any, and `counts`.
+
+    A block that does not fit is left out whole; later ones that fit are kept.
+    """
     kept: list[str] = []
     room = MOST_CHARACTERS - len(counts) - 200
     for block in blocks:

@@ -67,7 +67,9 @@ def _step_blocks(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def step_lines(plan: Plan, step: PlanStep) -> Iterator[str]:
-    """Lines of one step: number, title or command, needs, text, package changes, expected facts, why it is not run."""
+    """Lines of one step: number, title or command, needs, text, package changes, expected facts, and why it is not run,
+    unless that is the same for all of several steps.
+    """
     number = f"{plan.number(step.id)}."
     command_line = f"$ {command(step.argv)}" if step.argv else ""
     text = "" if step.verify else one_line(step.text)
@@ -148,7 +150,7 @@ def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
 
 
 def _ways_not_chosen(plan: Plan) -> Iterator[Way]:
-    """The ways to fix a cause that have steps in the plan, none of them chosen."""
+    """The ways to fix of which the plan has steps, but none that is chosen."""
     open_ways = {(step.cause, step.way) for step in plan.steps} - {(step.cause, step.way) for step in plan.chosen}
     return (way for way in plan.ways if (way.cause, way.number) in open_ways)
 
@@ -169,7 +171,9 @@ SCRIPT_NAME = "gpudoctor-root-steps.sh"
 
 
 def root_steps(plan: Plan) -> tuple[PlanStep, ...]:
-    """Chosen commands that need root, up to the first reboot, except those in which a person must fill something in."""
+    """Chosen commands that need root, up to and with the first reboot, except those in which a person must fill
+    something in.
+    """
     return tuple(step for step in plan.until_reboot.commands if "root" in step.needs and not _needs_completion(step))
 
 

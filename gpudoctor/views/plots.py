@@ -228,9 +228,10 @@ def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _gpu_bar(gpu: GPU, quantity: _Quantity) -> Bar:
-    """The bar of one GPU with value and limit as tooltip: red near the slowdown temperature, yellow while throttled.
+    """The bar of one GPU with value and limit as tooltip; without a value there is no bar, and the tooltip says why.
 
-    Without a value there is no bar, and the tooltip says why.
+    Temperature is red from `_HOT_MARGIN` degrees below the slowdown on; temperature and SM clock are else yellow while
+    throttled.
     """
     value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
     if value is None:
@@ -294,7 +295,8 @@ _WORST: tuple[Outcome, ...] = ("error", "warning", "unjudged", "info", "ok")
 def host_figures(diagnosis: Diagnosis) -> Iterator[str]:
     """SVG of the fleet's matrices: hosts by checks, and bandwidth between hosts; nothing with fewer than two hosts.
 
-    Of more than `_MOST_HOSTS_IN_FULL` only the worst `MOST_ROWS` hosts with something other than ok are shown.
+    Of more than `_MOST_HOSTS_IN_FULL` the first has only the worst `MOST_ROWS` hosts with something other than ok, or a
+    single host if all are ok.
     """
     fleet = diagnosis.fleet
     if fleet is None or len(fleet.hosts) < 2:

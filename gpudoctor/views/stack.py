@@ -28,7 +28,8 @@ def document(stack: Stack) -> str:
 def machine_text(wishes: Wishes) -> str:
     """The machine of the wishes: ``8 × H100, driver 535.183.06, Python 3.12.3, linux x86_64``.
 
-    An unknown GPU, driver or Python is named as such; other parts that are not known are left out.
+    ``a GPU that is not known`` or ``a driver that is not known`` if it is not, ``any Python`` without a version; other
+    parts are left out.
     """
     parts = [f"{gpu.count} × {gpu.name}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
     parts = parts or [say("a GPU that is not known")]

@@ -129,7 +129,10 @@ class Panel:
         yield from _scale_labels(self.band[1] if self.band else None, self.most, top)
 
     def _bars(self, top: float) -> Iterator[str]:
-        """SVG elements of the bars, ``?`` for a missing one, the value above a bad one; at most about 16 labels."""
+        """SVG elements of the bars, ``?`` for a missing one, the value above a bad one.
+
+        Each bar has its label below it; from 24 bars on only every second or further one.
+        """
         bottom, slot = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - _RIGHT) / len(self.bars)
         width = min(slot * 0.72, _WIDEST_BAR)
         label_step = max(1, round(len(self.bars) / 16))
@@ -160,7 +163,10 @@ def _scale_labels(expected: float | None, most: float | None, top: float) -> Ite
 
 
 def _y_of(value: float, top: float) -> float:
-    """Distance of a value from the chart's upper edge, in pixels, within the plot; `top` is the value at that edge."""
+    """The y coordinate of a value in the chart's SVG, in pixels; `top` is the value at the upper edge of the plot.
+
+    A value outside of the plot (below 0, above `top`) gets the coordinate of its edge.
+    """
     return _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - min(max(value / top, 0), 1))
 
 
@@ -186,7 +192,9 @@ class Cell:
 
 
 def share_cell(ratio: float, text: str, hint: str, wrong: bool = False) -> Cell:
-    """Cell of a measured value, the redder the lower its share `ratio` of the expected; `wrong`: ✗ for `text`."""
+    """Cell of a measured value by its share `ratio` of the expected: sound from `_GOOD` on, error below `_BAD`, else a
+    warning; the lower, the more opaque. `wrong`: an error with ✗ for `text`.
+    """
     if wrong:
         return Cell("✗", f"{hint}, and what arrived is wrong", "error", 0.75)
     if ratio >= _GOOD:

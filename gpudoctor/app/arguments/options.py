@@ -216,7 +216,7 @@ def add_serve(command: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """A time limit in seconds, greater than 0; raises ValueError otherwise."""
+    """A time limit in seconds, greater than 0 and less than a million; raises ValueError otherwise."""
     seconds = float(text)
     if not 0 < seconds < 1e6:
         raise ValueError(text)

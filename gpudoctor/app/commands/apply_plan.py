@@ -216,7 +216,9 @@ class Questions:
         return answer
 
     def _ask(self, step: PlanStep) -> Answer:
-        """Ask about the step: run, leave out or stop; ``run`` unasked if it only shows something, or after ``all``."""
+        """Ask about the step: run, leave out or stop. It is ``run`` unasked if it only shows something, or after
+        ``all``, unless it reboots or is done by hand.
+        """
         only_shows = step.touches == "nothing" and not step.needs
         if step.argv and (only_shows or (self._all and "reboot" not in step.needs)):
             return "run"

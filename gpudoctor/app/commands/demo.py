@@ -15,7 +15,8 @@ from gpudoctor.views._terminal import style_of
 
 def demo(options: argparse.Namespace) -> int:
     """``gpudoctor demo``: open a recorded machine, or the list, in the interface (0), or print its report (the exit
-    code of its verdict). Raises `UsageError` for an unknown name, and for the list without a terminal.
+    code of its verdict). Raises `UsageError` for an unknown name, and for the list without a terminal or with a
+    report's options.
     """
     if options.name:
         demos.named(options.name)

@@ -50,7 +50,9 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def explained(name: str, folders: Sequence[Path]) -> str:
-    """The page of the rule or fact of that name; raises `DoctorError`, with similar names, where there is none."""
+    """The page of the rule or fact of that name, or of a profile's line (``expect.NAME``); raises `DoctorError`, with
+    similar names, where there is none.
+    """
     book = rulebook.load(folders)
     if rules := book.pages(name):
         return "\n\n".join(pages.rule_page(rule, rulebook.cases_of(rule, folders)) for rule in rules)

@@ -32,7 +32,8 @@ from gpudoctor.views.progress import progress_on
 def fix(options: argparse.Namespace) -> int:
     """``gpudoctor fix``: plan the fixes of what is found and run them, or list runs or undo one.
 
-    Exit code: 0 nothing is left to fix, 1 an error or a step stays, 3 no verdict is possible, 130 after Ctrl-C.
+    Exit code: 0 nothing is left to fix, or with --dry-run the plan fixes all of it; 1 an error or a step stays, 3 no
+    verdict is possible, 130 after Ctrl-C.
     """
     _check_options(options)
     if options.runs:
@@ -96,7 +97,9 @@ def _runs() -> int:
 
 
 def _undo(options: argparse.Namespace) -> int:
-    """``fix --undo``: take a run back after asking; 0 if all was undone, else 1, as where the user declined."""
+    """``fix --undo``: take a run back after asking; 0 if all was undone, 130 after Ctrl-C, else 1, as where the user
+    declined.
+    """
     journals = Journals(journals_folder())
     run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
     if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
@@ -168,7 +171,8 @@ def _findings_to_fix(diagnosis: Diagnosis, ids: Sequence[str]) -> list[Finding]:
 
 
 def _exit_code(diagnosis: Diagnosis, plan: Plan, ids: Sequence[str]) -> int:
-    """Exit code: 1 if an error stays that the plan does not fix, 3 if there is neither plan nor verdict, else 0.
+    """Exit code: 1 if one of the findings `ids` (without ids: an error) stays that the plan does not fix, 3 if there is
+    neither plan nor verdict, else 0.
 
     `ids` are the findings that were asked for; with them no verdict is needed.
     """

@@ -53,7 +53,9 @@ def open_files(options: argparse.Namespace, machine: Snapshot | None, profile: P
 
 
 def run_interface(work: Work, options: argparse.Namespace) -> int:
-    """Run the interface until it is left; the exit code of the last diagnosis. UsageError without a terminal."""
+    """Run the interface until it is left; the exit code of the last diagnosis, 3 if the interface failed. UsageError
+    without a terminal.
+    """
     if not system.on_a_terminal():
         raise UsageError("the interface needs a terminal; without one, --format text gives the report")
     diagnosis = interactive.run(interactive.shared(work) if options.share else work)

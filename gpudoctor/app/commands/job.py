@@ -86,7 +86,8 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _list_jobs() -> str:
-    """Print to standard error the command to type for each job of this machine; the words for a process id of one.
+    """Print to standard error the command to type for each job of this machine, at most 8; returns the words that ask
+    for a process id, for an error's message.
 
     A job is what a launcher has numbered as ranks, or a Python program that has a GPU's device file open.
     """

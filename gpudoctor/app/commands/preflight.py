@@ -59,7 +59,9 @@ def preflight(options: argparse.Namespace) -> int:
 
 
 def _report(checked: Checked, options: argparse.Namespace) -> None:
-    """Print or write the report, on the one rank that has the diagnosis; to stderr if a command follows."""
+    """Print the report, and with -o write the JSON document, on the one rank that has the diagnosis; the report goes to
+    stderr if a command follows.
+    """
     if checked.diagnosis is None:
         return
     diagnosis, host = shared((checked.diagnosis, checked.place.host), options)

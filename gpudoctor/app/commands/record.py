@@ -178,7 +178,8 @@ class Sections:
 def _library_section(answer: Answer, earlier: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Section of a native library (NVML, CUDA) from its child's lines, added to the section of an `earlier` child.
 
-    None if the library could not be loaded. The call that crashed or hung is listed under ``faults``.
+    None if the library could not be loaded and there is no `earlier`. The call that crashed or hung is listed under
+    ``faults``.
     """
     section: dict[str, Any] = {"system": {}, "gpus": [], "faults": [], **(earlier or {})}
     pending: Mapping[str, Any] | None = None
@@ -249,9 +250,10 @@ _LOG_LINES = re.compile(
 
 
 def files_of(seen: Observations) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]]:
-    """Files kept whole, by path; large or partly read ones in parts; and the paths of those left out for their size.
+    """Files kept whole, by path; large or partly read ones in parts; and the paths of those left out, for their size or
+    as rotated logs (``.gz``).
 
-    Secrets are masked, logs reduced to what a diagnosis needs, and files of network addresses left out.
+    Secrets are masked, logs reduced to what a diagnosis needs, and files of network addresses left out and not listed.
     """
     files: dict[str, bytes] = {}
     sparse: dict[str, Sparse] = {}
@@ -339,7 +341,9 @@ class Hider:
             self.user(user)
 
     def user(self, name: str) -> str:
-        """The replacement of a user's name in a record, as long as that; the name itself if it identifies nobody."""
+        """The replacement of a user's name in a record, as long as that; the name itself if it identifies nobody. From
+        then on it is replaced in every text.
+        """
         if name not in self._users:
             if not _is_identifying(name):
                 return name

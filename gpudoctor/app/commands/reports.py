@@ -108,7 +108,9 @@ T = TypeVar("T")
 
 
 def shared(value: T, options: argparse.Namespace) -> T:
-    """The value unchanged or, with ``--share``, without personal data; what was hidden is printed to stderr."""
+    """The value unchanged or, with ``--share``, without personal data; how much of each kind was hidden is printed to
+    stderr.
+    """
     if not options.share:
         return value
     from gpudoctor.app.redaction import Redactor

@@ -132,7 +132,7 @@ def _gate(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
     """Store the diagnosis in the history, write it with -o, and print it to standard error.
 
-    With --quiet nothing is printed unless there are findings.
+    With --json and without -o the document is printed; else the account, with --quiet only if there are findings.
     """
     from gpudoctor.app.commands.reports import shared
     from gpudoctor.app.monitoring import run_diagnosis  # only now: the command shall start at once

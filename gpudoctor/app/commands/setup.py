@@ -96,7 +96,9 @@ def _wanted(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _print_form(stack: Stack, form: str) -> None:
-    """Print the stack in one form alone, its remarks on standard error; raises UsageError if it has no such form."""
+    """Print the stack in one form alone, its remarks on standard error; raises UsageError if it has no such form. Where
+    no torch fits, only the explanation is printed, on standard error.
+    """
     if not stack.torch:
         print(view.render(stack, form, style_of(sys.stderr)), file=sys.stderr)
         return

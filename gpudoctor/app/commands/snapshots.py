@@ -44,7 +44,9 @@ def snapshot(options: argparse.Namespace) -> int:
 
 
 def history(options: argparse.Namespace) -> int:
-    """``gpudoctor history``: print the kept checks of this machine; exit code 0."""
+    """``gpudoctor history``: print the kept checks and runs of this machine; exit code 0. Raises `UsageError` where
+    history is off.
+    """
     shelf = kept_runs()
     runs, folder = shared(([run.summary() for run in shelf.everything()], str(shelf.folder)), options)
     if options.json:
@@ -70,7 +72,8 @@ _NOW = "this machine now"
 def diff(options: argparse.Namespace) -> int:
     """``gpudoctor diff``: print what differs between two files, or a file or kept run and this machine.
 
-    Exit code 0 if equal, 1 if different. Raises `UsageError` for options that do not go together.
+    Exit code 0 if nothing differs but what always does (temperatures, serial numbers), else 1. Raises `UsageError` for
+    options that do not go together.
     """
     kept = "--last-good" if options.last_good else "--last" if options.last else ""
     if kept and options.a is not None:
@@ -146,7 +149,9 @@ def _diagnosis_of_run(run: Run, book: Rulebook) -> Diagnosis:
 
 
 def _now(options: argparse.Namespace, run: Run | None) -> Diagnosis:
-    """Diagnose this machine, at the level of the run it is compared with, but deep only if asked for."""
+    """Diagnose this machine, at the level of ``--level``, else of the `run` it is compared with; standard if that was
+    deep or there is no run.
+    """
     as_then = run.level if run and run.level in ("quick", "standard") else "standard"
     with progress_on(sys.stderr) as progress:
         return pipeline.check(options.level or as_then, options.python, options.rules, progress)
@@ -193,7 +198,8 @@ def _files(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def _replayed(place: Path, folder: str, book: Rulebook, profile: Profile | None, strict: bool) -> Replayed:
-    """The file's machine judged by today's rules: verdict and findings, as of the time when it was kept or written.
+    """The file's machine judged by today's rules: whether it would have been drained, by which findings, and when the
+    file was kept or written.
 
     A file that cannot be read is not drained and has its error as ``trouble``.
     """

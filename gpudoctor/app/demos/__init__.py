@@ -64,7 +64,9 @@ class Demo(RecordedMachine):
             return _as_snapshot(pipeline.check(target.level, rules=rules, target=target, expect=expect))
 
     def work(self) -> Work:
-        """The machine as `Work` for the interface, whose answers arrive with the delays of a real machine."""
+        """The machine as `Work` for the interface; its programs' answers arrive with delays, all within
+        `LONGEST_SECONDS` x `pace` seconds.
+        """
 
         def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
             """Yield a diagnosis whenever a probe of the recorded machine has answered; of a job or run its only one."""
@@ -107,7 +109,7 @@ class Demo(RecordedMachine):
         return _as_snapshot(replace(judged, unjudged=unjudged, verdict=verdict))
 
     def _with_recordings(self, work: Work) -> Work:
-        """The work with the live samples, measurements, fleet and fix run that were recorded, if any."""
+        """The work with the job, live samples, measurements, fleet and fix run that were recorded, if any."""
         files = {entry.name for entry in self._folder.iterdir()}
         if self._is_document and self._of_document().snapshot.known("job.ranks"):
             work = replace(work, job=self._follow, first="job", stack=None)
@@ -231,7 +233,9 @@ class Recording:
     pace: float = 1.0
 
     def plan(self, plan: Plan) -> Plan:
-        """The plan with recorded downloads and changes; steps that were not recorded are marked as not runnable."""
+        """The plan with recorded downloads and changes; steps that were not recorded are marked as not runnable. A plan
+        without any recorded step is returned unchanged.
+        """
         if not any(played.of(step) for played in self.steps for step in plan.steps):
             return plan
         return replace(
@@ -242,7 +246,9 @@ class Recording:
         )
 
     def _with_recorded_changes(self, step: PlanStep) -> PlanStep:
-        """The step with its recorded changes; not runnable if it was not recorded."""
+        """The step, runnable, with its recorded changes (its own ones where it failed in the recording); not runnable
+        if it was not recorded.
+        """
         played = next((played for played in self.steps if played.of(step)), None)
         if not played:
             return replace(step, hindrance="not in the recording")

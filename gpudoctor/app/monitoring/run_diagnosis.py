@@ -60,8 +60,9 @@ _DATED = ("xid", "sxid", "aer", "oom", "crash", "mce", "link_loss")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of a command: `kept` is the end of its output, and from what that was kept; `facts` and `groups`
-    are of the last look at its ranks.
+    """What was seen of a command: `kept` is the end of its output, `kept_from` the kinds of streams it is from
+    (``file``, ``pipe``, ``terminal``; ``exception`` in a training); `facts` and `groups` are of the last look at its
+    ranks.
     """
 
     argv: Sequence[str]
@@ -97,7 +98,7 @@ def conclude(
 ) -> Diagnosis:
     """Diagnosis of the ended command; `write` gets it unless another rank of this host reports the same.
 
-    Records how this rank ended, and waits briefly for the records of others.
+    Records how this rank ended, and waits up to 3 s for the records of others, up to 15 s for the report of the first.
     """
     printed = read_output(seen.kept) if own.failed else None
     echo, asked = bool(printed and printed.text("failure.echo")), was_asked(ended)
@@ -138,9 +139,9 @@ def judge(
 ) -> Diagnosis:
     """Diagnosis of an ended command: only findings that are due to it, its output or the time of its run.
 
-    `printed` are facts read from its output. Of the machine only the kernel's log is read if the command exited with 0
-    and nothing is `alarming`, if it was asked to end, or if it failed because of another rank (`by_another`). Raises
-    `DoctorError` for a broken page.
+    `printed` are facts read from its output. Of the machine only the kernel's log, the host and limits are read if the
+    command did not fail and nothing is `alarming`, if it was asked to end, or if it failed because of another rank
+    (`by_another`). Raises `DoctorError` for a broken page.
     """
     failed = ended.failed
     hurried = by_another or was_asked(ended)
@@ -160,7 +161,7 @@ def judge(
 
 
 def was_asked(ended: Ended) -> bool:
-    """True if gpudoctor received a signal that asks for the end."""
+    """True if gpudoctor received a signal that asks for the end: SIGINT, SIGTERM, SIGHUP or SIGQUIT."""
     return any(received.number in _ASKED_TO_END for received in ended.received)
 
 
@@ -187,7 +188,8 @@ def keep(diagnosis: Diagnosis) -> None:
 def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
     """The facts ``run.*`` about the command's end; secrets in its command line are hidden.
 
-    run.exit_code is `Absent` where a signal ended it, run.signal and run.died_of where it exited.
+    run.exit_code is `Absent` where a signal ended it, `Unread` where it is not known. run.signal is `Absent` where it
+    exited; so is run.died_of, except for an exit code 128 + n, for which it is the name of signal n.
     """
     exited = Absent(f"it exited with {ended.code}")
     code: Fact = Known(ended.code, _SOURCE) if ended.code is not None else Absent("a signal ended it")

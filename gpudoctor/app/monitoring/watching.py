@@ -44,14 +44,16 @@ _LAST_LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the command has used so far: processor seconds of its processes, how many they are, and their ids."""
+    """What the living processes of the command have used so far: processor seconds of all together, and their ids."""
 
     cpu_seconds: float
     pids: frozenset[int]
 
 
 def resources_before() -> SharedResources:
-    """What a command shares with others, with the counters read now: for before it starts, or its first gains go."""
+    """The resources that a command shares with others, with their counters as they are now: what they gain is counted
+    from here, so it is to be called before the command starts.
+    """
     from gpudoctor.probes._job.shared_resources import SharedResources
     from gpudoctor.target.local import Local
 
@@ -135,7 +137,9 @@ class Watch:
 
     @property
     def alarming(self) -> bool:
-        """True if the kernel killed a process of the command for memory, or a GPU had errors."""
+        """True if the kernel killed a process of the command's cgroup for memory, or a GPU had uncorrectable errors or
+        stopped answering.
+        """
         facts = self.facts
         kills = facts.get("run.oom_kills")
         killed = isinstance(kills, Known) and bool(kills.value)
@@ -166,7 +170,9 @@ class Watch:
             pause = min(_PAUSE_SECONDS, pause * 2)
 
     def _watch_gpus(self) -> None:
-        """Begin to add up the GPUs' use, from a child's NVML samples; without a GPU, or for another rank, no child."""
+        """Begin to add up the GPUs' use, from a child's NVML samples; without a GPU, or where another rank of this host
+        samples them, no child is started.
+        """
         from gpudoctor.app import live_gpus
         from gpudoctor.app.monitoring.gpus import GPUUse
 
@@ -211,7 +217,9 @@ class GPUStillness:
     """The processes on each GPU."""
 
     def add(self, sample: Sample) -> None:
-        """Note which processes each GPU has, and start its time anew if load, power or traffic changed."""
+        """Note which processes each GPU has, and start its time anew if its utilization or power changed, or it moves
+        data.
+        """
         now = time.monotonic()
         for gpu in sample.gpus:
             self.pids[gpu.index] = {process.pid for process in gpu.processes or ()}
@@ -231,7 +239,9 @@ class GPUStillness:
 
 
 def _alike(before: GPU, now: GPU) -> bool:
-    """True if utilization and power are unchanged and there is next to no traffic."""
+    """True if utilization and power are about the same (within 3 percentage points and 10 %), and no link now moves
+    more than 20 MB/s.
+    """
     traffic = (now.pcie_send_mb_s, now.pcie_receive_mb_s, now.nvlink_send_mb_s, now.nvlink_receive_mb_s)
     if any((rate or 0.0) > _TRAFFIC_MB_S for rate in traffic):
         return False
@@ -243,7 +253,8 @@ def _alike(before: GPU, now: GPU) -> bool:
 class HangWatch:
     """Watches for stillness in a thread, from `start` to `stop`; nothing here may raise into who waits for the command.
 
-    `printed` is anything that changes when the command prints; `used` tells what its processes use.
+    `after` is the seconds of stillness; `printed` returns anything that changes when the command prints, `used` what
+    its processes use.
     """
 
     def __init__(
@@ -302,8 +313,9 @@ class HangWatch:
             self._watch()
 
     def _watch(self) -> None:
-        """Look at the ranks whenever printing, processors and GPUs were still for the set time, and when requested.
+        """Look at the ranks whenever nothing was printed and the GPUs were still for the set time, and when requested.
 
+        Where no process is listed on any GPU, the command's processes must have used next to no processor instead.
         After a look a new period begins.
         """
         pause = min(_LONGEST_PAUSE_SECONDS, max(_SHORTEST_PAUSE_SECONDS, self._after / 20))
@@ -329,10 +341,11 @@ class HangWatch:
                 used, checked = self._used(), looked_at
 
     def _look(self, asked: bool) -> None:
-        """Look at the ranks, keep what is found, and print the diagnosis; unless `asked`, only if something is found,
-        or once if a process waits for what may never come.
+        """Look at the ranks; a diagnosis with findings is kept and printed. One without is printed if `asked`, or once
+        if a process waits for what may never come.
 
-        Nothing where another rank's gpudoctor on this host reports, or the watch is stopped.
+        Nothing where the job cannot be read, the watch is stopped or, unless `asked`, another rank's gpudoctor on this
+        host reports.
         """
         from gpudoctor.cluster.running_job import job_diagnosis
         from gpudoctor.cluster.running_job.looking import look
@@ -358,7 +371,9 @@ class HangWatch:
 
 
 def _reports_for(job: Job, pid: int) -> bool:
-    """True if this process reports on the job: of several gpudoctors on this host, only the first rank's does."""
+    """True if the gpudoctor whose command is process `pid` reports on the job: of several on this host, only that of
+    the lowest rank does; also if `pid` and its children are no rank.
+    """
     own = {pid, *(member.pid for member in job.below(pid))}
     mine = [one.rank for one in job.ranks if one.rank is not None and one.member.pid in own]
     return not mine or min(mine) == min(one.rank for one in job.ranks if one.rank is not None)
@@ -377,7 +392,9 @@ def _is_stuck(diagnosis: Diagnosis) -> bool:
 
 
 def _tell(diagnosis: Diagnosis, after: float) -> None:
-    """Write to standard error what the ranks do and what was found, in a few lines."""
+    """Write to standard error what the ranks do and what was found, in a few lines; errors in writing are ignored.
+    `after` is for how many seconds nothing was printed, 0 if the look was requested.
+    """
     from gpudoctor.views import job as view
     from gpudoctor.views._terminal import style_of
 

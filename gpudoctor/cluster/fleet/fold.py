@@ -361,7 +361,9 @@ def _board_row(node: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
 
 @lru_cache(maxsize=512)
 def _result(outcome: Outcome, unjudged: int) -> Result:
-    """`OK`; if rules were left unjudged, a result with that outcome that states how many."""
+    """A result with `outcome` that states how many rules were not judged; `OK`, whatever the outcome, where `unjudged`
+    is 0.
+    """
     return Result(outcome, f"{unjudged} not judged") if unjudged else OK
 
 

@@ -137,8 +137,8 @@ class ReplyReader:
         self.examples: dict[str, Example] = {}
 
     def summaries(self, reply: Reply) -> Iterator[Summary]:
-        """One summary per document in the reply, unanswered with the reason if that cannot be used; one that says so if
-        there is none. Secrets are masked, and examples of findings kept.
+        """One summary per document in the reply; a document that cannot be used, and a reply without any, gives one
+        without an answer and with the reason. Secrets are masked, and examples of findings kept.
         """
         for summary in self._unmasked_summaries(reply):
             yield map_texts(summary, _masked)
@@ -163,8 +163,8 @@ class ReplyReader:
             yield unanswered_summary(reply.host or reply.name, reply.because or _why_no_document(reply.text))
 
     def _keep_example(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
-        """Keep each finding as its id's example if it is more severe or certain than that so far; a malformed one
-        raises `DocumentError`.
+        """Keep each finding as its id's example if it is more severe or certain than that so far, or as much so and of
+        a host that is earlier by `order`; a malformed one raises `DocumentError`.
         """
         for listed, raw in zip(summary.findings, findings, strict=True):
             place = (SEVERITIES.index(listed.severity), CONFIDENCES.index(listed.confidence), order(summary.host))
@@ -177,8 +177,9 @@ class ReplyReader:
                     raise DocumentError(words) from error
 
     def _as_diagnosis(self, raw: Mapping[str, Any] | Broken, name: str) -> Mapping[str, Any]:
-        """Diagnosis document as JSON, held to the profile; a saved snapshot or record is diagnosed first.
-        Raises `DocumentError` for broken JSON, another major version, a fleet's document, or facts without a `judge`.
+        """Diagnosis document as JSON, held to the profile if there is one; of a saved snapshot or record, what `judge`
+        makes of it. Raises `DocumentError` for broken JSON, another major version, a fleet's document, or facts without
+        a `judge`.
         """
         if isinstance(raw, Broken):
             raise DocumentError(raw.because)

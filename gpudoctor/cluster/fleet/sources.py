@@ -58,7 +58,7 @@ def ssh(nodes: str, question: Question, options: str = "") -> ReplySource:
 
 def slurm(partition: str, question: Question) -> ReplySource:
     """Source that asks the nodes of a Slurm partition by srun, or of the current job if `partition` is ``""``. Raises
-    `UsageError` for an unknown partition, or if there is neither.
+    `UsageError` for an unknown partition, outside of a job if none is named, or without Slurm's commands.
     """
     nodes = remote.slurm_nodes(partition)
     whole = FleetContext(scheduler="slurm", switches=remote.slurm_switches())
@@ -145,8 +145,8 @@ def verify(names: Sequence[str]) -> None:
 
 
 def replies(names: Sequence[str]) -> Iterator[Reply]:
-    """Replies read from files, folders (recursively) and ``-`` (standard input): one per document, or with why there is
-    none.
+    """Replies read from files, folders (recursively) and ``-`` (standard input): one per document, and one for each
+    file without any, to say so.
     """
     for name in names:
         if name == "-":

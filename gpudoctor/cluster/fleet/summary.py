@@ -165,8 +165,8 @@ def _fact_text(entry: object) -> str | None:
 
 
 def _column_text(facts: Answers, name: str) -> str | None:
-    """Values of a group's column with their counts, ``8 × 1980``, most frequent first.
-    `NOT_THERE` if the group is absent or empty, None if any row could not be read.
+    """Values of a group's column with their counts, ``8 × 1980``, most frequent first. `NOT_THERE` if the group is
+    absent or empty, None if it, or the column in any row, is unread.
     """
     group, _, column = name.partition(".")
     found = facts.get(group)

@@ -103,7 +103,9 @@ class _Conversation:
         self._token, self._nonce, self._bulks = nonce(), "", 0
 
     def measure_all(self, window: float) -> Flow:
-        """Authenticate, and measure round trip, both directions, and the largest packet if nothing arrived.
+        """Authenticate, measure round trip and both directions; where nothing arrived in one, find the largest packet
+        that passes, and, if all sizes pass, measure both again.
+
         Raises `TalkError` or `OSError`; `known` then keeps the results so far.
         """
         self._lines.say(greeting(self._key, "talk", self._token))

@@ -198,8 +198,10 @@ def _open_literal(
 def _first_ended(
     attempts: list[socket.socket], address: str, port: int, until: float, source: str, segment: int
 ) -> tuple[socket.socket | None, int | None]:
-    """(connection, or None if refused; error number, or None if there was no answer by `until`) of the first attempt
-    that ends. Those still under way are left in `attempts`, for the caller to close. Raises `OSError` as `_attempt`.
+    """(connection or None; error number: 0 for a connection, None if there was no answer by `until`) of the first
+    attempt that ends.
+
+    Those still under way are left in `attempts`, for the caller to close. Raises `OSError` as `_attempt`.
     """
     while True:
         link, code = _attempt(address, port, source, segment)
@@ -368,7 +370,9 @@ def _read(link: socket.socket, room: bytearray, until: float) -> int:
 
 
 def send_data(link: socket.socket, is_over: Callable[[], bool], until: float) -> float:
-    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic); this thread's load meanwhile, 0 to 1."""
+    """Send data until `is_over()`, the peer hangs up, or `until` (monotonic); returns this thread's load meanwhile, 0
+    to 1.
+    """
     link.setblocking(False)
     clock = Clock()
     while time.monotonic() < until and not is_over():

@@ -106,7 +106,9 @@ def _merged_directions(ends: Mapping[End, Sequence[Figure]]) -> list[tuple[End, 
 
 
 def _merged_paths(weighed: Weighed) -> list[tuple[tuple[str, str], Way, list[Figure]]]:
-    """(hosts, direction, bad figures) of each bad path, sorted by hosts; if bad both ways, one entry ``both``."""
+    """(hosts, direction, bad figures) of each bad path, sorted by hosts; if bad both ways, and always of latency, one
+    entry ``both``.
+    """
     by_hosts: dict[tuple[str, str], list[tuple[tuple[str, str], list[Figure]]]] = {}
     for bad in weighed.paths.values():
         hosts = bad[0].hosts

@@ -315,7 +315,8 @@ def _flow_row(source: str, target: str, pair: Pair, direction: Direction, flow: 
 
 def _suspect_row(suspect: Suspect) -> Row:
     """Row of the group ``suspect``: who is suspected by which measure, with value, usual value and share (Unread
-    without); ``hosts`` is Absent for a switch, ``rail`` and ``network`` where it is not one network port.
+    without). ``hosts`` is Absent for a switch, ``rail`` where it is not one network port, ``network`` where no other
+    rail is reached.
     """
     return {
         "kind": Known(suspect.kind, _PAIRS),

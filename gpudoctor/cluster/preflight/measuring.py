@@ -177,8 +177,8 @@ class Measuring:
 
     @property
     def links(self) -> list[LinkSeen]:
-        """Connections that failed while pairs were measured, one per direction; a single failure to a machine that was
-        reached before, or talked in another pair, is left out.
+        """Connections that failed while pairs were measured, one per direction. Left out is one that worked before,
+        unless two or more to that target failed and the target measured with nobody.
         """
         talked = {host for pair in self.pairs for host in (pair.a, pair.b) if pair.ms is not None}
         times = Counter(link.target for link in self._failed)

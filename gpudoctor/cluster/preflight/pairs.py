@@ -245,8 +245,8 @@ class Limits:
         return (share, good) if good or direction.resent >= FEWEST_LOST else None
 
     def bandwidth(self, direction: Direction) -> tuple[float, bool] | None:
-        """(Gbit/s, whether not below the limit); None if not measured, stalled by size, or low while an end was
-        busy.
+        """(Gbit/s, whether not below the limit); None if not measured, stalled by size, or below the limit while an end
+        was busy, unless below 3 % of the usual as well.
         """
         rate = _rate_unless_stalled(direction)
         if rate is None or (direction.busy and LEAST_SHARE_BUSY * (self.gbps or 0.0) <= rate < self.least):

@@ -126,8 +126,8 @@ def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
 
 
 def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) -> dict[RailPort, str]:
-    """Reason by port that reaches nobody and cannot be judged: the machine is gone, a firewall rejects TCP at an RDMA
-    port (RDMA would pass), or no port of the rail reaches another (a network that isolates machines).
+    """Reason by port that reaches nobody and cannot be judged: it, or its machine, went away; or, of RDMA ports, a
+    firewall rejects TCP (RDMA would pass), or no two of the rail reach each other (a network that isolates machines).
     """
     why: dict[RailPort, str] = {}
     for suspect in blamed:
@@ -145,8 +145,8 @@ def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
 
 
 def _other_network(ends: Sequence[RailPort], crossings: Crossings) -> tuple[str, str]:
-    """(host, other rail) of the first of these ports that reaches exactly one rail, and not its own; ``("", "")`` if
-    none does. `crossings` are the rails that each port tried.
+    """(host, rail) of the first of these ports that reached exactly one rail of those that it tried; ``("", "")`` if
+    none did. `crossings` has what each port tried; its own rail is not left out.
     """
     elsewhere = [(host, *_reached(crossings.get((rail, host), ()))) for rail, host in ends]
     host, network = next((one for one in elsewhere if len(one) == 2), ("", ""))

@@ -52,8 +52,8 @@ def run(
     on_progress: Callable[[str], None] | None = None,
 ) -> Checked:
     """Check the job from this rank, within its budget and a few seconds; a job of one rank is checked by `check` alone.
-    `on_progress` receives each stage's description. Raises `UsageError` for an inconsistent environment. A signal or
-    Ctrl-C is kept in `Checked.ended`.
+    `on_progress` receives each stage's description. Raises `UsageError` for an inconsistent environment or a budget
+    that is not above 0. A signal or Ctrl-C is kept in `Checked.ended`.
     """
     environ = os.environ if environ is None else environ
     place = launcher.place_from_environment(environ, launcher.expanded)

@@ -42,7 +42,9 @@ class Stages:
         """Whether all ranks that are not here have had their time."""
 
     def run_all(self) -> None:
-        """Run the meeting's stages in order, filling `found`; those after an interruption are skipped."""
+        """Run the meeting's stages in order, filling `found`; after an interruption the others are skipped, but for
+        recording the machines' own checks that have come.
+        """
         self._wait_for_ranks()
         leaders = self.meeting.leaders
         self.found.switches = {

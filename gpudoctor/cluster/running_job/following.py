@@ -134,7 +134,9 @@ class Following:
         self._reading = _Reading(self._job, seen, records, Traffic.now())
 
     def _find_again(self) -> None:
-        """Find the job's processes anew; ended ranks are kept unless a new process has their rank number."""
+        """Find the job's processes anew; ended ranks are kept, unless a new process has their rank number or the job
+        has now fewer ranks than that.
+        """
         living = [one.pid for one in self._job.members.values() if is_same(one)]
         found = self._find(living)
         if isinstance(found, Unread):

@@ -77,7 +77,9 @@ def snapshot_of(
 
 
 def _about_jobs(book: Rulebook, snapshot: Snapshot) -> Rulebook:
-    """The rulebook with only the pages that read a fact about jobs, or one recorded of this one or its machine."""
+    """The rulebook with only the pages, for one machine, that read a fact about jobs, a fact recorded of this job, or,
+    in the layers of GPUs and workloads, kernel events that the snapshot has.
+    """
     chosen = tuple(
         rule
         for rule in book.rules
@@ -138,7 +140,7 @@ def compared(
 
 def _stands(row: Row) -> bool:
     """True if the rank has halted or stands still anywhere but in a call that waits for ranks; False if its stack is
-    not known, unless the kernel alone tells that.
+    not known, but for states that the kernel tells by itself (`_CERTAIN`).
     """
     state = text_of(row.get("state"))
     hidden = bool(text_of(row.get("unseen"))) and state not in _CERTAIN

@@ -191,7 +191,7 @@ class MachineRecords:
 
     def read(self) -> tuple[dict[str, Fact], dict[str, Rows]]:
         """(fact ``kernel_log.fallen_off``, groups ``gpu``, ``oom``, ``xid``, ``sxid``, ``aer``) about the job's GPUs
-        and processes alone, since it began; Unread where the kernel's log may not be read.
+        and processes alone, since it began; all but ``gpu`` are Unread where the kernel's log may not be read.
         """
         gpus, addresses = self._gpus()
         log = self._log = read_log(self._target)
@@ -208,7 +208,8 @@ class MachineRecords:
         return {_FALLEN: Known(fallen, log.source)}, groups
 
     def blocked(self, pid: int) -> str | Unread:
-        """The kernel's last log line about a blocked process of rank `pid`, else ``""``, or Unread. Call `read`
+        """The kernel's last log line about a blocked process of rank `pid`, without its time stamp; ``""`` if there is
+        none, Unread where the log cannot be read, or in a container, whose process ids are not the log's. Call `read`
         first.
         """
         if isinstance(self._log, Unread) or self._hidden:
@@ -318,7 +319,9 @@ def _namespace(pid: int, kind: str) -> str:
 
 
 def _started(start: bytes) -> float:
-    """Unix time in whole seconds at which a process began; `start` is its start time in clock ticks since boot."""
+    """Unix time in whole seconds at which a process began; `start` is its start time in clock ticks since boot. 0 where
+    the system is not Linux.
+    """
     if sys.platform != "linux":
         return 0.0
     return float(int(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(start) / _TICKS))

@@ -62,9 +62,9 @@ _NESTED = ("rest", "who")
 
 
 def phrase(english: str, templates: tuple[str, ...] = _PHRASES) -> str:
-    """A text made from one of the templates, as a fact has it, in the language in use; English where of none of them.
+    """The text, made from one of the templates, in the language in use; unchanged if it fits none of them.
 
-    By default it is a fact's source, or the reason why it was not read.
+    By default the templates are those of a fact's source and of the reason why it was not read.
     """
     if _current == ENGLISH or (whole := say(english)) != english:
         return english if _current == ENGLISH else whole
@@ -77,7 +77,7 @@ def phrase(english: str, templates: tuple[str, ...] = _PHRASES) -> str:
 
 @lru_cache(maxsize=4)
 def _phrase_patterns(templates: tuple[str, ...]) -> Mapping[str, re.Pattern[str]]:
-    """A pattern of what each of the templates may have become."""
+    """For each template the pattern that matches the texts made from it."""
     return {
         template: re.compile(
             re.sub(r"\\\{(\w+)\\\}", lambda hole: f"(?P<{hole[1]}>{_HOLES.get(hole[1], '.+')})", re.escape(template))

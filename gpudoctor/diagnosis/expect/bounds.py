@@ -92,7 +92,9 @@ def checked_condition(condition: object) -> ast.AST:
 
 
 def _check_call(call: ast.Call, condition: str) -> None:
-    """Raises `UsageError` for a call of ``says``, or of ``matches`` with a pattern that could take too long."""
+    """Raises `UsageError` for a call of ``says``, or of ``matches`` with a pattern that `checked_pattern` refuses or
+    that is no literal text.
+    """
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     if name == "says":
         raise UsageError(f"{condition[:60]!r}: what a log says is for a rule's page: gpudoctor rules new")
@@ -142,8 +144,8 @@ def _item_match_count(argument: Any) -> float:
 
 
 def _repeat_match_count(minimum: int, maximum: int, inner: float) -> float:
-    """Upper bound of the ways to match a repeat: at most `MATCHED_CHARACTERS` where the body has one way;
-    else infinite for more than 8 rounds.
+    """Upper bound of the ways to match a repeat: at most `MATCHED_CHARACTERS` where the body has one way; else infinite
+    for more than 8 rounds, or for a body with `MATCHED_CHARACTERS` ways or more.
     """
     if inner > 1:
         return (maximum - minimum + 1) * inner**maximum if maximum <= 8 and inner < MATCHED_CHARACTERS else math.inf

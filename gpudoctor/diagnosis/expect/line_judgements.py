@@ -118,7 +118,9 @@ def rows_in_words(group: str, rows: Sequence[tuple[int, Row]], total: int) -> st
 
 
 def _group_noun(group: str, count: int = 2) -> str:
-    """What rows of the group are called, singular for a count of 1: ``GPU``, ``GPUs``."""
+    """What rows of the group are called, singular for a count of 1: ``GPU``, ``GPUs``; ``rows of GROUP``, whatever the
+    count, for a group without such a name.
+    """
     several = _PLURAL.get(group, f"rows of {group}")
     return several.removesuffix("s") if count == 1 and group in _PLURAL else several
 
@@ -171,9 +173,10 @@ class Judgement(Generic[L]):
         self.evaluator = evaluator
 
     def open(self, fact: str, why: str, reason: Reason = Reason.UNSPECIFIED) -> UnjudgedLine:
-        """The line as unjudged because of that fact; `asked` is false where only a higher level measures it.
+        """The line as unjudged because of that fact, for the reason given.
 
-        Then that level takes the place of the reason, except for pasted text.
+        Where only a higher level measures the line, that level takes the place of the reason and `asked` is false; but
+        not for pasted text.
         """
         level = why_not_measured(self.line.level, self.snapshot.target.level)
         unasked = bool(level) and not self.snapshot.pasted
@@ -207,7 +210,9 @@ class FactJudgement(Judgement[FactLine]):
     """Judges a line by one fact: of the machine, or in every row that counts."""
 
     def outcome(self) -> Outcome:
-        """The finding if facts (all, or `at_least`) fail the line, unjudged if unread ones could decide, else None."""
+        """The finding if a fact fails the line (with `at_least`: if too few can meet it), unjudged if unread ones could
+        decide, else None.
+        """
         line = self.line
         if not line.group:
             return self._outcome_of_facts([(None, self.snapshot.get(line.fact))])
@@ -219,9 +224,9 @@ class FactJudgement(Judgement[FactLine]):
         return self._outcome_of_facts(list(self._counting_facts(rows)))
 
     def _counting_facts(self, rows: Rows) -> Iterator[Place]:
-        """Row index and fact for each row that the line is about (its kernel's, or by `where`).
+        """(row index, fact) of each row that the line is about: of its kernel, or for which `where` holds.
 
-        An unread fact stands for a row of which that cannot be told.
+        A row of which that cannot be judged comes with an Unread fact.
         """
         column = self.line.fact.rpartition(".")[2]
         for index, row in enumerate(listed(rows)):
@@ -232,7 +237,9 @@ class FactJudgement(Judgement[FactLine]):
                 yield index, Unread(str(unread), reason=unread.reason)
 
     def _is_counted(self, index: int, row: Row) -> bool:
-        """Whether the row is of the line's kernel or meets its `where`; raises `CannotJudge` where that is open."""
+        """Whether the row is of the line's kernel or meets its `where`, true for a line with neither; raises
+        `CannotJudge` where `where` cannot be judged.
+        """
         if self.line.kernel:
             return value_of(row.get("kernel")) == self.line.kernel
         if not self.line.where:

@@ -60,10 +60,11 @@ def _expect_table(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def _fact_lines(kept: Kept, snapshots: Sequence[Snapshot]) -> Iterator[str]:
-    """TOML of one kept fact, commented with what it means; nothing where no machine knows it.
+    """TOML of one kept fact as its policy has it, commented with what it means; nothing where no machine knows it, or
+    where the policy gives nothing for its only value.
 
-    Only a comment where machines differ in it or some do not know it; ``{ present = false }`` by `none_if_absent` where
-    it is absent on all.
+    Only a comment where it is not known in every row of every machine, or where it has several values and the policy
+    gives nothing; with `none_if_absent`, ``{ present = false }`` where it is absent on all.
     """
     states = [state for snapshot in snapshots for state in _facts_of(kept.fact, snapshot)]
     values = _distinct_values(states)
@@ -115,7 +116,9 @@ def _distinct_values(states: Sequence[Fact]) -> list[Value]:
 
 
 def _rdma_lines(snapshots: Sequence[Snapshot]) -> list[str]:
-    """TOML lines that require, of each port rate found on all machines, the fewest active RDMA ports of any."""
+    """For each rate at which all machines have active RDMA ports, TOML lines that require as many such ports as the
+    machine with the fewest has; empty without such a rate.
+    """
     counts = [Counter(_active_rdma_rates(snapshot)) for snapshot in snapshots]
     out: list[str] = []
     for rate in sorted(set.intersection(*(set(count) for count in counts))):
@@ -175,7 +178,9 @@ def _rounded(rate: float) -> str:
 
 
 def _slowest_rates(snapshot: Snapshot) -> Iterator[tuple[str, tuple[float, str]]]:
-    """Each kernel with its slowest measured rate and the rate's unit; training rungs are left out."""
+    """Each kernel measured in a unit per second, with its slowest rate above 0 and the unit; training rungs are left
+    out.
+    """
     units = {each.spec.id: each.kernel.unit for each in all_kernels() if each.kernel.unit.endswith("/s")}
     rates: dict[str, list[float]] = {}
     for row in listed(snapshot.rows("measured")):
@@ -376,7 +381,9 @@ def toml_array(texts: Sequence[str]) -> str:
 
 
 def toml_value(value: Value) -> str:
-    """A fact's value as TOML, a list as array of strings; empty for objects, infinities and lists of others."""
+    """A fact's value as TOML, a list of texts and numbers as array of strings; empty for objects, infinities,
+    not-a-number and other lists.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

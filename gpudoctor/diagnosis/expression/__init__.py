@@ -221,7 +221,8 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _eval_call(self, node: ast.Call) -> object:
         """The call's value; ``known``, ``either``, ``any`` and ``all`` are evaluated in three values here.
 
-        ``known`` and ``either`` take an unread argument as absent; others raise `CannotJudge` for one.
+        ``known`` and ``either`` take an unread first argument as absent; for ``any`` and ``all`` of a loop see
+        `_quantified`; every other call raises `CannotJudge` for an unread argument.
         """
         called = node.func.id if isinstance(node.func, ast.Name) else ""
         if called in ("known", "either"):
@@ -246,10 +247,11 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return held.column(node.attr) if isinstance(held, Holder) else super()._eval_attribute(node)
 
     def _any_is(self, parts: Iterable[Part], wanted: bool) -> bool:
-        """Whether some part evaluates to `wanted` (else the result is ``not wanted``); unread parts do not prevent it.
+        """`wanted` where some part is true (`wanted` is True: ``or``) or false (False: ``and``), else ``not wanted``;
+        unread parts do not keep others from deciding.
 
-        The facts read by the deciding part, or by all parts where none decides, are kept as proof in `Facts.touched`.
-        Raises `CannotJudge` where none decides and one part could not be judged.
+        The facts read by the deciding part, or by all parts that could be judged where none decides, are kept as proof
+        in `Facts.touched`. Raises `CannotJudge` where none decides and one part could not be judged.
         """
         outer: Touched = self.names.touched
         proof: Touched = {}
@@ -434,8 +436,8 @@ def _facts_needed_by_all(conditions: tuple[str, ...]) -> tuple[frozenset[str], s
 def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[str]) -> bool:
     """Append the facts and groups read under the node to `names`, in the order in which they are evaluated.
 
-    False where unread ones may still give an answer (by ``known``, or by a constant of an ``and`` or ``or``), else
-    True. `variables` are names of loop variables, which are no facts.
+    False where unread ones may still give an answer (by ``known`` or ``either``, or by a constant of an ``and`` or
+    ``or``), else True. `variables` are names of loop variables, which are no facts.
     """
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         if node.value.id not in variables:

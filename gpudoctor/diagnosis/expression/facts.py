@@ -190,9 +190,11 @@ class Many(Holder):
         return rows
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the pattern is found in the ``line`` of some row; raises `CannotJudge` where a row has no line.
+        """Whether the pattern is found in the ``line`` of some row; where in none, raises `CannotJudge` if a row has no
+        such column.
 
-        The first matching line is recorded as proof, or all lines where none matches.
+        The first matching line is recorded as proof, or all lines where none matches. An absent group has no rows; for
+        an unread one `CannotJudge` is raised.
         """
         name = f"{self._group}.line"
         rows = self._rows()

@@ -249,7 +249,8 @@ class Shelf:
         return sorted(found, key=lambda run: (run.stamp <= latest, run.stamp), reverse=True)
 
     def keep(self, diagnosis: Diagnosis, version: str, worked: Worked = MappingProxyType({})) -> None:
-        """Stores the run; deletes the oldest beyond the limits, save the last good one of each level. Raises `OSError`.
+        """Stores the run; deletes the oldest beyond the limits, but never the newest with a good verdict of each level.
+        Raises `OSError`.
 
         `worked` is, by rule, the run in which it last passed. A run that is too large is not stored.
         """

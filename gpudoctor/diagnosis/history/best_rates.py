@@ -42,8 +42,8 @@ _Entry = Mapping[str, Any]
 def with_best(snapshot: Snapshot, shelf: Shelf | None) -> Snapshot:
     """The snapshot with the group ``best``: each rate measured now beside the best kept before.
 
-    Also stores each better rate in the file of best rates. The group is absent where nothing was measured before or
-    `shelf` is None (history is off); the snapshot is unchanged where no kernel was measured.
+    Also stores each better rate in the file of best rates. The group is absent where nothing was measured before at the
+    same clock, or `shelf` is None (history is off); the snapshot is unchanged where no kernel was measured.
     """
     if not isinstance(snapshot.rows("measured"), tuple):
         return snapshot
@@ -129,7 +129,9 @@ def _same_clock(one: _Entry, other: _Entry) -> bool:
 
 
 def _load(shelf: Shelf) -> dict[str, dict[str, _Entry]]:
-    """Kept entries by key (``UUID|kernel``) and driver; empty without a file, or if damaged or another user's."""
+    """Kept entries by key (``UUID|kernel``) and driver; empty without a file, or if it is damaged, too large or another
+    user's.
+    """
     place = shelf.folder / NAME
     try:
         if files.foreign(place) or place.stat().st_size > _LARGEST_FILE_BYTES:

@@ -94,7 +94,8 @@ class _Past:
         return tuple(sorted(dict.fromkeys(found), key=lambda change: change.at or "", reverse=True)[:_MOST_CHANGES])
 
     def _last_passed(self, rule: str, inside: bool) -> Run | None:
-        """The newest kept run in which the rule passed, by the runs or what they recorded; None where unknown.
+        """The newest kept run in which the rule passed, by the runs or what they recorded; None where it never did,
+        that run is kept no more, or nothing tells.
 
         `inside`: of the same interpreter only. Runs dated in the future, and those that cannot be read, are skipped.
         """
@@ -147,7 +148,9 @@ class _Past:
 
 
 def _add_version_change(changes: list[Since], version: Since) -> None:
-    """Appends the version change, unless a logged change has the same new version: that only gets the old version."""
+    """Appends the version change, unless a logged change has the same new version, and the same old one or none: that
+    only gets the old version.
+    """
     for place, change in enumerate(changes):
         if change.after == version.after and change.before in (None, version.before):
             changes[place] = replace(change, before=version.before)

@@ -153,7 +153,10 @@ _INSTALLERS = ("pip", "pip3", "uv", "conda", "mamba", "micromamba")
 
 
 def command_fault(templates: Sequence[str], words: Sequence[str], fill_template: Callable[[str], str]) -> str:
-    """Why these words, filled into the templates, are not a safe command; empty where they are."""
+    """Why these words, filled into the templates, are not a safe command: the first fault; empty where there is none.
+
+    Only words that a fact got into are checked, not what the page itself says.
+    """
     first = _program_index(templates)
     name = _program_name(words, first)
     for place, (template, word) in enumerate(zip(templates, words, strict=True)):

@@ -285,7 +285,8 @@ def _searched_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _line_runs(lines: AbstractSet[int], around: int) -> list[tuple[int, int]]:
-    """(first, last) line of each run of lines not more than 2 × `around` apart, widened by `around` on both sides.
+    """(first, last) line of each run of lines with at most 2 × `around` others between one and the next, widened by
+    `around` on both sides.
 
     The first may be negative.
     """

@@ -41,7 +41,11 @@ __all__ = ["LOOKUPS", "complete"]
 
 
 def complete(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the facts that its own facts and the tables imply added; what is known already stays."""
+    """The snapshot with the facts that its own facts and the tables imply added.
+
+    What is known already stays, but for what measured kernels tell anew: columns of ``measured``, ``rung``, ``gpu`` and
+    ``live_gpu``, and ``live.*``.
+    """
     facts = dict(snapshot.facts)
     groups = dict(snapshot.groups)
     working = replace(snapshot, facts=facts, groups=groups)
@@ -52,7 +56,9 @@ def complete(snapshot: Snapshot) -> Snapshot:
 
 
 def _gpu_capabilities(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """Fills ``gpu.compute_capability`` of each row by the GPU's name, and ``gpu.count`` by the number of rows."""
+    """Fills ``gpu.compute_capability`` of each row by the GPU's name, where unread, and ``gpu.count``, where no probe
+    looked for it, by the number of rows.
+    """
     rows = groups.get("gpu")
     if not isinstance(rows, tuple):
         return
@@ -93,10 +99,10 @@ def _known_device_name(device_id: str) -> Known:
 
 
 def _gpus_on_the_bus(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """Fills the group ``gpu`` from the PCI bus where the driver lists no GPUs, or names without any.
+    """Where the driver lists no GPUs, fills the group ``gpu`` from the PCI bus (name, address, compute_capability);
+    else, in its rows, names that are unread, by their address.
 
-    A new row has name, address and compute_capability. Not in containers and WSL, where the bus is another machine's;
-    ``gpu.count`` stays what the driver says.
+    Not in containers and WSL, where the bus is another machine's; ``gpu.count`` stays what the driver says.
     """
     rows, given = groups.get("pci"), groups.get("gpu")
     inside = any(snapshot.known(name) for name in ("host.container", "host.wsl"))
@@ -158,7 +164,9 @@ def _first_xid(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _mark_first_xids(_: Snapshot, __: Facts, groups: Groups) -> None:
-    """Fills ``xid.first`` in the rows of ``xid``: whether it is its GPU's first Xid that is the GPU's own fault."""
+    """Fills ``first`` in the rows of ``xid``, where unread: whether the row is the first of its GPU whose Xid is the
+    GPU's own fault; stays unread where nothing tells that.
+    """
     rows = groups.get("xid")
     if not isinstance(rows, tuple):
         return
@@ -208,7 +216,10 @@ _COLUMNS = ("links", "links_down", "links_lost")
 
 
 def _link_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """Fills links (a count), links_down and links_lost (link numbers) of each GPU's row by the rows of ``nvlink``."""
+    """Fills links (a count), links_down and links_lost (link numbers) of each GPU's row by the rows of ``nvlink``.
+
+    Known ones stay; all are absent where the GPU has no link, unread where its links were not read.
+    """
     rows, links = groups.get("gpu"), groups.get("nvlink")
     if not isinstance(rows, tuple) or links is None:
         return

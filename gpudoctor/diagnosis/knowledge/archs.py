@@ -34,10 +34,11 @@ class Code(NamedTuple):
     suffix: str
 
     def runs_on(self, gpu: Capability) -> bool:
-        """Whether a GPU of that compute capability runs it: PTX on newer ones too, machine code inside its major.
+        """Whether a GPU of that compute capability runs it: PTX on it and all newer ones, machine code on it and newer
+        ones of its major.
 
-        With suffix ``a`` on exactly that one, with ``f`` inside the major; systems on chip run only their own machine
-        code.
+        With suffix ``a`` on exactly that one, with ``f`` also PTX inside the major only; systems on chip run only their
+        own machine code.
         """
         if self.suffix == "a":
             return self.capability == gpu
@@ -130,7 +131,8 @@ def needs_jit(archs: object, compute_capability: object) -> bool:
 def _targets(wanted: tuple[int, int]) -> frozenset[Capability]:
     """Compute capabilities that the nvcc of that (major, minor) compiles for; cached.
 
-    Of one newer than the table those of its newest row; raises `CannotJudge` for others that the table lacks.
+    Of one newer than the table, but of its newest major, those of its newest row; raises `CannotJudge` for others that
+    the table lacks.
     """
     return frozenset(code.capability for code in codes_of_list(_row_of_nvcc(wanted)["targets"]))
 
@@ -154,7 +156,8 @@ def _row_of_nvcc(wanted: tuple[int, int]) -> TableRow:
 def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
     """Whether that nvcc compiles for that compute capability itself; one that does not may still make PTX for it.
 
-    Raises `CannotJudge` for an nvcc that the table lacks; for a newer one only where the newest row would say no.
+    Raises `CannotJudge` for an nvcc that the table lacks; for a newer one of its newest major only where the newest row
+    would say no.
     """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     known = gpu in _targets(wanted)
@@ -167,7 +170,8 @@ def nvcc_knows(nvcc: object, compute_capability: object) -> bool:
 def nvcc_dropped(nvcc: object, compute_capability: object) -> bool:
     """Whether that nvcc dropped this compute capability, older than all it compiles for.
 
-    One newer than the table is judged by its newest row; raises `CannotJudge` for others that the table lacks.
+    One newer than the table, but of its newest major, is judged by its newest row; raises `CannotJudge` for others that
+    the table lacks.
     """
     wanted, gpu = release(nvcc, "nvcc version"), capability(compute_capability)
     return gpu not in _targets(wanted) and gpu < min(_targets(wanted))
@@ -178,7 +182,7 @@ def cuda_serves(cuda: object, compute_capability: object) -> bool:
     """Whether any machine code that this CUDA can make runs on that GPU: the most that a build of it can hold.
 
     CUDA 11.7 serves 8.9 (sm_86 code runs there), CUDA 12.6 does not serve 12.0, CUDA 13.0 not 7.0. Raises `CannotJudge`
-    for a CUDA that the table lacks.
+    for a CUDA that the table lacks; for a newer one of its newest major only where the newest row would say no.
     """
     gpu = capability(compute_capability)
     wanted = release(cuda, "CUDA version")

@@ -76,9 +76,11 @@ def build(torch: str, cuda: str) -> TableRow | None:
 
 @lookup
 def torch_default(torch: object, machine: object = "x86_64") -> str:
-    """The build that a plain ``pip install torch==`` of that release gives on Linux: ``cu121`` for 2.4.0, ``cpu``.
+    """The tag of the build that a plain ``pip install torch==`` of that release gives on Linux: ``cu121`` for 2.4.0;
+    ``cpu`` where that has no CUDA.
 
-    Raises `CannotJudge` for a release that the table lacks, or without a wheel for that machine.
+    Raises `CannotJudge` for a release that the table lacks, or, where `machine` is ``aarch64``, one without a wheel for
+    it.
     """
     wanted = base(text(torch, "torch version"))
     if wanted is None:
@@ -203,7 +205,8 @@ def _owning_torch() -> Mapping[_Companion, _Minor]:
 def misfit(name: str, companion: str, torch: str) -> str | None:
     """Why that torchvision or torchaudio does not fit that torch, in words; None where they fit or it is unknown.
 
-    They fit when they belong to the same torch x.y, and their builds (cpu, cuda and its major) do not differ.
+    They fit when they belong to the same torch x.y (a release that takes other torches: to this or an older one), and
+    their builds (cpu, cuda and its major) do not differ.
     """
     try:
         owner = _owning_torch().get((name, release(companion, name)))
@@ -240,7 +243,9 @@ def bitsandbytes_has(bitsandbytes: object, cuda: object) -> bool:
 
 
 def default_cuda(torch: str, machine: str) -> str | None:
-    """The CUDA of the release's default Linux wheel; None where that is a CPU build or the release is unknown."""
+    """The CUDA of the release's default Linux wheel; None where that is a CPU build, or the release or its wheel for
+    Arm (`machine` ``aarch64``) is not in the table.
+    """
     wanted = base(torch)
     row = releases().get(wanted or "")
     if row is None:

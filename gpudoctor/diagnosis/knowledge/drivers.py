@@ -55,7 +55,7 @@ def driver_serves(driver: object, cuda: object, platform: object = "linux") -> b
 def driver_cuda(driver: object) -> str:
     """The newest CUDA that the driver serves in full, as nvidia-smi prints it: ``12.8`` for 570.124.06.
 
-    Raises `CannotJudge` for a branch that the table does not have.
+    Raises `CannotJudge` for a branch that the table does not have, or whose CUDA it gives as unsure.
     """
     branch = branch_of(driver)
     if "unsure" in branch:

@@ -70,7 +70,8 @@ def xid_fatal(code: object) -> bool:
     """Whether the Xid is the GPU's own fault and needs more than a restart of the program, by NVIDIA's catalogue.
 
     False for what a program does wrong (13, 31), for consequences (45, 154), for events that only inform (63, 92) and
-    contained errors (94). The catalogue names no action for its newest codes; there the table says it by itself.
+    contained errors (94). The catalogue names no action for its newest codes; there the table says it by itself. Raises
+    `CannotJudge` for an Xid that it does not have.
     """
     row = _row("xid", code)
     if row["class"] in ("app", "consequence"):

@@ -97,7 +97,8 @@ def repository_folder(snapshot: Snapshot) -> Fact:
 def repository_fact(snapshot: Snapshot) -> Fact:
     """NVIDIA's repository for the machine (``ubuntu2404/x86_64``): ``setup.folder`` and the architecture.
 
-    Absent for other architectures; as ``setup.folder`` where that is not known. Raises `CannotJudge` if unread.
+    Absent for other architectures; as ``setup.folder`` where that is not known. Raises `CannotJudge` where the
+    architecture is not.
     """
     folder, arch = snapshot.known("setup.folder"), {"x86_64": "x86_64", "aarch64": "sbsa"}
     if folder is None:
@@ -125,7 +126,9 @@ _MANAGERS = {
 
 
 def package_manager_fact(snapshot: Snapshot) -> Fact:
-    """The package manager as read, else, if unread, by the distribution; absent where none is known of that."""
+    """The package manager as read; if unread, that of the distribution: absent where none is known for it, unread where
+    the distribution is not known.
+    """
     fact, name = snapshot.get("host.package_manager"), snapshot.known("host.distribution")
     if name is None or not isinstance(fact, Unread):
         return fact
@@ -304,7 +307,9 @@ _WORKS: Mapping[str, Callable[[Snapshot], Fact]] = {
 
 
 def _capabilities_and_names(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Compute capability and name of each GPU; raises `CannotJudge` where one is not known."""
+    """Compute capability and name (empty if unknown) of each GPU; raises `CannotJudge` without any GPU, or where a
+    compute capability is not known.
+    """
     rows = snapshot.rows("gpu")
     if not isinstance(rows, tuple) or not rows:
         raise CannotJudge("gpu", getattr(rows, "why", "no GPU is known"))

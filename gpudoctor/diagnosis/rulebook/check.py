@@ -109,7 +109,9 @@ def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:
 
 
 def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
-    """Raises `RuleError` for a bad id, no condition, no source, a bad or slow pattern, or a missing case."""
+    """Raises `RuleError` for a bad id, no condition, no source, a proof that is wrongly `once`, a bad or slow pattern,
+    or a missing case.
+    """
     page = Spot(path)
     if not _ID.match(rule.id) or path.stem != rule.id:
         raise page.key("id").broken(f"the file is named by its id, <layer>/<topic>.<what-is>.toml, not {rule.id!r}")

@@ -145,7 +145,9 @@ def setup_cases() -> tuple[SetupCase, ...]:
 
 
 def setup_page(raw: Mapping[str, Any], origin: str) -> SetupPage:
-    """The setup page that the mapping gives; raises `RuleError` for wrong keys, or two fixes of one title."""
+    """The setup page that the mapping gives; raises `RuleError` for missing or unknown keys, two fixes of one title, or
+    a fix that names a setup page instead of steps.
+    """
     spot = Spot(origin)
     refuse_unknown_keys(raw, "id title sources step fix case origin", spot)
     if missing := {"id", "title", "fix"} - set(raw):

@@ -194,7 +194,9 @@ def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
 
 
 def _check_names(english: str, words: str, each: str, where: str) -> None:
-    """Raises `RuleError` where a translated sentence does not read the same facts as the original."""
+    """Raises `RuleError` where a translated sentence does not read the same facts as the original, or has other names
+    (functions, groups) that the original has not.
+    """
     theirs, ours = _names(english, each), _names(words, each)
     if missing := sorted(theirs.facts - ours.facts):
         raise RuleError(f"{where} does not say {missing[0]}, as its original does: {english}")

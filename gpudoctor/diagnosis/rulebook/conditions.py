@@ -44,7 +44,7 @@ def value_with_kind(value: object) -> str:
 def suggested_value(value: object, spec: FactSpec) -> bool | int | float | str | None:
     """The value as the fact's kind and unit would have it: 16384 for ``16 GiB`` in MiB, ``"12"`` for 12 as text.
 
-    None where that is unclear, or the value is of that kind already.
+    None where that is unclear, or for a number or text that is of that kind already.
     """
     wanted = FAMILIES.get(spec.kind, spec.kind)
     if wanted == "text" and family_of(value) == "number":
@@ -160,7 +160,7 @@ def _fact_spec(node: ast.Attribute, known: Catalog, variables: Mapping[str, str]
 
 
 def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, str]) -> None:
-    """Raises `RuleError` where a version is compared with a number or as text, or kinds do not compare."""
+    """Raises `RuleError` where a version is compared with a number or ordered as text, or kinds do not compare."""
     sides = [node.left, *node.comparators]
     numbers = [side for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, (int, float))]
     wrapped = any(isinstance(side, ast.Call) and getattr(side.func, "id", "") == "version" for side in sides)

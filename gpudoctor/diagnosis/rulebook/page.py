@@ -245,8 +245,8 @@ def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
 def checked_sign(raw: Mapping[str, Any]) -> Sign:
     """The `Sign` of an entry that `sign_of` has checked, as the entries of compiled pages are: 750 in a few ms.
 
-    Derived from its pattern are the required words, whether a match may go on over line ends, and the alternatives;
-    an entry that is not compiled has none of them.
+    Derived from its pattern are the required words, whether a match may go on over line ends, and the alternatives; an
+    entry that is not compiled has no words and alternatives, and may go on.
     """
     match: str = raw["match"]
     words, goes_on, ways = raw.get("compiled", ((), True, ()))

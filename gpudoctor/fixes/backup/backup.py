@@ -287,7 +287,9 @@ class Restoring:
         return (*more, *(path for path, entry in then.items() if not self._is_unchanged(path, entry, now.get(path))))
 
     def _is_unchanged(self, path: str, then: Entry, now: Entry | None) -> bool:
-        """True if what is there `now` has the kept kind, mode, owner and content."""
+        """True if what is there `now` has the kept kind, mode and owner and, of a link, goal; of a file size,
+        modification time and content (taken as the same where inode and ctime are).
+        """
         if now is None or (then.kind, then.mode, then.uid, then.gid) != (now.kind, now.mode, now.uid, now.gid):
             return False
         if then.kind != "file":

@@ -129,7 +129,7 @@ def _relevant_findings(diagnosis: Diagnosis) -> dict[str, Finding]:
 
 
 def _text_lines_of(diagnosis: Diagnosis, causes: set[str]) -> set[int]:
-    """Row numbers, in the group ``text``, of log lines that are evidence of these causes, or of what they explain."""
+    """Indices in the group ``text``, from 0, of log lines that are evidence of these causes or of what they explain."""
     for finding in diagnosis.findings:
         if finding.id in causes:
             causes = causes | set(finding.explains)

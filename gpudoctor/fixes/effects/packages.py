@@ -44,7 +44,9 @@ def apply_command(outlook: Outlook, argv: tuple[str, ...]) -> bool:
 
 
 def _changes_current_environment(outlook: Outlook, command: Command) -> bool:
-    """True if the command changes the environment that the snapshot describes."""
+    """True if the command changes the environment that the snapshot describes; also where the command or the snapshot
+    names none.
+    """
     ours = [outlook.text("python.path"), outlook.text("python.prefix")]
     return not command.python or not any(ours) or command.python in ("python", "python3", *ours)
 
@@ -234,8 +236,8 @@ def _forget_loaded(outlook: Outlook) -> None:
 
 
 def torch_build_of(outlook: Outlook, version: str, build: str, command: Command) -> str:
-    """Build of torch that is installed: the one named, else by the platform's default index, or for conda by the
-    driver; ``""`` if the tables do not tell.
+    """Build of torch that is installed: the one named, else by a wanted ``cuda-version``; for conda and uv's ``auto``
+    the newest for the driver, on Windows ``cpu``, else that of the default index. ``""`` if the tables do not tell.
     """
     if build and build != "auto":
         return build
@@ -266,7 +268,9 @@ def _newest_build(outlook: Outlook, version: str) -> str:
 
 
 def newest_torch(outlook: Outlook, build: str) -> str:
-    """Newest torch release with that build (``""``: any) and wheels for this Python; ``""`` if the tables have none."""
+    """Newest torch release with that CUDA build (any other word, or ``""``: with any) and wheels for this Python, if
+    that is known; ``""`` if the tables have none.
+    """
     having = {
         row["torch"] for row in builds.all_builds() if not build or row["build"] == build or not build.startswith("cu")
     }

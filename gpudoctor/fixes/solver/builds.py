@@ -124,8 +124,8 @@ def _listings(release: TableRow, row: TableRow) -> Iterator[tuple[Wheels, Listin
 
 
 def _listing(row: TableRow, column: str) -> Listing:
-    """Architectures from that column; if it is missing, those of the same build of the newest earlier release, which is
-    then `like`. None, and `like` is ``none``, if there is no such release.
+    """Architectures from that column; if it is missing, those of the same build of the newest earlier release that has
+    it, which is then `like`. No architectures, and ``none`` as `like`, if there is no such release.
     """
     if column in row:
         return Listing(tuple(archs.codes_of_list(row[column])))

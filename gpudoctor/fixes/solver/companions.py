@@ -48,7 +48,9 @@ def takes_python(requires: str, place: Place) -> bool:
 
 
 def _fits_libc(row: TableRow, place: Place) -> bool:
-    """True if the machine's glibc is new enough for the row, or either is not known; False for musl."""
+    """True if the machine's glibc is new enough for the row, or either is not known; False for musl if the row names a
+    glibc.
+    """
     if "glibc" not in row or place.glibc is None:
         return True
     return place.glibc != "musl" and place.glibc >= tuple(map(int, row["glibc"].split(".")))

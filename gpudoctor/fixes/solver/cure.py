@@ -46,8 +46,8 @@ _PYTHONS = ("3.12", "3.13", "3.11", "3.10")
 
 
 def torch_cures(snapshot: Snapshot, mode: str = "torch") -> tuple[Fix, ...]:
-    """Fixes for torch by the environment's own tool, for a mode of `MODES`, which else raises `KeyError`; none on a
-    Jetson. Repairs in place become a new environment if the distribution manages this one.
+    """Fixes for torch by the environment's own tool, for a mode that `MODES` has; any other raises `KeyError`. Empty on
+    a Jetson. Repairs in place become a new environment if the distribution manages this one.
     """
     cure = MODES[mode]
     if snapshot.known("host.jetson"):
@@ -85,7 +85,9 @@ def _newest_cure(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def _wishes(snapshot: Snapshot) -> Wishes:
-    """The solver's input for this machine; if its driver was not read, the oldest that serves its GPUs and CUDA 12."""
+    """The solver's input for this machine. If its driver is Unread, the oldest that serves its GPUs and CUDA 12 is
+    taken; if the GPUs are Unread, too, one that is assumed, and none if they are Absent.
+    """
     wishes = wishes_from_snapshot(snapshot)
     if not isinstance(snapshot.get("driver.version"), Unread):
         return wishes

@@ -57,7 +57,9 @@ class Environment:
         return Environment(self.tool, windows=system == "windows")
 
     def by(self, tool: str) -> Environment:
-        """The same environment changed by another tool; conda gets a new prefix if it did not make this one."""
+        """The same environment changed by another tool. For conda the prefix is emptied, so that a new environment is
+        made, unless conda made this one.
+        """
         prefix = "" if tool == "conda" and self.tool != "conda" else self.prefix
         return replace(self, tool=cast(Tool, tool), prefix=prefix)
 

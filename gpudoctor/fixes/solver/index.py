@@ -226,7 +226,9 @@ def _read_body(answer: Any, deadline: float) -> bytes:
 
 
 def _links_of_json(body: bytes) -> Iterator[tuple[str, str]]:
-    """(URL, SHA-256 or ``""``) of a PEP 691 page, yanked files left out; `UnreachableError` if malformed."""
+    """(URL, SHA-256 or ``""``) of the first 50,000 files of a PEP 691 page, yanked ones left out; `UnreachableError` if
+    malformed.
+    """
     try:
         files = json.loads(body)["files"]
         for entry in files[:_MOST_LINKS]:
@@ -237,7 +239,9 @@ def _links_of_json(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _links_of_html(body: bytes, deadline: float) -> list[tuple[str, str]]:
-    """(URL, SHA-256 or ``""``) of a PEP 503 page; `UnreachableError` if it takes too long."""
+    """(URL, SHA-256 or ``""``) of a PEP 503 page, yanked files left out; `UnreachableError` if it takes until
+    `deadline` (monotonic seconds) or has more than 50,000 links.
+    """
     reader = _LinkParser()
     text = body.decode("utf-8", "replace")
     for start in range(0, len(text), _CHUNK):

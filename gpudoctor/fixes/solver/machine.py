@@ -127,7 +127,9 @@ class Branch:
 
 
 def preferred_branch(distribution: str, suits: Callable[[str], bool]) -> Branch | None:
-    """First branch for which `suits` is true, of those the distribution ships, else of long-term ones; None without."""
+    """First branch for which `suits` is true, of those the distribution ships, else of the long-term ones; None if it
+    is true for none of these.
+    """
     for row in _shipped_rows(distribution):
         if found := next((branch for branch in row["branches"].split() if suits(branch)), None):
             return Branch(found, row.get("from") or f"{row['distribution'].capitalize()} {row['release']}".strip())

@@ -23,7 +23,9 @@ _LOCKED = "A project with a uv.lock takes it back at the next uv sync: name the 
 
 
 def companions(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
-    """Fix that keeps torch and installs matching torchvision and torchaudio; none if the tables lack that torch."""
+    """Fix that keeps torch and installs matching torchvision and torchaudio; none if the tables lack that torch, or its
+    build is not known.
+    """
     torch, build = _installed_torch(snapshot, env)
     pins = [f"{name}=={version}" for name, version in _matching_companions(torch, env)]
     if not pins or not build:

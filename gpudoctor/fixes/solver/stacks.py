@@ -95,8 +95,8 @@ def _with_commands(stack: Stack, order: Order) -> Stack:
 
 
 def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _Choice:
-    """The first of up to four candidates that the indexes do not lack, with why others were rejected; None if they lack
-    all. Where they do not answer, the best one, noted as not verified.
+    """The first of up to four candidates that the indexes do not lack, with why others were rejected; a choice without
+    candidate if they lack all. Where they do not answer, the best one, noted as not verified.
     """
     rejected: list[Reason] = []
     for candidate in (completed(candidate_fit, wishes.arch) for candidate_fit in solution.ranked[:_MOST_ASKED]):
@@ -111,7 +111,9 @@ def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _C
 
 
 def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
-    """Sentence with the command that verifies a described machine's stack; empty if nothing it needs is left open."""
+    """Sentence with the command that verifies a described machine's stack. Empty for this machine, if the indexes are
+    not to be asked, or if Python, system and architecture are all given.
+    """
     if not shelves.ask or not wishes.elsewhere or (wishes.python and wishes.os and wishes.arch):
         return ()
     wanted = ("--want", " ".join(wishes.wants)) if wishes.wants else ()

@@ -142,7 +142,9 @@ class _Listener:
         return bool(data)
 
     def _pass_on(self, text: str, final: bool = False) -> None:
-        """Pass on complete lines with secrets masked; an incomplete line is held back until `final`."""
+        """Pass on complete lines with secrets masked; an incomplete line is held back until `final`, or until more than
+        65536 characters are held.
+        """
         text = self._begun + text
         whole = len(text) if final or len(text) > _LONGEST_LINE else max(text.rfind("\n"), text.rfind("\r")) + 1
         self._begun = text[whole:]
@@ -163,7 +165,9 @@ class _Listener:
 
 
 def start_ticks(pid: int) -> str:
-    """Start time of a process in clock ticks since boot; ``""`` if it is over. Identifies it together with its id."""
+    """Start time of a process in clock ticks since boot; ``""`` if it is over, or without /proc. Identifies it together
+    with its id.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             fields = file.read().rpartition(b")")[2].split()

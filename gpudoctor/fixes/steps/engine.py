@@ -48,8 +48,8 @@ class Recorder:
     written: float = field(default=0.0)
 
     def now(self, event: Event) -> None:
-        """Apply an event to the run and call `tell` with that; of events only output is written to the journal, once in
-        2 s.
+        """Apply an event to the run and call `tell` with the run. The journal is written only for output (`Printed`),
+        and only if it was last written more than 2 s ago; errors of that are ignored.
         """
         self.run = self.run.after(event)
         if isinstance(event, Printed) and time.monotonic() - self.written > RECORD_SECONDS:

@@ -17,7 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def register_package() -> None:
-    """Make this folder importable as `gpudoctor_kernels` alone, so that no file in it shadows an installed module."""
+    """Make this folder importable as `gpudoctor_kernels` alone, not by `sys.path`, so that no file in it shadows an
+    installed module; from here on no bytecode files are written.
+    """
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != HERE]
     package = types.ModuleType(PACKAGE)

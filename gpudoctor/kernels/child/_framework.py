@@ -55,7 +55,9 @@ def captured_stderr() -> Iterator[List[str]]:
 
 
 def warnings(lines: List[str]) -> str:
-    """The first three different warnings or errors about GPUs, without dates and positions, joined; 500 characters."""
+    """The first three different warnings or errors about GPUs, without dates and positions, joined by spaces; at most
+    500 characters.
+    """
     messages = [_PREFIX.sub("", line).strip() for line in lines if _GPU_RELATED.search(line) and not _INFO.match(line)]
     return " ".join(list(dict.fromkeys(filter(None, messages)))[:3])[:500]
 
@@ -80,7 +82,7 @@ class Context:
         return {self.module.__name__: self.version, "devices": list(self.devices)}
 
     def check(self, advice: str, kind: Callable[[Any], Dict[str, Any]]) -> Outcome:
-        """A right outcome with name and version of the first device and the framework's warnings as words.
+        """A right outcome with the first device's name, the framework's version, and the framework's warnings as words.
 
         `kind(device)` gives more details. Raises `Broken` with `advice` if the framework sees no GPU.
         """

@@ -106,7 +106,7 @@ def _kill_ranks(ranks: List[Rank]) -> None:
 def answers(ends: List[End]) -> List[Dict[str, Any]]:
     """Each rank's answer, by rank.
 
-    Where any has none, raises `CannotRun` if that of the likeliest culprit was one, else `RuntimeError`.
+    Where a rank has none, raises `CannotRun` if the likeliest culprit raised that, else `RuntimeError`.
     """
     failed = faults(ends)
     if not failed:

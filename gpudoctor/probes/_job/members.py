@@ -87,9 +87,10 @@ class Member:
 
     @property
     def title(self) -> str:
-        """Its program and, for Python, what that runs: ``python3 train.py``, ``python3 -m torch.distributed.run``.
+        """Of a Python process, its program and what that runs: ``python3 train.py``, ``python3 -m
+        torch.distributed.run``.
 
-        The kernel's name of the process where its command line cannot be read.
+        The kernel's name of the process if it is no Python, or its command line cannot be read.
         """
         if not self.command or not self.is_python:
             return self.name
@@ -148,7 +149,8 @@ class Job:
 
 
 def read_job(pids: Sequence[int]) -> Job | Unread:
-    """The job of those processes: they, their descendants, and what shares a session, group, cgroup or job variables.
+    """The job of those processes: they, their descendants, what is in a session or process group that one of them
+    leads, and what shares their cgroup (a Slurm step's or container's) or job variables.
 
     Without gpudoctor's own processes; unread where none of `pids` is a process.
     """
@@ -168,7 +170,8 @@ def read_job(pids: Sequence[int]) -> Job | Unread:
 
 
 def find_job(variables: Mapping[str, str]) -> Job:
-    """The job of all processes whose environment has these values; without members if there are none.
+    """The job of all processes whose environment has these values; without members if there are none, or `variables` is
+    empty.
 
     Left out are gpudoctor and its children, its own Slurm step, and processes of another slurmd on this machine.
     """
@@ -308,10 +311,10 @@ def _pids_of_same_job(found: Sequence[Member], stats: Mapping[int, Member], read
 
 
 def _with_ranks(job: Job) -> Job:
-    """The same job with its ranks, world size and missing ranks set.
+    """The same object with its ranks, world size and missing ranks set.
 
     For each rank number the topmost Python process that has it, else the topmost process. Without a launcher's numbers:
-    the Python processes that the topmost one spawned, else that one.
+    the Python processes that the topmost one spawned, else that one; without Python, the first living process.
     """
     living = [one for one in job.members.values() if one.state not in "ZX"]
     for rank, local, world, here in RANK_VARIABLES:
@@ -359,7 +362,9 @@ def _topmost(members: Sequence[Member]) -> Member:
 
 
 def _spawned_ranks(pythons: Sequence[Member]) -> list[Member]:
-    """Rank processes of a job without a launcher: Python processes spawned by the topmost one, else that one itself."""
+    """Rank processes of a job without a launcher: Python processes that multiprocessing spawned from the topmost one,
+    else that one itself; empty for no processes.
+    """
     if not pythons:
         return []
     top = _topmost(pythons)

@@ -45,9 +45,9 @@ def ras_address(environ: Mapping[str, str]) -> tuple[str, int]:
 def ras_report(address: tuple[str, int], seconds: float = _RAS_SECONDS) -> str | Unread:
     """The verbose report of NCCL's RAS at that address, as ncclras prints it.
 
-    Unread if it does not answer in `seconds`. The client greets with its protocol and gets the server's, asks for a
-    time limit, and for the status; the server closes the connection at its end (NCCL src/ras/client.cc, read 2026-11).
-    A server of another version answers, too.
+    Unread if nothing listens there, or it does not answer as RAS does within `seconds`. The client greets with its
+    protocol and gets the server's, asks for a time limit, and for the status; the server closes the connection at its
+    end (NCCL src/ras/client.cc, read 2026-11). A server of another version answers, too.
     """
     deadline = time.monotonic() + seconds
     try:
@@ -74,8 +74,8 @@ def flight_record(
 ) -> tuple[str, Mapping[str, Any]] | Unread:
     """The path of the rank's dump of torch's flight recorder, and the document in it.
 
-    Unread if there is none to be read. `root` is the folder in which its paths begin, `since` when it was started, in
-    seconds of the Unix clock.
+    Unread if there is none to be read, or it was written before `since` (when the rank was started, in seconds of the
+    Unix clock). `root` is put before the path to open it, and is no part of the path returned.
 
     Read in a child with a deadline, for its file system may hang. A dump is JSON, or a pickle of plain values: of any
     other pickle nothing is made.
@@ -172,7 +172,9 @@ def _send(line: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _receive_line(line: socket.socket, deadline: float) -> bytes:
-    """One line from the server, or what came before it closed; `TimeoutError` at `deadline`, else `OSError`."""
+    """One line from the server, or what it sent before it closed the connection; raises as `_receive` does, and
+    `ValueError` beyond 4096 bytes.
+    """
     return _receive(line, deadline, lambda data: data.endswith(b"\n"), 4096)
 
 

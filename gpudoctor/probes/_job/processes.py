@@ -94,9 +94,10 @@ class Loading:
                 self.fed_at_work += wanted
 
     def facts(self) -> dict[str, Fact]:
-        """The facts run.loader_workers, loader_seconds, loader_busy, loader_processors and loader_fed_busy.
+        """The facts run.loader_workers (the most at a time), loader_seconds, loader_busy (%), loader_processors and
+        loader_fed_busy (%).
 
-        All but the first absent if no worker was seen.
+        If no worker was seen, the first is 0 and all others are absent.
         """
         if not self.most:
             names = ("seconds", "busy", "processors", "fed_busy")
@@ -176,7 +177,9 @@ class Tree:
         )
 
     def _pids_to_read(self) -> list[int]:
-        """Ids of the command's first process, those known to live, and their descendants; at most `_MOST_PROCESSES`."""
+        """Ids of the command's first process, those known to live, and their descendants except those in `without`; no
+        more are looked for once `_MOST_PROCESSES` are found.
+        """
         children = self._children if self._lists_children else self._children_of_all()
         found = dict.fromkeys([self._root, *self._processes])
         queue = list(found)

@@ -90,7 +90,8 @@ class Group:
 def processors(target: Target) -> Fact:
     """How many processors this process and what it starts may use (may be a fraction).
 
-    Its affinity, or the least CPU quota of its cgroups; unread if the system does not say.
+    The number in its affinity, or the least CPU quota of its cgroups if that is lower; unread if the system does not
+    say.
     """
     least = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 0)
     source = "sched_getaffinity"

@@ -38,7 +38,8 @@ class Traffic:
     def facts_since(self, before: Traffic) -> dict[str, Fact]:
         """Facts sent_mb_s, received_mb_s, resent (TCP segments), rdma_sent_mb_s and rdma_received_mb_s since `before`.
 
-        Rates are means. Without an RDMA port its rates are absent; resent is unread if not counted.
+        Rates are means, in 10^6 bytes per second. Without an RDMA port its rates are absent; resent is unread if not
+        counted.
         """
         seconds = max(0.01, self.at - before.at)
         source = "the kernel's counters"

@@ -86,7 +86,8 @@ class Progress:
 def wait_of(pid: int) -> Wait | None:
     """What the process's main thread waits for now; None if the process is gone.
 
-    `kind` is ``nothing`` while it runs, ``hidden`` if the kernel does not show its system call to this user.
+    `kind` is ``nothing`` while it runs, as a zombie, and in a system call that `_CALLS` lacks or whose descriptor is
+    not shown; ``hidden`` if the kernel does not show the call to this user.
     """
     fields = stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 2:
@@ -195,7 +196,9 @@ def _wait_on_descriptor(pid: int, descriptor: int, plain: Wait) -> Wait:
 
 
 def _peer(pid: int, inode: str) -> str:
-    """The remote address of the process's TCP socket with that inode, ``10.0.0.7:29500``; empty if it is none."""
+    """The remote address of the process's socket with that inode, ``10.0.0.7:29500``; empty if no TCP socket has that
+    inode.
+    """
     for table in ("tcp", "tcp6"):
         for line in proc.text(f"/proc/{pid}/net/{table}").splitlines()[1:]:
             columns = line.split()

@@ -288,7 +288,7 @@ class Limits:
 def limits(target: Target, gpus: int, seconds: float = SECONDS) -> Limits:
     """Time limits of the children that ask NVML, for a machine with `gpus` GPUs and `seconds` for each.
 
-    Opening may take the target's ``wait`` where that is set, at level quick at most `QUICK_WAIT_SECONDS`.
+    Opening may take the target's ``wait`` if that is set; if not, at level quick at most `QUICK_WAIT_SECONDS`.
     """
     opening = max(6, 1 + gpus) * seconds
     if target.wait is not None:

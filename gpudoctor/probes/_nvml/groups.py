@@ -76,9 +76,10 @@ def _join_gpu_rows(groups: Sequence[Sequence[Row] | Absent | Unread], why_empty:
 
 
 def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
-    """Rows of one GPU's ECC counts: gpu, kind, since (load or ever), location and count; `Unread` where all failed.
+    """Rows of one GPU's ECC counts: gpu, kind, since (load or ever), location and count; those that it does not report
+    are left out.
 
-    Counts that the GPU does not report are left out.
+    If there is no count: `Unread` if one could not be read, else empty.
     """
     found: list[Row] = []
     unread: Unread | None = None

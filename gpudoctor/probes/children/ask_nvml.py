@@ -247,7 +247,7 @@ def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
 def ask_mig(ask: Asker, gpu: int) -> None:
     """Ask for a GPU's MIG devices; they are sent together as the answer to ``mig``, as a recording holds them.
 
-    Nothing is sent if NVML does not say how many there can be.
+    No ``mig`` is sent if NVML does not say how many there can be, or says 0.
     """
     most = ask.gpu(gpu, "MaxMigDeviceCount")
     if not most:
@@ -267,7 +267,9 @@ def ask_mig(ask: Asker, gpu: int) -> None:
 
 
 def ask_links(ask: Asker, gpu: int, count: int) -> None:
-    """Ask for and send state, version, remote end, speed and error counts of a GPU's first `count` NVLinks."""
+    """Ask for and send the state of a GPU's first `count` NVLinks, and of those that are up version, remote end, speed
+    and error counts.
+    """
     active = []
     for link in range(count):
         if ask.gpu(gpu, "NvLinkState(%d)" % link):

@@ -56,7 +56,9 @@ def readable(path: str, name: str) -> Any:
 
 
 def key_values(path: str, root: Any) -> Dict[str, Any]:
-    """All values of a key of the registry by name; empty where there is no such key."""
+    """All values of a key of the registry by name; empty where there is no such key. Raises `OSError` where it may not
+    be read.
+    """
     values: Dict[str, Any] = {}
     try:
         with winreg.OpenKey(root, path, 0, READ) as key:

@@ -186,8 +186,8 @@ class Asker:
     def report_failure(self, gpu: Optional[int], call: str, error: Exception) -> None:
         """Send a failed call's NVML code and message (code None for another exception).
 
-        Not NOT_SUPPORTED, but for opening. A GPU that is lost is left out from then on. On Windows ends the process if
-        the error is an access violation.
+        Nothing is sent for NOT_SUPPORTED, unless the call opens a GPU. A GPU that is lost is left out from then on. On
+        Windows ends the process if the error is an access violation.
         """
         end_as_crashed(error)
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None

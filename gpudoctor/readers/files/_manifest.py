@@ -290,9 +290,10 @@ _VARIABLE = re.compile(r"\\\$|\$(?:\{([A-Za-z_]\w*)(?:(:?[-+])([^{}]*))?\}|([A-Z
 
 
 def substituted(text: str, values: Mapping[str, str]) -> str:
-    """The text with ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` replaced, at most 8000 characters.
+    """The text with ``$NAME``, ``${NAME}``, ``${NAME:-default}`` and ``${NAME:+alternative}`` replaced, cut to 8000
+    characters.
 
-    Names without a value or default stay.
+    Names without a value or default stay; an escaped ``$`` becomes a plain one.
     """
 
     def replacement(match: re.Match[str]) -> str:

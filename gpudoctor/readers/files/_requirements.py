@@ -69,7 +69,9 @@ class RequestedPackage:
         return self.name in FOLLOWED or self.name in _BESIDE or self.name.startswith(("nvidia-", "jax-cuda"))
 
     def row(self, source: str) -> Row:
-        """The package as a row of ``requirement``; columns without a value are left out."""
+        """The package as a row of ``requirement``; columns without a value are left out, but for ``asked`` (empty) and
+        ``step`` (0).
+        """
         row: dict[str, Fact] = {"name": Known(self.name, source), "asked": Known(self.spec, source)}
         plain = {"marker": self.marker, "url": self.url, "build": self.build, "index": self.index, "extra": self.extra}
         row.update({key: Known(clean(value[:LONGEST_REQUIREMENT]), source) for key, value in plain.items() if value})
@@ -120,7 +122,9 @@ def _extras(text: str | None) -> tuple[str, ...]:
 
 
 def with_index_options(requirement: RequestedPackage, options: Options) -> RequestedPackage:
-    """The package with the options' index, unless it has one (``none`` for --no-index), and their further ones."""
+    """The package with the options' index (``none`` for --no-index) unless it has its own, and with their further
+    indexes behind its own, ten at most.
+    """
     index = "none" if options.no_index else options.index
     return replace(
         requirement,
@@ -245,7 +249,7 @@ def conda_package(name: str, version: str, build: str, channels: Sequence[str]) 
 
 
 def _pip_specifier(version: str) -> str:
-    """A conda version as a pip specifier; empty for any version."""
+    """A conda version as a pip specifier; empty for none and for ``*``, which take any version."""
     version = version.replace(" ", "")
     if version in ("", "*", "=*"):
         return ""

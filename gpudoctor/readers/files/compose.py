@@ -103,7 +103,9 @@ def _gpu_request(node: Node) -> str:
 
 
 def _shm_mib(node: Node) -> int | None:
-    """MiB of /dev/shm, 64 by default; None where it is the host's, a volume's, or no size."""
+    """MiB of /dev/shm, 64 by default; None where it is the host's, another container's or a mount, or the size is
+    unreadable.
+    """
     if size := _substituted_text(node.at("shm_size")):
         return size_mib(size)
     mounts = [*node.at("tmpfs").list(), *node.at("volumes").list(), node.at("tmpfs")]

@@ -146,7 +146,8 @@ def _new_stage(instruction: Instruction, global_arguments: dict[str, str], stage
 def _apply_instruction(
     instruction: Instruction, stage: Stage, global_arguments: dict[str, str], step: int, lines: Sequence[str]
 ) -> None:
-    """Add to the stage what an ARG, ENV or RUN does (arguments, variables, packages, Pythons), and every one's lines.
+    """Add to the stage what an ARG, ENV or RUN does (arguments, variables, packages, Pythons), and the lines of
+    whatever instruction it is.
 
     `step` is its number in the file; ARG without a value takes the global one.
     """
@@ -280,7 +281,11 @@ def _without_wrappers(words: Sequence[str]) -> list[str]:
 
 
 def _installer(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """pip, uv or conda and the arguments of its install command; empty for any other command."""
+    """``pip``, ``uv`` or ``conda`` (also for mamba) and the arguments of its install command; of conda all words behind
+    the program.
+
+    Both are empty for any other command.
+    """
     if len(words) > 2 and re.fullmatch(r"(?:python|pypy)[\d.]*", words[0]) and "-m" in words[:4]:
         words = words[list(words).index("-m") + 1 :]
     head = list(words[:3])

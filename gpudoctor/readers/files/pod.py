@@ -32,7 +32,7 @@ def named(name: str) -> bool:
 
 
 def recognizes(text: str) -> bool:
-    """Whether the text is a Kubernetes manifest: an API version, and a kind that starts pods."""
+    """Whether the text is a Kubernetes manifest: an API version, and a kind that starts pods or is ``List``."""
     return len(_MANIFEST.findall(text[: 1 << 20])) > 1 and bool(_KINDS.search(text))
 
 

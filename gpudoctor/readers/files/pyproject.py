@@ -92,7 +92,8 @@ def _extra(group: str) -> str:
 def _with_uv_sources(requirement: RequestedPackage, tree: Mapping[str, Any]) -> Iterator[RequestedPackage]:
     """The dependency once for each of its uv sources, with that source's index, marker and extra.
 
-    Without a source, once with the default indexes; where one source has a marker, also for the opposite marker.
+    Without a source, once with the default indexes; where the only source has a simple marker (see `_negated_marker`),
+    once more with the default indexes under the opposite marker.
     """
     uv = table_at(tree, "tool", "uv")
     indexes = [entry for entry in array_at(uv, "index") if isinstance(entry, Mapping)]
@@ -186,7 +187,9 @@ def _poetry_requirements(tree: Mapping[str, Any], places: Places) -> Requirement
 
 
 def _poetry_dependency(name: str, entry: Mapping[str, Any]) -> tuple[RequestedPackage, str]:
-    """One poetry dependency, and the name of its source, empty for the default; its extra is ``optional`` if it is."""
+    """One poetry dependency, and the name of its source, empty for the default. An optional dependency has the extra
+    ``optional``.
+    """
     wheel = _requirements.parse_wheel_name(str(entry.get("url") or entry.get("file") or ""))
     requirement = RequestedPackage(
         normal(name),
@@ -200,7 +203,7 @@ def _poetry_dependency(name: str, entry: Mapping[str, Any]) -> tuple[RequestedPa
 
 
 def pip_specifier(spec: str) -> str:
-    """Poetry's ^2.4 and ~2.4, and a bare 2.4.0, as pip specifiers; empty for any version."""
+    """Poetry's ^2.4 and ~2.4, and a bare 2.4.0, as pip specifiers; empty for none or ``*``; others without spaces."""
     spec = spec.strip()
     if spec in ("", "*"):
         return ""

@@ -234,7 +234,7 @@ for _label in sorted(_KNOWN, reverse=True):
 
 
 def canonical_label(label: str) -> str:
-    """The tables' label for the same thing, word order and filler words ignored; else it, less a leading ``cat``."""
+    """The tables' label for the same thing, word order and fillers ignored; else `label`, less a leading ``cat``."""
     if label in _KNOWN:
         return label
     label = _COMMAND.compiled.sub("", label)

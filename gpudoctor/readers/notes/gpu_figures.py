@@ -156,7 +156,10 @@ _THRESHOLD = Pattern(
 
 
 def _memory_errors(paste: Paste) -> dict[str, Fact]:
-    """The row of ``gpu`` with the memory-error columns of all labels; the first of each holds."""
+    """The row of ``gpu`` with the memory-error columns of all labels; the first of each holds, and its line is placed.
+
+    Labels already placed and indented ones, parts of a tool's output, are skipped.
+    """
     row: dict[str, Fact] = {}
     for label in paste.labels:
         if label.index in paste.used or not label.value or not any(word in label.name for word in _ABOUT):

@@ -100,7 +100,11 @@ def _facts_of_label(entries: tuple[tuple[str, str], ...], label: Label, source: 
 
 
 def _fact_of_value(form: str, text: str, source: str) -> Fact | None:
-    """The text parsed in the form, a key of `FORMS`; `Absent` of ``not set``, `Unread` of ``N/A``; else None."""
+    """The text parsed in the form, a key of `FORMS`; None where it does not fit.
+
+    `Absent` of ``not set``, `Unread` of ``N/A`` and their like; in the form bool, words that mean yes or no come first:
+    ``not set`` is False.
+    """
     parse: Callable[[str], Value] = FORMS[form]
     if form == "bool":
         answer = parse(text)
@@ -126,14 +130,18 @@ def _variable_name(label: Label, paste: Paste) -> str:
 
 
 def _variable_value(variable: str, label: Label) -> str:
-    """The variable's value without a remark behind a port (``29500 (default)``); empty for "empty string"."""
+    """The variable's value; of a port without the remark behind it (``29500 (default)``), and of CUDA_VISIBLE_DEVICES
+    empty for words such as ``empty string``.
+    """
     if variable == _MASK and _EMPTY.match(label.value):
         return ""
     return label.value.split(" (")[0] if variable.endswith("_PORT") else label.value
 
 
 def _driver_lines(paste: Paste) -> Answers:
-    """Driver version and module kind from lines without a colon (``NVIDIA driver 512.78``); of an upgrade the new."""
+    """Driver version, and module kind if named, from lines without a colon (``NVIDIA driver 512.78``); and from lines
+    of a changed driver (``driver: 535 -> 550``), whose new version is taken.
+    """
     for index, line in paste.having("driver"):
         if match := _DRIVER.match(line.strip()) or _CHANGED.match(line):
             yield "driver.version", Known(next(filter(None, match.groups())), paste.use(index))

@@ -169,7 +169,7 @@ def _rates_in_one_line(paste: Paste) -> Iterator[_Rate]:
 
 
 def _rates_from_times(paste: Paste) -> Iterator[_Rate]:
-    """Times per GPU (``step time on gpu 0,1,2: 0.41 s``) as rates per 1000 units, where lower is worse."""
+    """Times per GPU (``step time on gpu 0,1,2: 0.41 s``) as rates, 1000 divided by the time: lower is worse."""
     for index, line in enumerate(paste.bare):
         for gpu_list, value, unit in _PER_GPU.compiled.findall(line) if _TIMES.search(line) else ():
             if float(value) > 0:

@@ -161,7 +161,9 @@ def _outlier(
 
 
 def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
-    """A row of ``rate`` for the pair of GPUs below 70 % of the median of all other pairs, which are alike."""
+    """A row of ``rate`` for the pair of GPUs (one for each slow direction) below 70 % of the median of all other pairs,
+    which are alike.
+    """
     for (one, other), rate in pairs.items():
         rest = [value for pair, value in pairs.items() if set(pair) != {one, other}]
         if rest and min(rest) >= _ALIKE_SHARE * median(rest) and rate < _SLOW_SHARE * median(rest):
@@ -295,7 +297,8 @@ _NAME = Pattern(r"\s*GPU (\d{1,3}): (\S.{1,60}?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s
 
 
 def _gpu_burn(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``live_gpu`` for GPUs that gpu-burn calls faulty, and of ``rate`` for the rates of its last progress.
+    """Rows of ``live_gpu`` for GPUs that gpu-burn has named and calls faulty, and of ``rate`` for the rates of its last
+    progress.
 
     Rates only of two GPUs or more of one name, each beside the median of the others.
     """

@@ -29,8 +29,8 @@ def read(paste: Paste) -> Answers:
 def _torch_version(paste: Paste, label: Label, source: str) -> Answers:
     """torch.version and live.import_outcome (ok, error) from ``PyTorch version``.
 
-    Of ``N/A`` the version is `Absent`, unless pip lists torch, which then is installed but cannot be imported. Other
-    words leave it missing or unread.
+    Of ``N/A`` the version is `Absent`, or left out where pip lists torch, which then is installed but cannot be
+    imported. Of other words it is `Absent` (``not installed``) or `Unread`.
     """
     if (version := first_version(label.value)) is not None:
         yield "torch.version", Known(version, source)

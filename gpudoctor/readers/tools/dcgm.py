@@ -239,7 +239,9 @@ def _sentences(paste: Paste) -> Iterator[tuple[int, int, str]]:
 
 
 def _joined(cells: list[str]) -> str:
-    """The message in table cells, joined word by word; as dcgmi diag cuts words, also joined as cut, in front of it."""
+    """The message in table cells, joined by spaces; where no cell is longer than the 45 characters at which dcgmi diag
+    cuts words, the cells joined as cut stand in front of it.
+    """
     if all(len(cell.rstrip()) <= _CELL_WIDTH for cell in cells):
         return (
             "".join(cell[:_CELL_WIDTH].ljust(_CELL_WIDTH) for cell in cells)

@@ -164,9 +164,10 @@ def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``node`` from ``ls -l /dev/nvidia*``, the nodes that nobody but root may open, and the missing ones.
+    """Rows of ``node`` from ``ls -l /dev/nvidia*``, and driver.nodes_denied and driver.nodes_missing.
 
-    ``usable`` is True where others may read and write, False where only root may, else left out.
+    ``usable`` is True where others may read and write; False, and the node denied, where neither owner nor group may
+    both read and write what every CUDA program opens; else left out.
     """
     rows: list[Row] = []
     closed: list[str] = []

@@ -102,9 +102,10 @@ _ALONE = Pattern(
 
 
 def _named_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu`` for NVIDIA's GPUs that rocminfo, rocm-smi, wmic or Get-CimInstance names, and all makers.
+    """Rows of ``gpu`` for NVIDIA's GPUs that rocminfo, rocm-smi, wmic or Get-CimInstance names; where other makers' are
+    among them, pci.gpu_vendors with all makers.
 
-    pci.nvidia_count is 0 where all are others'.
+    pci.nvidia_count is 0 where none is NVIDIA's.
     """
     low = paste.lower
     if not any(word in low for word in ("radeon", "instinct", "intel(r)", "marketing name", "card series")):

@@ -157,9 +157,10 @@ def _jetson_board(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """host.container by what containers print, their commands or host names; absent where the text denies one.
+    """host.container by what containers print, commands that start one, or host names; absent where the text denies
+    one.
 
-    Commands that a container's start failed with do not count.
+    The commands do not count where the text shows that a container could not be started.
     """
     for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
         if _NONE.search(line):

@@ -216,7 +216,9 @@ def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``pci`` from log lines with a GPU's PCI id, the module kind these ask for, and a GPU's bound driver."""
+    """Rows of ``pci`` from log lines with a GPU's PCI id, the kind of the kernel module that by such a line does not
+    support the GPU, and the driver that a GPU is bound to.
+    """
     rows: list[Row] = []
     for match, source in paste.matches(_DEVICE.search, "nvidia gpu"):
         pci_address = normalized_pci_address(match.group(1))
@@ -318,7 +320,9 @@ def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _load_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Facts from modprobe's errors: ``Module nvidia not found`` is not on disk, ``could not insert`` not loaded."""
+    """Facts from modprobe's errors: after ``Module nvidia not found`` it is neither on disk nor loaded, and of the
+    kernel named there; after ``could not insert`` the module is not loaded, but on disk if its key was rejected.
+    """
     for match, source in paste.matches(_NOT_FOUND.search, "module nvidia"):
         yield "driver.module_on_disk", Known(False, source)
         yield "driver.module_loaded", Known(False, source)

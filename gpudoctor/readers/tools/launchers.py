@@ -190,7 +190,9 @@ def _last_errors(paste: Paste) -> dict[int, tuple[str, int]]:
 
 
 def _echo_at_the_end(paste: Paste) -> Known | None:
-    """The last exception that a rank raised because of another rank; None if there is none or another kind follows."""
+    """The short words of the last message that a rank printed because another one had gone; None if there is none, or
+    if an exception of another kind follows.
+    """
     words, last = "", -1
     for index, line in paste.having(*_ECHO_NEEDLES):
         if match := _ECHO.search(line[:_CUT]):
@@ -230,7 +232,9 @@ def _torchrun_failure(paste: Paste) -> _First | None:
 
 
 def _srun_failure(paste: Paste) -> _First | None:
-    """The first task that srun reports as ended, before those that srun itself ended; None where there is none."""
+    """The first task that srun reports as exited or killed, other than those that srun itself terminated; None where
+    there is none.
+    """
     for index, line in paste.having("srun: error: "):
         if match := _SRUN.match(line):
             words = match["end"]

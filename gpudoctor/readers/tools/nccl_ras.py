@@ -83,7 +83,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _text_reports(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """nccl.ranks_missing, nccl.ranks_failed and facts of ranks behind from the text reports of ncclras.
 
-    Behind are ranks that two reports show at the same counts; dead processes are missing.
+    Behind are ranks whose counts lag, and are equal in the first and the last report; dead processes are missing.
     """
     reports: list[dict[str, _Lag]] = []
     missing: dict[str, int] = {}
@@ -140,7 +140,9 @@ def _rank_lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Pa
 
 
 def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Mapping[int, int], line: int) -> None:
-    """Add to the report's lag under `key` the rank whose count is below that of most ranks (`many`: ranks by count)."""
+    """Add the rank to the report's lag under `key`, if its count is below the largest in `many` (number of ranks by
+    count); else do nothing.
+    """
     most = max(many, default=0)
     if count < most:
         before = report.get(key)

@@ -203,7 +203,7 @@ def _is_whole(log: _Log) -> bool:
 
 
 def _is_of_another_machine(log: _Log, first: _Log) -> bool:
-    """Whether the log has another driver version than `first`, or none of its GPUs."""
+    """Whether the log has another driver version than `first`, or no GPU, by PCI address, in common with it."""
     versions = [
         {first_version(e.value) for e in each.head if _HEAD.get(e.path[-1]) == "driver.version"}
         for each in (log, first)

@@ -79,7 +79,9 @@ def _sizes_before_2_1(line: str) -> tuple[int, int, int] | None:
 
 
 def _sizes_since_2_1(line: str) -> tuple[int, int, int] | None:
-    """Total, free and own MiB from messages of torch 2.1 and newer; None for other lines."""
+    """Total, free and own MiB from messages of torch 2.1 and newer; None for other lines, and for those that do not
+    give the process's own memory.
+    """
     match = _NEW.search(line)
     if not match:
         return None
@@ -275,7 +277,9 @@ def _cgroup_kills(paste: Paste) -> tuple[bool, list[Row]]:
 
 
 def _pod_kills(paste: Paste) -> tuple[bool, list[Row]]:
-    """(whether an end's reason is shown, a row of ``oom`` per pod or container of one that ended as OOMKilled)."""
+    """(whether the reason of a container's end is shown, a row of ``oom`` per container, or pod of a list, that ended
+    as OOMKilled).
+    """
     asked = False
     rows: dict[str, Row] = {}
     for index, line in paste.having("oomkilled", "reason:", 'reason":'):

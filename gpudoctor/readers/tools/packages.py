@@ -61,7 +61,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _package_lists(paste: Paste) -> Iterator[Row]:
     """Rows of ``package`` in pip list and freeze, conda list and export, and collect_env's ``[pip3]`` lines.
 
-    Outside of a list only lines of GPU software's packages count.
+    Lines with ``==`` or ``[pip3]`` and those of conda export count anywhere; others, outside of a table, only for
+    packages of GPU software.
     """
     table = ""
     for index, line in enumerate(paste.bare) if any(word in paste.lower for word in _LISTS) else ():

@@ -80,7 +80,9 @@ def _nodes(paste: Paste) -> Iterator[Row]:
 
 
 def _count(row: dict[str, Fact], head: str, resource: str, count: int, source: str) -> None:
-    """Set the row's ``capacity`` or ``allocatable`` for whole GPUs; other NVIDIA resources add to ``other``."""
+    """Set the row's ``capacity`` or ``allocatable``, by `head`, for whole GPUs (and ``other`` to 0 if unset); of other
+    NVIDIA resources only the allocatable ones count, added up as ``other``.
+    """
     if resource == "gpu":
         row[head.lower()] = Known(count, source)
         row.setdefault("other", Known(0, source))

@@ -51,9 +51,10 @@ def _global_rank(line: str, report: re.Match[str]) -> str:
 
 
 def _ranks_behind(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """nccl.ranks_behind, .behind_at, .ahead_at, .ranks_counted of the first process group whose ranks differ.
+    """nccl.ranks_behind, .behind_at, .ahead_at, .ranks_counted of the first process group in which some ranks, not all,
+    are behind: they called no more than any rank has completed, or at least two fewer than the one furthest ahead.
 
-    An empty nccl.ranks_behind alone where none differ; nothing where fewer than two ranks are reported.
+    An empty nccl.ranks_behind alone where no group has such ranks; nothing where fewer than two ranks are reported.
     """
     level_ranks: tuple[_RankProgress, ...] = ()
     for ranks in _progress_by_group(paste):

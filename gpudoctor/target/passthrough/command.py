@@ -407,7 +407,8 @@ def point_streams_at_null() -> None:
 
 
 def end_as(ended: Ended) -> int:
-    """End this process by the signal that ended the command, without a core file; else return the exit code to use.
+    """End this process by the signal that ended the command, without a core file; without a signal return its exit
+    code, 0 where that is not known.
 
     Returns 128 + the signal where that does not end this process, as process 1 of a container.
     """

@@ -138,7 +138,9 @@ class Repair:
         self._since = 0.0
 
     def put(self, plan: Plan | None, only: tuple[str, ...] = (), given: bool = False) -> None:
-        """Open this plan (or none), without a run; a former run that changed something becomes `last`, to be undone."""
+        """Open this plan (or none), without a run; a former run that changed something and was no undo becomes `last`,
+        to be undone.
+        """
         if self.run and self.run.changed and not self.run.undoes:
             self.last = self.run
         self.plan, self.only, self.given = plan, only, given
@@ -164,7 +166,9 @@ class Repair:
         run_in_thread(app, "run", lambda: work(report, lambda: self.wanted), lambda answer: self._finish(app, answer))
 
     def _finish(self, app: BaseApp, answer: Run | BaseException) -> None:
-        """Store the end of the run (or its error), then quit if wanted, or read the machine again if it was changed."""
+        """Store the end of the run (or its error), then quit if wanted; else read the machine again if the run changed
+        it (not a recording).
+        """
         self.busy = False
         if isinstance(answer, BaseException):
             self.trouble = error_text(answer)

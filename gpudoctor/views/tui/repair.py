@@ -42,7 +42,8 @@ def errors_shown(app: BaseApp) -> Iterator[None]:
 def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
     """Open the plan for the findings with these ids (empty: every cause), or the run in progress, on the fix screen.
 
-    If the plan cannot be made, a message says why and no screen is opened.
+    If making the plan raises `DoctorError`, its message is shown and no screen is opened. Without a diagnosis, or where
+    plans cannot be made, the screen opens without a plan.
     """
     repair, make = repair_of(app), app.work.plan
     with errors_shown(app):
@@ -62,7 +63,9 @@ def open_given_plan(app: BaseApp, plan: Plan) -> None:
 
 
 def ask_to_run(app: BaseApp, plan: Plan) -> None:
-    """Ask, then run the plan in a thread; if it needs root, reboots or stops jobs, the host's name must be typed."""
+    """Ask, then run the plan in a thread. If it needs root, reboots or stops jobs, the host's name must be typed
+    (``yes`` if it is not known); not for a recording.
+    """
     apply, recorded = app.work.apply, app.work.recorded
     assert apply, "there is something that runs plans"
     required_word = (plan.machine or "yes") if plan.grave and not recorded else ""

@@ -118,10 +118,10 @@ GLYPHS: Mapping[str, str] = {
 
 
 def ascii_wanted(environ: Mapping[str, str] = os.environ) -> bool:
-    """True if the terminal can only show ASCII, by TERM, else by the encoding of the user's locale (unset: UTF-8).
+    """True if the terminal can only show ASCII: by TERM (terminals of before Unicode and the kernel's console have none
+    of the glyphs), else if the user's locale has no ``utf`` in its name.
 
-    Terminals of before Unicode and the kernel's console have none of the glyphs. If the locale names no encoding (a
-    container, a bare ssh), nearly every terminal takes UTF-8.
+    If no locale is set (a container, a bare ssh), UTF-8 is assumed, as nearly every terminal takes it.
     """
     if environ.get("TERM", "").startswith(("vt", "linux", "ansi", "cons25", "dumb")):
         return True

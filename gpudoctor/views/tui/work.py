@@ -174,7 +174,9 @@ T = TypeVar("T")
 
 
 def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
-    """Call `work` in a daemon thread, then `then` in the interface with its result or exception, unless that ended."""
+    """Call `work` in a daemon thread, then `then` in the interface's thread with its result or exception; if the app
+    has ended by then, nothing.
+    """
 
     def run() -> None:
         """Call `work`, and have `then` called with its result or exception."""

@@ -201,9 +201,10 @@ class Environment:
         return meets and not list(pip_takes.misfits(version, others))
 
     def _install_torch(self, named: Sequence[Line], asks: Sequence[Line], others: Sequence[tuple[str, str]]) -> None:
-        """Sets the torch that the command installs; where the tables do not tell, the version that a line pins.
+        """Sets the torch that the command installs; where the tables do not tell (noted in `open`), the version that a
+        line pins.
 
-        Where no wheel fits (noted in `no_wheel`), or neither tells (in `open`), torch stays as it is.
+        Where no wheel fits (noted in `no_wheel`), or the tables do not tell and no line pins one, torch stays as it is.
         """
         try:
             found = self._torch_with_companions(named, asks, others)

@@ -170,7 +170,9 @@ def _python_tag(python: str) -> str:
 
 
 def _no_match_error(specs: Sequence[str], exact: str, kinds: Sequence[str], place: Place) -> Exception:
-    """The error for no fitting torch: `NoWheelError` saying why, or `CannotJudge` for a release no table has."""
+    """The error to raise for no fitting torch, returned: `NoWheelError` saying why, or `CannotJudge` for a release no
+    table has.
+    """
     wanted = f"torch{','.join(filter(None, specs))}"
     release = builds.base(exact) if exact else None
     if exact and release is None:

@@ -206,7 +206,8 @@ class Leg(NamedTuple):
 
 
 def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
-    """The legs of a job for the request's backend, level and legs, the canary's at the end if it is asked for.
+    """The legs of a job for the request's backend, level and legs; first, for ``auto`` on GPUs and usual legs, a short
+    one of Gloo, and at the end the canary's if it is asked for.
 
     Empty if NCCL is asked for and a rank has no GPU; a leg without a size that fits into memory is left out.
     """
@@ -249,7 +250,9 @@ def _training_leg(places: Sequence[Place], backend: str) -> List[Leg]:
 
 
 def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
-    """Groups of ranks by leg: ``node``, ``network``, ``all``; a leg with the groups of an earlier one is left out."""
+    """Groups of ranks by leg: ``node``, ``network``, ``all``; without groups of one rank, unless the job has only one.
+    A leg without groups, or with those of an earlier leg, is left out.
+    """
     by_host: Dict[str, List[int]] = {}
     by_local: Dict[int, List[int]] = {}
     for place in places:
@@ -389,7 +392,9 @@ class LegRunner:
 
 
 def report_unmeasured(leg: Leg, operation: str, why: str, cannot: bool) -> None:
-    """Report that an operation, or the rest of a leg (empty `operation`), was not measured."""
+    """Report that an operation, or the rest of a leg (empty `operation`), was not measured, and why; `cannot`: that is
+    no evidence against the links.
+    """
     say(
         ended={
             "leg": leg.name,

@@ -80,7 +80,9 @@ def _workload_on(
 
 
 def _compiler(torch: Any) -> Callable[[Any], Any]:
-    """A function that compiles by torch.compile what it is given; raises `CannotRun` where torch lacks this Python."""
+    """A function that compiles by torch.compile what it is given, and raises `CannotRun` where torch does not support
+    this Python.
+    """
 
     def compiled(what: Any) -> Any:
         """The function or module compiled as one graph of static shapes; raises `CannotRun` where torch refuses."""

@@ -51,7 +51,9 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def _with_tensor_core_use(outcome: Outcome, launch: Launch) -> Outcome:
-    """The outcome with the detail ``tensor_cores``: whether the compiled PTX uses them; unchanged without PTX."""
+    """The outcome with the detail ``tensor_cores``: whether the compiled PTX uses them, with words that say so if it
+    does not; unchanged without PTX.
+    """
     compiled = launch.into(launch.blank())
     ptx = str(getattr(compiled, "asm", {}).get("ptx", ""))
     if not ptx:

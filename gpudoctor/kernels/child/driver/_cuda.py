@@ -63,7 +63,9 @@ class Driver:
         return value.value
 
     def _error_text(self, what: str, code: int) -> str:
-        """Name (`what` "Name") or description ("String") of an error code; a default where the driver knows none."""
+        """Name (`what` "Name") or description ("String") of an error code; where the driver knows none, ``CUDA error``
+        or empty.
+        """
         text = ctypes.c_char_p()
         function = getattr(self._library, "cuGetError" + what, None)
         if function is None or function(code, ctypes.byref(text)) or not text.value:
@@ -72,7 +74,11 @@ class Driver:
 
 
 def devices() -> List[Dict[str, Any]]:
-    """``index``, ``name`` and ``exclusive`` (compute mode) of every GPU that CUDA lists; creates no context."""
+    """``index``, ``name`` and ``exclusive`` (compute mode) of every GPU that CUDA lists, empty for none; creates no
+    context.
+
+    Raises `CannotRun` where the library cannot be loaded, `CudaError` where it fails otherwise.
+    """
     try:
         driver = Driver()
     except CudaError as error:

@@ -12,7 +12,9 @@ _ROUNDS, _ROUNDS_CPU = 2000, 50
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Median µs of a launch of an empty kernel with the wait for its end; spread of the middle 80 %."""
+    """Median µs of a launch of an empty kernel with the wait for its end; its spread is half the range of the middle 80
+    %, as a share of the median.
+    """
     nothing = context.program("launch")
     rounds = _ROUNDS_CPU if context.on_cpu else _ROUNDS
     times = []

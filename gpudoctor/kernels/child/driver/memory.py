@@ -49,7 +49,9 @@ class SweepReport(NamedTuple):
 
 
 def pattern(kind: int, address: int, step: int) -> int:
-    """The 64-bit word that a pattern puts at `address`; kind 2 (DICE) is splitmix64 (Steele, Lea, Flood 2014)."""
+    """The 64-bit word that a pattern puts at `address`: of kind WALKING a single one bit, which moves with `step`, of
+    ADDRESS the address, of DICE splitmix64 of address and step (Steele, Lea, Flood 2014).
+    """
     if kind == WALKING:
         return 1 << ((address >> 3) + step) % 64
     if kind == ADDRESS:
@@ -61,7 +63,9 @@ def pattern(kind: int, address: int, step: int) -> int:
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Test 64 MiB of GPU memory, for ``driver.memory.all`` half of what is free, with the patterns of 20 s."""
+    """Test 64 MiB of GPU memory, for ``driver.memory.all`` half of what is free (on a CPU 1208 bytes), with as many
+    patterns as can be begun within 20 s.
+    """
     whole = spec.id.endswith("all")
     limit = (_SAMPLE_CPU if context.on_cpu else SAMPLE) if not whole or context.on_cpu else context.free()
     with context.memory(24) as (report,), _allocated_parts(context, limit) as parts:

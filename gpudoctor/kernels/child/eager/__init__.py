@@ -83,9 +83,10 @@ class Context:
         return self.torch.Generator().manual_seed(self.seed * 1000003 + salt)
 
     def seconds(self, work: Callable[[], Any], least: float = 0.3, rounds: int = 5) -> List[float]:
-        """Seconds of one call of `work`, in each of `rounds` series that together take at least `least` seconds.
+        """Mean seconds of one call of `work` in each of `rounds` series, which take about `least` seconds together, or
+        a call each if that is longer.
 
-        Measured by the device's own events on a GPU, by the clock on a CPU; the calls before are for warming up.
+        Measured by the device's own events on a GPU, by the clock on a CPU; two calls before are for warming up.
         """
         work()
         self.synchronize()
@@ -165,7 +166,8 @@ def _opened(ask: Mapping[str, Any]) -> Context:
 def _start_device(torch: Any, device: str) -> None:
     """Create the CUDA context on the device and make it the current one.
 
-    Raises `CannotRun` where the driver says that no memory is free on it, or that its compute mode lets nobody in.
+    Raises `CannotRun` where by the driver no memory is free on it, or its compute mode lets nobody in; else torch's
+    error.
     """
     try:
         torch.cuda.set_device(device)

@@ -192,7 +192,9 @@ class _Pattern:
 
 
 def _measure_expandable(context: Context, pattern: _Pattern) -> "MemoryUse | None":
-    """Memory use with expandable segments; None where this torch or driver cannot switch them on."""
+    """Memory use with expandable segments, which are off again afterwards; None where this torch or driver cannot
+    switch them on, or the user's settings already name them.
+    """
     torch = context.torch
     settings = _allocator_settings()
     set_settings = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - since torch 2.9

@@ -92,7 +92,9 @@ def _forward(torch: Any, layers: Any, batch: Any) -> Any:
 
 
 def _measure(context: Context, mode: Callable[[], Any], forward: Callable[[], Any]) -> Tuple[Any, int, float]:
-    """The output, peak bytes above those held before, and seconds of a forward pass in that mode."""
+    """The output, peak bytes above those held before, and seconds of a forward pass in that mode; on a CPU, which
+    counts only what autograd saves, a layer's input and output are added to the bytes.
+    """
     with mode():
         forward()
         with Meter(context) as meter:

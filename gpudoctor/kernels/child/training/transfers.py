@@ -64,7 +64,7 @@ def advice(model: float, block: float) -> str:
 
 
 def _mixed_model(context: Context) -> Any:
-    """Layers of which every second block has one weight in bf16."""
+    """Blocks of three layers; in every second block the last layer is in bf16."""
     torch = context.torch
     width = _WIDTH_CPU if context.on_cpu else _WIDTH
     blocks = []

@@ -194,7 +194,9 @@ def _run_marked(context: Context, loop: Loop, steps: int, mark: Callable[[str], 
 
 
 def _profile_from_events(context: Context, events: List[Any], steps: int) -> LoopProfile:
-    """The profile from the profiler's events; raises `_ProfilerUnavailable` if it saw nothing of the device."""
+    """The profile from the profiler's events; raises `_ProfilerUnavailable` if it saw nothing of the device, or lost
+    the ranges of the loop.
+    """
     whole, data, copies = (_marked_intervals(events, name) for name in (_LOOP, _DATA, _COPY))
     if not whole:
         raise _ProfilerUnavailable("torch.profiler lost the ranges that mark the loop")

@@ -136,7 +136,9 @@ class ClusterScreen(FramedScreen):
         self.detail.focus()
 
     def _show_fleet(self, fleet: Fleet) -> None:
-        """Show this fleet in all panes; cursors stay on their hosts."""
+        """Show this fleet in all panes; the heat maps' cursors stay on the cell that the user chose, the suspects' on
+        its position in their order.
+        """
         self.fleet = fleet
         self.refresh_bindings()
         cluster = self.query_one("#cluster")

@@ -258,7 +258,11 @@ class FactsScreen(FramedScreen):
         self._set_filter(Filter())
 
     def action_leave(self) -> None:
-        """Esc: remove the first there is of: searched words, message, filter, comparison; else as on every screen."""
+        """Esc: remove the first there is of: search line with its words, message, filter, comparison; else as on every
+        screen.
+
+        A filter by rules that another screen asked for goes together with the return to that screen.
+        """
         if self.search.opened:
             self._set_filter(replace(self._filter, words=""))
         elif self.doctor.message:

@@ -55,7 +55,8 @@ class Entry:
 
 
 def found_entries(diagnosis: Diagnosis, folded_ids: Collection[str]) -> Iterator[Entry]:
-    """An entry for each cause, its symptoms below unless its id is in `folded_ids`; findings of one id share an entry.
+    """An entry for each rule found that is not folded under another, its symptoms below unless its id is in
+    `folded_ids`; findings of one id share an entry.
 
     Then summary lines: what to do first, notes, how many rules were not judged, and what passed.
     """

@@ -164,7 +164,8 @@ class Matrix(ScrollView, can_focus=True):
         self._moving_by_code = False
 
     def put(self, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Mark]]) -> None:
-        """Show this grid; the cursor is on the cell that the user chose (by its names), else on the first bad one.
+        """Show this grid; the cursor is on the cell that the user chose (by its names), else on the first bad one, else
+        on the first unread one.
 
         Posts `Moved`.
         """

@@ -86,7 +86,9 @@ class Steps(Rows):
         return False
 
     def _lines_of(self, plan: Plan) -> Iterable[Line]:
-        """The rows of the plan: for each cause its fixes, with the steps of the open one; fixes without steps last."""
+        """The rows of the plan: for each cause its `_cause_lines`, and its further steps of no fix where they stand in
+        the plan; last the fixes of causes without any step.
+        """
         seen: set[str] = set()
         for step in plan.steps:
             if step.cause not in seen:

@@ -87,7 +87,9 @@ def commands_alone(finding: Finding) -> list[str]:
 
 
 def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
-    """What follows from the finding, and how many symptoms are folded under it; a blank line if neither is known."""
+    """A blank line; then what follows from the finding, if known, and how many symptoms are folded under it, if there
+    are any.
+    """
     yield GAP
     if finding.why:
         yield labelled("So", one_line(finding.why), _HANG)

@@ -63,9 +63,11 @@ def value_text(value: Value) -> str:
 
 
 def value_and_source(state: Fact | None) -> tuple[str, str]:
-    """Value and source of a fact as text; without a value ``absent`` or ``not read`` with the reason.
+    """Value and source of a fact as text: ``empty`` for an empty text, ``none`` for an empty list; a number of rows as
+    ``8 rows``, without source.
 
-    None, a row that is not there, gives ``no such row`` and no source.
+    For an absent or unread fact ``absent`` or ``not read``, and the reason; for None, a row that is not there, ``no
+    such row`` and no source.
     """
     if isinstance(state, Known):
         if state.source == COUNTED:
@@ -120,7 +122,8 @@ class Listing(ABC):
             yield position, searchable(item.name, item.state, *((item.other,) if item.compared else ()))
 
     def search(self, words: str, positions: Sequence[int], over: Callable[[], bool] = lambda: False) -> Sequence[int]:
-        """Those of these positions whose text has all the words, in any case and order; all of them without words.
+        """The given positions whose text contains all the words, as plain text in any case and order; all of them
+        without words.
 
         Once `over` returns true, the matches found so far.
         """
@@ -307,9 +310,11 @@ class Filter:
         return replace(earlier, words="") == replace(self, words="") and self.words.startswith(earlier.words)
 
     def candidates(self, listing: Listing, infos: Mapping[str, FactInfo]) -> Sequence[int]:
-        """Positions in which the words are to be searched: facts of the kind `only`, or of the rules `about`, else all.
+        """Positions in which the words are to be searched: facts of the rules `about`, else of the kind `only`, else
+        all.
 
-        For rules: the facts that their findings rest on; without such findings, the facts that `infos` says they read.
+        For rules: the facts that their findings rest on; without such findings, the facts of a snapshot that `infos`
+        says they read (none where two machines are compared).
         """
         if self.about:
             if positions := listing.positions_about(self.about):

@@ -57,12 +57,14 @@ def gib_text(mib: float) -> str:
 
 
 def rate_text(mb_s: float) -> str:
-    """MB/s in at most four characters, without the unit: 12, 940, 1.4k, 120k."""
+    """MB/s in at most five characters, without the unit: 12, 940, 1.4k, 12.3k, 120k."""
     return f"{mb_s:.0f}" if mb_s < 999.5 else f"{mb_s / 1000:.1f}k" if mb_s < 99_500 else f"{mb_s / 1000:.0f}k"
 
 
 def process_text(program: Process) -> str:
-    """A process as ``pid 41207 train.py 9.0 GiB alice``; parts that are not known are left out."""
+    """A process as ``pid 41207 train.py 9.0 GiB alice``; ``name not told`` without a name, and memory and user only if
+    they are known.
+    """
     memory = "" if program.memory_mib is None else f"{gib_text(program.memory_mib)} GiB"
     return "  ".join(filter(None, (f"pid {program.pid}", program.name or "name not told", memory, program.user)))
 
@@ -153,7 +155,7 @@ def axis_text(of: Axis) -> str:
 
 
 class Curve:
-    """Numbers of the last `SECONDS`, each with its moment in seconds of a monotonic clock."""
+    """Numbers of the last `SECONDS`, each with its moment in seconds, all by one clock (that of the samples)."""
 
     __slots__ = ("_level_by_place", "_moments", "_numbers", "_scale")
 

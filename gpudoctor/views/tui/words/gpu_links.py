@@ -96,7 +96,10 @@ def _path_words(path: str) -> str:
 
 
 def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
-    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither; ``?`` if not known."""
+    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither.
+
+    ``?`` if any of the rights `_RIGHTS` was not read, or none is known.
+    """
     states = {name: row.get(name) for name in _RIGHTS}
     missing = next((state for state in states.values() if isinstance(state, Unread)), None)
     rights = {name: text_of(state) for name, state in states.items() if known(state)}
@@ -110,7 +113,8 @@ def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
 
 
 def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
-    """Share of a pair's NVLinks that are up, if NVLink is its path, else of its PCIe lanes; the worse of both GPUs.
+    """Share of all NVLinks of a GPU that are up, if NVLink is the pair's path, else share of its PCIe lanes in use;
+    that of the GPU of the two with the smaller share.
 
     Unread if the path or one share is not known.
     """

@@ -81,7 +81,8 @@ def place_text(row: Row) -> str:
 
 
 def in_order(snapshot: Snapshot, by_number: bool) -> list[Row]:
-    """The rows of ``rank``: awaited ones, then halted ones, then those that do what few do, else by rank number.
+    """The rows of ``rank``: awaited ones, then halted ones, then, if the job stands still, those that do what few do;
+    else by rank number.
 
     `by_number`: by rank number alone.
     """

@@ -47,7 +47,9 @@ _REASONS = {
 
 
 def number_text(value: float) -> str:
-    """A number with three significant digits or more: ``1,234``, ``712``, ``54.1``, ``4.12``, ``0.004``."""
+    """A number as text: ``1,234``, ``712``, ``54.1``, ``4.12``, ``0.50``; below 0.1 with three decimals (``0.004``),
+    below 0.001 as ``4e-04``.
+    """
     if 0 < value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

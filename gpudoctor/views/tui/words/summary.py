@@ -40,13 +40,16 @@ def _root_cause(name: str, under: Mapping[str, str]) -> str:
 
 
 def to_act_on(diagnosis: Diagnosis) -> list[Finding]:
-    """The first finding of each root cause that no other explains, in the order to act on them."""
+    """The findings of `report.causes` (no ``info``, nothing only ``possible``) that are not folded under another, in
+    the order to act on them.
+    """
     below = folded(diagnosis)
     return [finding for finding in report.causes(diagnosis) if finding.id not in below]
 
 
 def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
-    """Summary of the findings: ``1 cause, 1 warning · 2 symptoms folded``; without any, whether that means sound.
+    """Summary of the findings: errors (``cause``) and warnings that are not folded, and folded ones: ``1 cause, 1
+    warning · 2 symptoms folded``. If there are none (``info`` does not count), whether that means sound.
 
     `over` is False while reading goes on: then it ends in ``so far``.
     """
