@@ -16,7 +16,6 @@ from gpudoctor import probes
 from gpudoctor.core.diagnosis import Diagnosis, verdict_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.measurement import Bench, bench_verdict
-from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.history import Shelf, of_this_machine
@@ -169,8 +168,7 @@ def ask(
     may take to wake; with one, they and `level` are not used.
     """
     patient = target or Local(level, python, wait=wait)
-    others = () if patient.system == "windows" else ("windows",)
-    collection = Collection(patient, modules_of(probes, first=_SLOWEST, without=others), progress)
+    collection = Collection(patient, probes.declared(first=_SLOWEST), progress)
     if isinstance(patient, Local):
         patient.verify()
     return collection
@@ -211,7 +209,7 @@ def looked_at(patient: Target) -> Snapshot:
     """The facts of level quick, and CUDA's devices, which that level leaves out; asked before kernels run."""
     if isinstance(patient, Local):
         patient.verify()
-    return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
+    return collect(patient, (probe for probe in probes.declared() if probe.level == "quick"))
 
 
 # ---- Facts judged by the rules: the last steps of the path ----

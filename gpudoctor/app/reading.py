@@ -16,7 +16,6 @@ from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fleet import SCHEMA
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
@@ -97,7 +96,7 @@ def _snapshot_of_record(text: str, name: str) -> Snapshot:
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     with replay as target:
-        snapshot = pipeline.deepened(Collection(target, modules_of(probes)))
+        snapshot = pipeline.deepened(Collection(target, probes.declared()))
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 

@@ -87,13 +87,12 @@ def _unpack_folder(name: str) -> Path:
 # ---- Modules that a folder holds ----
 
 
-def modules_of(package: ModuleType, first: Sequence[str] = (), without: Sequence[str] = ()) -> Iterator[ModuleType]:
+def modules_of(package: ModuleType, first: Sequence[str] = ()) -> Iterator[ModuleType]:
     """Import and yield each module of the package's folder: those named in `first`, then the others by name.
 
-    Left out are subpackages, helpers named ``_like_this`` and the names in `without`.
+    Left out are subpackages and helpers named ``_like_this``.
     """
     names = sorted(name for place in package.__path__ for name in _names_in(place) if not name.startswith("_"))
-    names = [name for name in names if name not in without]
     for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         yield importlib.import_module(f"{package.__name__}.{name}")
 

@@ -6,20 +6,24 @@ A probe is a module of ``gpudoctor/probes`` with ``FACTS`` (what it answers), ``
 ``(name, fact)`` and ``(group, rows)``), where it is not ``quick`` a ``LEVEL``, and where it need not be waited for once
 others say something a ``MOOT``, those facts and their values. ``ONLY`` names the one system that has such facts, they
 are absent on others; ``NOT_YET`` one on which they are not read. What a probe said before it died or ran out of time is
-kept; the rest of its facts are unread, because of that.
+kept; the rest of its facts are unread, because of that. A probe that is not run is not imported where a build has
+compiled what all declare (`declared`).
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import ModuleType
-from typing import TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from gpudoctor.core import system
+from gpudoctor.core import shipped, system
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread
-from gpudoctor.core.frozen import field, mutable
+from gpudoctor.core.frozen import field, frozen, mutable
 from gpudoctor.core.secrets import secret_values
 from gpudoctor.core.snapshot import Event, Level, Progress, Snapshot
 from gpudoctor.core.snapshot import Target as Subject
@@ -40,11 +44,56 @@ _SILENT = "the probe did not say"
 _ASKED = "still being asked"
 
 
+@frozen
+class Declaration:
+    """What a probe's module declares, as far as it must be known of one that is not run."""
+
+    name: str
+    answers: Sequence[str]
+    """The facts and groups that it is to answer, as a snapshot names them: ``driver.version``, ``gpu``."""
+    only: str = ""
+    not_yet: str = ""
+    level: str = "quick"
+
+
+DECLARATIONS = "rules/probes.json"
+"""The file of an installed package that holds what `compiled_declarations` gives."""
+
+
+def declared(first: Sequence[str] = ()) -> Iterator[Declaration]:
+    """What each probe declares, those named in `first` first; a checkout, which has it not compiled, imports them."""
+    compiled = shipped.data(DECLARATIONS)
+    if compiled is None:
+        return map(_declaration_of, shipped.modules_of(sys.modules[__name__], first))
+    found = (Declaration(*entry) for entry in json.loads(compiled))
+    return iter(sorted(found, key=lambda probe: first.index(probe.name) if probe.name in first else len(first)))
+
+
+def compiled_declarations() -> list[list[object]]:
+    """What all probes declare, by name, each as the arguments of `Declaration`; imports every probe."""
+    found = map(_declaration_of, shipped.modules_of(sys.modules[__name__]))
+    return [[probe.name, list(probe.answers), probe.only, probe.not_yet, probe.level] for probe in found]
+
+
+def _declaration_of(module: ModuleType) -> Declaration:
+    """What the module declares; wildcards such as ``env.*`` need no answer."""
+    names = (spec.name.rpartition(".")[0] if spec.group else spec.name for spec in module.FACTS)
+    return Declaration(
+        module.__name__.rpartition(".")[2],
+        tuple(dict.fromkeys(name for name in names if not name.endswith("*"))),
+        getattr(module, "ONLY", ""),
+        getattr(module, "NOT_YET", ""),
+        getattr(module, "LEVEL", "quick"),
+    )
+
+
 @mutable
 class _ProbeRun:
     """One probe's run. It ends by itself or is given up, never both; the lock `ending` guards that."""
 
-    module: ModuleType
+    declared: Declaration
+    module: Any = None
+    """None where the probe is not run."""
     results: list[tuple[str, Fact | Rows]] = field(default_factory=list)
     started: float = 0.0
     seconds: float = 0.0
@@ -62,7 +111,7 @@ class _ProbeRun:
     @property
     def name(self) -> str:
         """The probe's name, the last part of its module's: ``nvml``."""
-        return self.module.__name__.rpartition(".")[2]
+        return self.declared.name
 
     @property
     def running(self) -> bool:
@@ -70,7 +119,9 @@ class _ProbeRun:
         return self.thread is not None and not self.ended and not self.given_up
 
 
-def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
+def collect(
+    target: Target, probes: Iterable[Declaration | ModuleType], progress: Progress = lambda _: None
+) -> Snapshot:
     """Run all probes of the target's level, wait for each until its deadline, and return the snapshot.
 
     Facts of probes for a higher level are unread, those of probes for another system absent, with the reason.
@@ -81,27 +132,31 @@ def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = l
 class Collection:
     """Probes running in threads; each starts as soon as the iterable gives it, while the next is imported."""
 
-    def __init__(self, target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> None:
-        """Starts each probe of the target's level; the facts of the others will be unread."""
+    def __init__(
+        self, target: Target, probes: Iterable[Declaration | ModuleType], progress: Progress = lambda _: None
+    ) -> None:
+        """Starts each probe of the target's system and level; the facts of the others will be absent or unread."""
         self.target = target
         self._progress = progress
         self._runs: list[_ProbeRun] = []
         target.listener = lambda source, detail: progress(Event(source, "working", detail))
         levels = get_args(Level)
-        for module in probes:
-            run = _ProbeRun(module)
+        for probe in probes:
+            declared = probe if isinstance(probe, Declaration) else _declaration_of(probe)
+            run = _ProbeRun(declared)
             self._runs.append(run)
-            if getattr(module, "ONLY", target.system) != target.system:
-                run.trouble, run.absent = f"only {module.ONLY.capitalize()} has it", True
-            elif getattr(module, "NOT_YET", "") == target.system:
+            if declared.only not in {"", target.system}:
+                run.trouble, run.absent = f"only {declared.only.capitalize()} has it", True
+            elif declared.not_yet == target.system:
                 run.trouble, run.reason = f"not read on {target.system.capitalize()} yet", Reason.UNSPECIFIED
-            elif levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
+            elif levels.index(declared.level) <= levels.index(target.level):
+                run.module = probe if isinstance(probe, ModuleType) else import_module(f"{__name__}.{probe.name}")
                 _start(run, target, progress, self._runs)
-                if run.thread and not getattr(module, "WAITS", False):
+                if run.thread and not getattr(run.module, "WAITS", False):
                     run.thread.join(_HEAD_START_SECONDS)
             else:
-                run.trouble, run.asked = f"asked from level {module.LEVEL} on", False
-                run.reason = Reason.needs(module.LEVEL)
+                run.trouble, run.asked = f"asked from level {declared.level} on", False
+                run.reason = Reason.needs(declared.level)
 
     def snapshot(self) -> Snapshot:
         """Wait for each probe until its deadline, and return the snapshot; a probe that takes longer is given up."""
@@ -115,9 +170,6 @@ class Collection:
         """The snapshot of what the probes have yielded by now, without waiting; facts of running probes are unread."""
         runs = sorted(self._runs, key=lambda run: run.name)
         facts, groups = _merge(runs)
-        if self.target.system != "windows" and any(run.name == "pci" for run in runs):
-            for group in ("display", "path_dll", "driver_event"):  # their probe is not even imported
-                groups[group] = Absent("only Windows has it")
         timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
         target = self.target
         return Snapshot(
@@ -151,7 +203,7 @@ def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[
         """
         secrets = secret_values(dict(target.environ.items()))
         try:
-            for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", run.module.probe(target)):
+            for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", module.probe(target)):
                 if not isinstance(entry, (Known, Absent, Unread) if "." in name else (tuple, Absent, Unread)):
                     raise TypeError(f"{name} is a {type(entry).__name__}, not a fact")
                 run.results.append((name, _displayed(screened(entry, secrets), target)))
@@ -167,6 +219,7 @@ def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[
             run.seconds = time.monotonic() - run.started
         progress(Event(run.name, "died" if trouble else "done"))
 
+    module = run.module
     progress(Event(run.name, "started"))
     until = time.monotonic() + DEADLINE
     while True:
@@ -216,8 +269,8 @@ def _deadline(module: ModuleType, target: Target) -> float:
 def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]:
     """Facts by name and rows by group of all probes.
 
-    What a probe declares and did not yield is unread, with its trouble. Absent if it is of another system, pending
-    while it runs.
+    What a probe declares and did not yield is unread, with its trouble; pending while it runs. It is absent if it is of
+    another system, or left out if it is named after that (``windows.tdr_off``).
     """
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
@@ -228,17 +281,16 @@ def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]
             else:
                 groups[name] = _join_rows(groups.get(name), cast(Rows, entry))
     for run in sorted(runs, key=lambda run: run.trouble == _SILENT):  # of two reasons, the one that tells more
-        for spec in run.module.FACTS:
-            group = spec.name.rpartition(".")[0]
-            unread: Absent | Unread = Unread(run.trouble, run.asked, run.reason)
-            if run.absent:
-                unread = Absent(run.trouble)
-            elif run.running:
-                unread = Unread(_ASKED, run.asked, Reason.PENDING)
-            if spec.group and group not in groups:
-                groups[group] = unread
-            elif not spec.group and spec.name not in facts and not spec.name.endswith("*"):
-                facts[spec.name] = unread
+        unread: Absent | Unread = Unread(run.trouble, run.asked, run.reason)
+        if run.absent:
+            unread = Absent(run.trouble)
+        elif run.running:
+            unread = Unread(_ASKED, run.asked, Reason.PENDING)
+        for name in run.declared.answers:
+            if "." not in name:
+                groups.setdefault(name, unread)
+            elif not (run.absent and name.startswith(f"{run.declared.only}.")):
+                facts.setdefault(name, unread)
     return facts, groups
 
 

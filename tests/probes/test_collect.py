@@ -1,10 +1,12 @@
 """Probes side by side: one may die, hang or lie; sick environments; and no alarm at what looks like a fault."""
 
+import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +21,19 @@ from gpudoctor.core.snapshot import Event, Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge
 from gpudoctor.diagnosis.knowledge import complete
-from gpudoctor.probes import collect, container, driver, environment, fabric, host, kernel_log, limits, pci, wsl
+from gpudoctor.probes import (
+    Declaration,
+    collect,
+    container,
+    driver,
+    environment,
+    fabric,
+    host,
+    kernel_log,
+    limits,
+    pci,
+    wsl,
+)
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
 from tests.conftest import Program
@@ -198,14 +212,45 @@ def test_a_probe_of_a_higher_level_is_not_asked() -> None:
     assert "died" in str(collected(module, level="deep").get("driver.version"))
 
 
+def test_a_probe_that_is_not_run_is_not_imported() -> None:
+    """Here there are no such modules; what they declare is enough."""
+    names = ("windows.tdr_off", "driver.version", "driver_event")
+    snapshot = collect(
+        Local("quick", environ={}),
+        [
+            Declaration("of_windows", names, only="windows"),
+            Declaration("deeper", ("gpu", "gpu.count"), level="standard"),
+            Declaration("later", ("driver.kind",), not_yet="linux"),
+        ],
+    )
+    assert snapshot.facts == {
+        "driver.version": Absent("only Windows has it"),
+        "gpu.count": Unread("asked from level standard on", asked=False),
+        "driver.kind": Unread("not read on Linux yet"),
+    }, "what is named after Windows is no question here"
+    assert snapshot.groups == {"driver_event": Absent("only Windows has it"), "gpu": snapshot.get("gpu.count")}
+
+
+@pytest.mark.parametrize("system", ["linux", "windows"])
+def test_compiled_declarations_say_what_the_modules_do(system: str, tmp_path: Path) -> None:
+    compiled = [Declaration(*entry) for entry in json.loads(json.dumps(probes.compiled_declarations()))]
+    assert [probe.name for probe in compiled] == [module.__name__.rpartition(".")[2] for module in modules_of(probes)]
+    target = Tree(tmp_path).linux().target()
+    target.system = system
+    elsewhere = [probe for probe in compiled if probe.only not in ("", system) or probe.not_yet == system]
+    modules = [import_module(f"gpudoctor.probes.{probe.name}") for probe in elsewhere]
+    by_declaration, by_module = collect(target, elsewhere), collect(target, modules)
+    assert (by_declaration.facts, by_declaration.groups) == (by_module.facts, by_module.groups)
+    assert by_declaration.timings_ms == {}
+    assert {"display", "path_dll"} <= set(by_declaration.groups) or {"pci", "package_change"} <= set(by_module.groups)
+
+
 def test_the_real_probes_answer_for_everything_they_declare(tmp_path: Path) -> None:
-    modules = [module for module in modules_of(probes) if getattr(module, "LEVEL", "quick") == "quick"]
+    quick = [probe for probe in probes.declared() if probe.level == "quick"]
     tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05")
-    snapshot = collect(tree.target(PATH=str(tmp_path / "bin")), modules)
-    for module in modules:
-        for spec in module.FACTS:
-            group = spec.name.rpartition(".")[0]
-            assert spec.name.endswith("*") or spec.name in snapshot.facts or (spec.group and group in snapshot.groups)
+    snapshot = collect(tree.target(PATH=str(tmp_path / "bin")), quick)
+    promised = {name for probe in quick for name in probe.answers if not name.startswith("windows.")}
+    assert promised <= snapshot.facts.keys() | snapshot.groups.keys()
     dead = {name: state for name, state in snapshot.facts.items() if isinstance(state, Unread) and " died" in state.why}
     assert not dead
     assert snapshot.get("driver.version") == Known("580.95.05", "/proc/driver/nvidia/version")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from importlib.metadata import files, version
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.probes import _binaries
+from gpudoctor.probes import _binaries, declared
 from tests import needs
+from tests.app.packaging.shelf import build
+from tests.needs import REPOSITORY
 from tests.processes import Ran
 from tests.sim import scenario
 from tests.windows.machines import RTX_4090, Card, registry
@@ -70,6 +73,26 @@ def test_a_sound_machine(level: str, windows: Windows) -> None:
         assert kernels == {"driver.add": True, "driver.memory": True, "driver.reduction": True}
     reasons = [entry["because"] for entry in ran.document["unjudged"]]
     assert not [why for why in reasons if "/proc" in why or "/sys" in why or " died: " in why]
+
+
+def test_an_installed_gpudoctor_does_not_import_what_windows_lacks(windows: Windows, tmp_path: Path) -> None:
+    """It finds what one finds that imports all probes."""
+    windows.registry(registry(RTX_4090))
+    windows.driver(nvml(), cuda())
+    build(REPOSITORY, tmp_path, "wheel")
+    folder = windows.new_folder()
+    wheel(str(next(tmp_path.glob("*.whl"))), folder)
+    words = ["-v", "-m", "gpudoctor", "check", "--level", "quick", "--json"]
+    ran = windows.python(*words, env={"PYTHONPATH": f"D:\\{folder.name}"})
+    imported = set(re.findall(r"^import 'gpudoctor\.probes\.(\w+)'", ran.err, re.MULTILINE))
+    not_run = [probe for probe in declared() if probe.only == "linux" or probe.not_yet == "windows"]
+    assert {probe.name for probe in not_run} & imported == set()
+    assert "windows" in imported
+    installed, checkout = ran.document["facts"], checked(windows).document["facts"]
+    unanswered = {name for probe in not_run for name in probe.answers if isinstance(checkout[name], dict)}
+    unanswered = {name for name in unanswered if "value" not in checkout[name]}
+    assert len(unanswered) > 100
+    assert {name: installed[name] for name in unanswered} == {name: checkout[name] for name in unanswered}
 
 
 def test_the_driver_is_too_old_for_the_gpu(windows: Windows) -> None:

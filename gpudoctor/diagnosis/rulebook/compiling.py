@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpudoctor import probes
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.language import OTHERS
 from gpudoctor.core.rule import Part
@@ -230,6 +231,7 @@ def compiled_copies(folder: Path) -> dict[str, object]:
     tables = folder / "tables"
     return {
         **{f"{name}.json": build(folder.joinpath(name).parent) for name, build in COPIES.items()},
+        "probes.json": probes.compiled_declarations(),
         "tables/tables-reach.json": table_reach.reach_of(tables),
         **{f"tables/tables-{path.stem}.json": page_cache.toml(path) for path in sorted(tables.glob("*.toml"))},
     }

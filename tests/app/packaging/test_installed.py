@@ -84,7 +84,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(shelf: Path) -> None:
         f"gpudoctor-{__version__}.dist-info",
     }
     there = {name.partition("/")[2] for name in names}
-    wanted = ["py.typed", "LICENSE", "rules/rules.json", "rules/tables/tables-gpus.json", "app/demos/index.json"]
+    wanted = ["py.typed", "LICENSE", "rules/rules.json", "rules/probes.json", "app/demos/index.json"]
+    wanted += ["rules/tables/tables-gpus.json"]
     wanted += ["rules/driver/driver.missing.toml", "app/docs/rules.md", "app/recipes/slurm-prolog.sh"]
     assert {*wanted, "app/man/gpudoctor.1"} <= there
     assert [name for name in names if name.endswith((".pyc", ".orig", "~"))] == []
