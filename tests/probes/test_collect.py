@@ -34,7 +34,7 @@ from gpudoctor.probes import (
     pci,
     wsl,
 )
-from gpudoctor.target import Target
+from gpudoctor.target import System, Target
 from gpudoctor.target.local import Local
 from tests.conftest import Program
 from tests.probes.test_probe_container import LIB, handed
@@ -232,7 +232,7 @@ def test_a_probe_that_is_not_run_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize("system", ["linux", "windows"])
-def test_compiled_declarations_say_what_the_modules_do(system: str, tmp_path: Path) -> None:
+def test_compiled_declarations_say_what_the_modules_do(system: System, tmp_path: Path) -> None:
     compiled = [Declaration(*entry) for entry in json.loads(json.dumps(probes.compiled_declarations()))]
     assert [probe.name for probe in compiled] == [module.__name__.rpartition(".")[2] for module in modules_of(probes)]
     target = Tree(tmp_path).linux().target()

@@ -416,7 +416,7 @@ def evaluate(text: str, evaluator: Evaluator) -> object:
 @lru_cache(maxsize=8192)
 def searches_text(conditions: tuple[str, ...]) -> bool:
     """Whether one of the conditions looks at the rows of group ``text``, of which there may be many."""
-    return any("text" in _variable_names(parse(condition)) for condition in conditions)
+    return any("text" in condition and "text" in _variable_names(parse(condition)) for condition in conditions)
 
 
 @lru_cache(maxsize=8192)
@@ -460,13 +460,22 @@ def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[str]) -
         variables |= {name for loop in node.generators for name in _variable_names(loop.target)}
         parts = [node.elt, *(test for loop in node.generators for test in loop.ifs)]
         return all(_collect_facts(part, variables, names) for part in parts)
-    for part in ast.iter_child_nodes(node):
+    for part in _operands(node):
         before = len(names)
         if not _collect_facts(part, variables, names):
             return False
         if isinstance(node, ast.BoolOp) and isinstance(part, ast.expr) and len(names) == before:
             return False  # a constant, which may decide
     return True
+
+
+def _operands(node: ast.AST) -> Iterable[ast.AST]:
+    """The child nodes in the order in which they are evaluated; those of what most conditions are, without operators."""
+    if isinstance(node, ast.Compare):
+        return node.left, *node.comparators
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    return () if isinstance(node, ast.Constant) else ast.iter_child_nodes(node)
 
 
 def selected(text: str, evaluator: Evaluator) -> list[object]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unjudged, is_fact_name, verdict_of
-from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
+from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, listed, value_of
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.pattern import TOO_COSTLY, TooCostlyError, within
 from gpudoctor.core.rule import SEVERITIES, Confidence, Proof, Rule, Sign
@@ -35,7 +35,7 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
 
     Left out are rules unjudged only because no job was watched, and findings of `sound` rules if the verdict is broken.
     """
-    text = Text(snapshot, rulebook.word_index(snapshot))
+    text = Text(snapshot, rulebook.word_index(snapshot) if listed(snapshot.rows("text")) else {})
     evaluator = new_evaluator(snapshot)
     found: list[Finding] = []
     unjudged: list[Unjudged] = []
