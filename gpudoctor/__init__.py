@@ -27,10 +27,6 @@ All names in ``__all__`` are stable inside major version 1, as are the JSON docu
 describes. Nothing is imported before it is used; torch never is.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-
 from gpudoctor.core.about import __version__
 
 TYPE_CHECKING = False  # as that of typing, which --version has no need of
@@ -83,6 +79,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load what is asked for on first use, so that ``gpudoctor --version`` costs nothing."""
+    from importlib import import_module
+
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

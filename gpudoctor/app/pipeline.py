@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -114,6 +113,8 @@ def watch(
 
     Raises what `check` raises, when the first or the next diagnosis is asked for.
     """
+    import queue  # loads a library: a check that shows nothing before its end needs none
+
     profile = expected(expect)
     more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 

@@ -32,7 +32,6 @@ class Account(NamedTuple):
 
 
 if sys.platform == "win32":
-    import ctypes
     import msvcrt
 
     ENDING_SIGNALS = (signal.SIGTERM, signal.SIGBREAK)
@@ -96,6 +95,8 @@ if sys.platform == "win32":
 
     def machine_name() -> str:
         """Architecture of the machine, not of this program: ``aarch64``, ``x86``, else ``x86_64``."""
+        import ctypes  # here and below: a library that most commands do without
+
         process, native = ctypes.c_ushort(), ctypes.c_ushort()
         ctypes.windll.kernel32.IsWow64Process2(ctypes.c_void_p(-1), ctypes.byref(process), ctypes.byref(native))
         return {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}.get(native.value, "x86_64")
@@ -128,6 +129,8 @@ if sys.platform == "win32":
 
         Raises `OSError`.
         """
+        import ctypes
+
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         folder = os.fspath(path)
         while not os.path.isdir(folder) and (above := os.path.dirname(folder)) != folder:  # noqa: PTH112, PTH120
@@ -152,7 +155,6 @@ if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     _GENERIC_WRITE, _SHARE_ALL, _OPEN_EXISTING = 0x40000000, 7, 3
-    _INVALID_HANDLE = ctypes.c_void_p(-1).value
     _SHARING_VIOLATION = 32
     _REPLACE_SECONDS = 1.0
     """How long a file may be held by who only looks at it, as virus scanners do with each new one."""
@@ -173,10 +175,12 @@ if sys.platform == "win32":
 
     def is_held(place: str | os.PathLike[str]) -> bool:
         """Whether a program has the file loaded or open, so that it cannot be written to; False for any other error."""
+        import ctypes
+
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateFileW.restype = ctypes.c_void_p
         handle = kernel.CreateFileW(os.fspath(place), _GENERIC_WRITE, _SHARE_ALL, None, _OPEN_EXISTING, 0, None)
-        if handle == _INVALID_HANDLE:
+        if handle == ctypes.c_void_p(-1).value:
             return ctypes.get_last_error() == _SHARING_VIOLATION
         kernel.CloseHandle(ctypes.c_void_p(handle))
         return False

@@ -115,18 +115,14 @@ def _wheel_folders(target: Target) -> Iterator[str]:
 
 def _is_toolkit(target: Target, folder: str) -> bool:
     """True if the folder holds a compiler, or a version file or cuda.h; a folder of left-over libraries is none."""
-    if any(
-        target.exists(path)
-        for name in ("nvcc", "ptxas")
-        for path in system_paths.programs(f"{folder}/bin", name, target.system)
-    ):
+    if any(map(target.exists, system_paths.programs(f"{folder}/bin", "nvcc", "ptxas", system=target.system))):
         return True
     return any(target.exists(f"{folder}/{name}") for name in ("version.json", "version.txt", "include/cuda.h"))
 
 
 def _has_nvcc(target: Target, folder: str) -> Fact:
     """Whether the toolkit's bin folder has nvcc; unread if a folder on the way cannot be entered."""
-    path = next(system_paths.programs(f"{folder}/bin", "nvcc", target.system), f"{folder}/bin/nvcc")
+    path = next(system_paths.programs(f"{folder}/bin", "nvcc", system=target.system), f"{folder}/bin/nvcc")
     return _exists_fact(target, path)
 
 

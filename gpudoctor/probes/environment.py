@@ -110,10 +110,7 @@ def _tool_folders(target: Target) -> Fact:
 
 def _has_tool(target: Target, folder: str) -> bool:
     """True if the folder holds nvcc, nvidia-smi, ptxas or a C compiler; False if it cannot be read."""
-    for tool in _TOOLS:
-        try:
-            if any(map(target.exists, system_paths.programs(folder, tool, target.system))):
-                return True
-        except OSError:
-            return False
-    return False
+    try:
+        return any(map(target.exists, system_paths.programs(folder, *_TOOLS, system=target.system)))
+    except OSError:
+        return False

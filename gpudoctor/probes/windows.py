@@ -278,7 +278,7 @@ def _store_python(target: Target) -> Fact:
         names = target.listing(folder) if system_paths.is_store_alias(alias) else []
         if "python.exe" in names:
             return Known(not any(name.startswith("PythonSoftwareFoundation.") for name in names), alias)
-        if any(map(target.exists, system_paths.programs(folder, "python", target.system))):
+        if any(map(target.exists, system_paths.programs(folder, "python", system=target.system))):
             return Known(False, folder)
     return Absent("PATH has no python")
 

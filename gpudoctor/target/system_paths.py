@@ -82,14 +82,14 @@ def search_list(text: str, system: System = SYSTEM) -> list[str]:
     return [spelled(part) for part in parts if part.startswith("/") or is_absolute(part)]
 
 
-def programs(folder: str, name: str, system: System = SYSTEM) -> Iterator[str]:
-    """The paths by which a folder of PATH can hold that program.
+def programs(folder: str, *programs: str, system: System = SYSTEM) -> Iterator[str]:
+    """The paths by which a folder of PATH can hold those programs.
 
-    On Windows, with each ending (.exe, .bat, ...), those that exist; elsewhere the one path, not checked.
+    On Windows, with each ending (.exe, .bat, ...), those that exist; elsewhere one path each, not checked.
     """
     if system != SYSTEM or SYSTEM != "windows":  # a record of another system, or a name without endings
-        return iter([f"{folder}/{name}"])
-    files = [f"{name}{ending}" for ending in _ENDINGS]
+        return (f"{folder}/{name}" for name in programs)
+    files = [f"{name}{ending}" for name in programs for ending in _ENDINGS]
     try:
         names = _names_in(folder, os.stat(folder).st_mtime_ns)  # noqa: PTH116 - a text
     except PermissionError:  # what may not be listed may be entered

@@ -470,7 +470,7 @@ def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[str]) -
 
 
 def _operands(node: ast.AST) -> Iterable[ast.AST]:
-    """The child nodes in the order in which they are evaluated; those of what most conditions are, without operators."""
+    """The child nodes in the order in which they are evaluated, of what most conditions are without the operators."""
     if isinstance(node, ast.Compare):
         return node.left, *node.comparators
     if isinstance(node, ast.BoolOp):
