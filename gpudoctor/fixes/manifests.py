@@ -180,7 +180,11 @@ def _lines_without_rule(snapshot: Snapshot) -> Iterator[Note]:
 
 
 def _compile_notes(compiled: Sequence[str]) -> Iterator[str]:
-    """Sentences on packages compiled at installation or first use."""
+    """A sentence each on packages compiled at installation, on those of them whose build first looks for a wheel, and
+    on packages compiled at first use; none where there are no such packages.
+
+    Entries of `compiled` are a name and its place: ``flash-attn (requirements.txt, line 2)``.
+    """
     rows = {row["name"]: row for row in table("companions")["sdists"]}
     named = {entry: entry.partition(" ")[0] for entry in compiled}
     now = [entry for entry, name in named.items() if not rows.get(name, {}).get("on_first_use")]

@@ -124,7 +124,9 @@ class Journal:
     folder: Path
 
     def write(self, run: Run) -> None:
-        """Write the run to disk, if full into reserved space. Raises `OSError`, and then the former record remains."""
+        """Write the run to ``run.json``; if the disk is full, delete one of the files that reserve space and try once
+        more. Raises `OSError`, and then the former record remains.
+        """
         try:
             self.put("run.json", run.to_json())
         except OSError as error:

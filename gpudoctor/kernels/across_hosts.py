@@ -348,7 +348,8 @@ RankResult = tuple[Across, Found]
 def collective_rows(answers: Sequence[Across]) -> tuple[Row, ...]:
     """Rows of the fact group ``collective`` from the ranks' answers.
 
-    One row for each leg, operation and size measured, for each leg that failed, and for what was not measured.
+    One row for each backend, leg, operation and size measured, for each leg of a backend that failed on any rank, and
+    for each operation, or rest of a leg, that could not be measured, by its reason.
     """
     by_case: dict[tuple[object, ...], list[RankResult]] = {}
     for answer in answers:

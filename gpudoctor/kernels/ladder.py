@@ -249,7 +249,7 @@ class Ladder:
 
 
 def _is_below_others(family: str) -> bool:
-    """True if the kernels of another folder need those of `family` to hold first."""
+    """True if the kernels of another folder of ``child`` are tried only once those of `family` hold, by `BELOW`."""
     return any(family in below for below in BELOW.values())
 
 

@@ -473,10 +473,10 @@ def _entry_architectures(elf: Binary, at: int, end: int, deadline: float) -> Ite
 
 
 def _concatenated_architectures(elf: Binary, at: int, header: int) -> Iterator[str]:
-    """Yields the architecture of each header in the entry of kind 256 at file offset `at`; `header` is its header's
-    size in bytes.
+    """Yields the architectures of an entry that concatenates others (kind `_CONCATENATED`), from the table of their
+    headers, which lies in the entry's own header: at file offset `at`, `header` bytes long.
 
-    Raises `MalformedError` if the table of headers does not fit into it.
+    Raises `MalformedError` if the table does not fit into that.
     """
     if header < 72:
         raise MalformedError(f"the concatenated entry at {at} has no table")

@@ -55,7 +55,9 @@ def interfaces(target: Target) -> list[Interface] | Absent | Unread:
 
 
 def _interface(target: Target, name: str) -> Interface:
-    """The interface of that name; one without a readable index gets the index 1 << 30."""
+    """The interface of that name as sysfs shows it, whether it is there or not; one without a readable index gets the
+    index 1 << 30, and so comes last.
+    """
     folder = f"{INTERFACES}/{name}"
     index, kind = value_of(number(target, f"{folder}/ifindex")), _kind(target, name)
     state = known(line(target, f"{folder}/operstate"))

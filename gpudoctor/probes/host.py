@@ -103,7 +103,9 @@ def _field(content: str | Absent | Unread, pattern: str, source: str) -> Fact:
 
 
 def _number_field(target: Target, path: str, pattern: str, divisor: int) -> Fact:
-    """Group 1 of the pattern in that file, a whole number, floor-divided by `divisor`; unread if there is none."""
+    """Group 1 of the pattern in that file, a whole number, floor-divided by `divisor`; unread if the file cannot be
+    read or nothing in it matches.
+    """
     state = _field(text(target, path), pattern, path)
     if isinstance(state, (Absent, Unread)):
         return as_unread(state)

@@ -202,7 +202,9 @@ def _module_refused(log: Log) -> Fact:
 
 
 def _gpu_links(target: Target) -> Iterator[tuple[str, str]]:
-    """Yields (address, GPU's address) of each NVIDIA GPU, for its own PCI address and for the port above it."""
+    """Yields (address, GPU's address) of each NVIDIA GPU: for its own PCI address, and for that of the port right above
+    it, if there is one.
+    """
     for gpu in names_in(target, _GPUS):
         yield gpu, gpu
         port = resolve_path(target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]

@@ -125,11 +125,15 @@ def _state(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
 
 
 def _error_message(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
-    """NCCL's error message, else how the child was ended; empty if nothing failed."""
+    """Why the first call that failed did so, in NCCL's words (in the loader's, where libnccl cannot be loaded), else
+    how the child was ended; empty if nothing failed.
+
+    `by_call` has the child's answers by name of the call.
+    """
     failed = next((entry for entry in by_call.values() if "code" in entry), None)
     if failed:
         return printable(failed.get("text") or failed.get("name") or f"code {failed['code']}")
-    return "" if answer.ok else printable(f"the child that asks libnccl was {answer.how}")
+    return "" if answer.ok else printable(f"the child that asks libnccl did not answer: {answer.how}")
 
 
 def _version_fact(number: object, state: str, path: str) -> Fact:

@@ -46,9 +46,10 @@ _MOST_CHANGES = 200
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Yields the group ``package_change``, the newest first; absent if there is no log of a package manager.
+    """Yields the group ``package_change``, the newest first; empty if all that is there was read and tells of no
+    change, absent if there is neither a log of a package manager nor an environment's folder.
 
-    Unread if no change was found and a log may not be read.
+    Unread if no change was found and something could not be read.
     """
     site = site_of(target)
     logs: list[tuple[tuple[str, ...], LogReader]] = [((path,), read) for path, read in SYSTEM_LOGS]

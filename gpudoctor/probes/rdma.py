@@ -90,7 +90,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row, ...]:
     """The ports' rows with the columns errors_gained, downs_gained and watched_s added.
 
-    If a counter is not zero, waits until `_RECHECK_SECONDS` after `began` and reads all again; else gains are 0.
+    If a counter of `_ERRORS` or `_DOWNS` is not zero, waits until `_RECHECK_SECONDS` after `began` (`time.monotonic`)
+    and reads these of all ports again. Else gains are 0 and watched_s is
+    absent.
     """
     counting = any(value_of(row[name]) for row in rows for name in (*_ERRORS, *_DOWNS))
     if counting:
@@ -110,9 +112,10 @@ def _with_gains(target: Target, rows: Sequence[Row], began: float) -> tuple[Row,
 
 
 def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> Fact:
-    """What the port's counters of these names rose by since the row was read.
+    """What the port's counters of these names rose by since the row was read, of those that can be read again.
 
-    0 if not `again`, absent or unread as they are. A counter that was reset gained nothing.
+    0 if not `again`, absent or unread as they are; unread if none can be read again. A counter that was reset gained
+    nothing.
     """
     folder = f"{DEVICES}/{text_of(row['device'])}/ports/{text_of(row['port'])}"
     read = {name: count for name in counters if isinstance(count := value_of(row[name]), int)}
@@ -120,6 +123,8 @@ def _gained(target: Target, row: Row, counters: Sequence[str], again: bool) -> F
         return row[counters[0]]
     later = {name: value_of(number(target, f"{folder}/{_COUNTERS[name]}")) for name in (read if again else ())}
     gains = [count - read[name] for name, count in later.items() if isinstance(count, int)]
+    if again and not gains:
+        return Unread(f"{folder}/counters could not be read again")
     return Known(sum(max(0, gain) for gain in gains), f"{folder}/counters")
 
 

@@ -75,7 +75,7 @@ class Process(subprocess.Popen[bytes]):
     def feed(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:  # noqa: ARG002
         """Make `pipe`, its standard input, non-blocking and register it in `selector` for writing, as ``in``.
 
-        Writes nothing itself; `data` is not used.
+        Writes nothing itself; `data` is there for Windows' `Process`, which writes it at once.
         """
         os.set_blocking(pipe.fileno(), False)
         selector.register(pipe, selectors.EVENT_WRITE, "in")

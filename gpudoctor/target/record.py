@@ -263,7 +263,8 @@ class _JsonObject:
         return entry
 
     def text_items(self, key: str, paths: bool = False) -> Iterator[tuple[str, str]]:
-        """Name and text of each member of the object under `key`; with `paths` each name must be an absolute path.
+        """Name and text of each member of the object under `key`, none where it is missing or null; with `paths` each
+        name must be an absolute path.
 
         Raises `DocumentError` for anything else.
         """

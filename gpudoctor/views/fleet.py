@@ -88,7 +88,7 @@ def _verdict_text(diagnosis: Diagnosis, fleet: Fleet) -> str:
 
 
 def _has_error(fleet: Fleet, host: Host) -> bool:
-    """True if any check of the host is an error."""
+    """True if any check of the host has the outcome ``error``; a check that could not be judged has not."""
     return any(fleet.result(host.name, check.id).outcome == "error" for check in fleet.checks)
 
 

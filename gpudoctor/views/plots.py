@@ -274,7 +274,7 @@ def _timing_bars(shown: list[tuple[str, float]]) -> Iterator[str]:
 
 
 def _duration_text(ms: float) -> str:
-    """Milliseconds as text: ``3.2 ms``, ``45 ms``, ``1.3 s``."""
+    """Milliseconds as text: ``3.2 ms``, from 10 ms on ``45 ms``, from 1000 ms on ``1.3 s``."""
     return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
 
 

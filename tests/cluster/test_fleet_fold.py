@@ -153,7 +153,7 @@ def test_a_document_that_can_be_read_is_not_lost_to_a_later_one_that_cannot() ->
     folding = FleetFold(BOOK)
     for reply in (Reply(document("n1"), "n1"), Reply("Killed", "n1")):
         folding.add(reply)
-    assert folding.answered == 1
+    assert folding.diagnosis(FleetContext("fleet")).snapshot.value("fleet.answered") == 1
 
 
 def test_other_versions_and_levels_are_said() -> None:

@@ -343,7 +343,7 @@ HOSTS = {f"mlx5_{at}": NAMES for at in range(8)}
 
 
 def said(
-    bad: dict[tuple[str, str], Direction], hosts: dict[str, list[str]], reached: dict[str, str], cards: bool = False
+    bad: Mapping[Any, Direction], hosts: dict[str, list[str]], reached: dict[str, str], cards: bool = False
 ) -> list[Suspect]:
     """Suspects where a port sends as `bad` says; `reached`: by rail, the rail that its bad ports reach instead."""
     plan = RailPlan(hosts, {}, dict.fromkeys(hosts, 400.0), {rail: [] for rail in hosts})
@@ -361,10 +361,29 @@ def said(
     return conclude(suspects, tried, plan)
 
 
-def _between(bad: dict[tuple[str, str], Direction], rail: str, source: str, target: str) -> Direction:
+def _between(bad: Mapping[Any, Direction], rail: str, source: str, target: str) -> Direction:
     """What passes; a dead port also receives nothing."""
-    found = bad.get((rail, source), SOUND)
+    found = bad.get((rail, source, target)) or bad.get((rail, source), SOUND)
     return DEAD if bad.get((rail, target)) is DEAD else found
+
+
+EIGHT = [f"n{at}" for at in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("ways", "names", "way"),
+    [
+        ([("n3", "n6"), ("n6", "n3")], {"n3", "n6"}, "both"),
+        ([(host, "n5") for host in EIGHT if host != "n5"], {"n5"}, "to"),
+    ],
+    ids=["one path of many", "one direction, as by a firewall"],
+)
+def test_a_port_that_reaches_others_of_its_rail_is_still_named(
+    ways: list[tuple[str, str]], names: set[str], way: str
+) -> None:
+    bad: Mapping[Any, Direction] = {("mlx5_0", *one): DEAD for one in ways}
+    (suspect,) = said(bad, {"mlx5_0": EIGHT}, {"mlx5_0": "mlx5_0"})
+    assert (set(suspect.names), suspect.way, suspect.measure) == (names, way, "reach")
 
 
 def test_one_slow_port_of_eight_is_named_with_what_the_others_give() -> None:

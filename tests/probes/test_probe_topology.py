@@ -251,8 +251,8 @@ def test_the_right_to_lock_memory(tmp_path: Path, line: str, found: bool) -> Non
     assert values(rdma, Tree(tmp_path / "silent").linux().target())["rdma.may_lock"] is Unread
 
 
-@pytest.mark.parametrize(("later", "gained"), [(51, 9), (42, 0)])
-def test_what_an_efa_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int, gained: int) -> None:
+@pytest.mark.parametrize(("later", "gained"), [("51", 9), ("42", 0), ("", Unread)])
+def test_what_an_efa_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str, gained: object) -> None:
     """It has hw_counters alone, by the names of drivers/infiniband/hw/efa/efa.h."""
     folder = f"/sys/devices/{PATH}/infiniband/rdmap22s0/ports/1"
     tree = card(Tree(tmp_path).linux(), PATH, "rdmap22s0")
@@ -262,7 +262,8 @@ def test_what_an_efa_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     target = tree.target()
 
     def rise(_: float) -> None:
-        tree.file(f"{folder}/hw_counters/retrans_timeout_events", f"{later}\n")
+        for name in ("retrans_timeout_events", *(() if later else ("unresponsive_remote_events",))):
+            tree.file(f"{folder}/hw_counters/{name}", f"{later}\n")
 
     monkeypatch.setattr("gpudoctor.probes.rdma.time.sleep", rise)
     (found,) = shown(said(rdma, target)["rdma"])

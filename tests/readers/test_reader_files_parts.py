@@ -238,6 +238,8 @@ def test_a_manifest_is_known_by_its_content_where_the_name_says_nothing() -> Non
     assert kind("channels: [conda-forge]\ndependencies:\n  - pytorch\n") == "environment"
     assert kind('[project]\nname = "x"\ndependencies = ["torch"]\n') == "pyproject"
     assert kind("torch==2.6.0\nnumpy==2.0.0\n") is None  # what pip freeze prints is what is installed
+    assert kind("-e git+https://github.com/a/b@9f3c#egg=b\ntorch==2.6.0\nx @ file:///tmp/x\n") is None
+    assert kind("-e .\ntorch>=2.6\n") == "requirements"
     assert kind("Traceback (most recent call last):\nRuntimeError: x\n", "requirements.txt") is None
 
 

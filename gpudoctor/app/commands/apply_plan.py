@@ -216,8 +216,10 @@ class Questions:
         return answer
 
     def _ask(self, step: PlanStep) -> Answer:
-        """Ask about the step: run, leave out or stop. It is ``run`` unasked if it only shows something, or after
-        ``all``, unless it reboots or is done by hand.
+        """Ask about the step: run, leave out or stop; the answer ``all`` is remembered.
+
+        It is ``run`` unasked for a command that changes nothing and has no needs, and after ``all`` for every command
+        that does not reboot; what is done by hand is always asked about.
         """
         only_shows = step.touches == "nothing" and not step.needs
         if step.argv and (only_shows or (self._all and "reboot" not in step.needs)):

@@ -66,9 +66,13 @@ def explained(name: str, folders: Sequence[Path]) -> str:
 
 
 def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:
-    """Meaning, unit, probe and reading rules of every fact that is declared or that a rule reads, by name."""
+    """Meaning, unit, probe and reading rules of every fact that is declared or that a rule reads, by name.
+
+    The rules are the shipped ones and the site's in `folders`, on one machine and on clusters.
+    """
     readers: dict[str, list[str]] = {}
-    for rule in rulebook.load(folders).rules:
+    book = rulebook.load(folders)
+    for rule in (*book.rules, *book.cluster):
         for name in facts_read(rule):
             readers.setdefault(name, []).append(rule.id)
     probe_of = {spec.name: module.__name__.rpartition(".")[2] for module in modules_of(probes) for spec in module.FACTS}

@@ -64,7 +64,9 @@ def job(options: argparse.Namespace) -> int:
 
 
 def _find_again(pids: Sequence[int], match: dict[str, str], known: Sequence[int]) -> Job | Unread:
-    """The job as it is now, found by its variables (`match`), or by the given and the known process ids."""
+    """The job as it is now: with `match`, of the processes with these variables, without members if there are none;
+    otherwise of the given and the known process ids, Unread if none of them is a process.
+    """
     return find_job(match) if match else read_job([*pids, *known])
 
 

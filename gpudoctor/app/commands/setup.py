@@ -64,7 +64,7 @@ def setup_torch(options: argparse.Namespace) -> int:
 
 
 def _refuse_together(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that no setup command takes together."""
+    """Raise UsageError for --for with --apply or --python, --share with --apply, and --yes without --apply."""
     if options.machine and options.apply:
         raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
     if options.machine and options.python:

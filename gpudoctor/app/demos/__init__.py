@@ -96,9 +96,11 @@ class Demo(RecordedMachine):
         return (self._folder / "document.json.gz").exists()
 
     def _of_document(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
-        """The recorded job or run, judged anew by today's rules; raises `UsageError` where a profile is given.
+        """The recorded job or run, judged anew by today's rules and those in the folders `rules`; raises `UsageError`
+        where a profile (`expect`) is given.
 
-        Rules that nobody asked then are not listed as unjudged and do not make the verdict unknown.
+        Rules unjudged because a fact was not asked for in the recording are not listed; the verdict is unknown only if
+        the recorded one was.
         """
         if expect:
             raise UsageError(f"demo {self.name}: a job or a run is not held to a profile")

@@ -96,7 +96,9 @@ class Redactor:
 
     @property
     def summary(self) -> str:
-        """Sentence that counts what was hidden: ``hidden: 1 host name, 2 users, 8 UUIDs``."""
+        """Sentence that counts what was hidden so far, each thing once: ``hidden: 1 host name, 2 users, 8 UUIDs``;
+        ``hidden: nothing, ...`` where nothing was.
+        """
         return f"hidden: {self._ledger.summary() or 'nothing, for nothing personal was found'}"
 
     def text(self, text: str, key: str = "") -> str:

@@ -84,11 +84,6 @@ class FleetFold:
             if before is None or summary.answered or not before.answered:
                 self._hosts[summary.host] = summary
 
-    @property
-    def answered(self) -> int:
-        """Number of hosts so far whose answer could be read."""
-        return sum(host.answered for host in self._hosts.values())
-
     def diagnosis(self, whole: FleetContext) -> Diagnosis:
         """Diagnosis of all hosts added so far: the cluster rules' findings on them, and one for each of the hosts' own,
         ranked. `whole` is what is known beside their documents.

@@ -73,7 +73,9 @@ def measure(
 ) -> Flow:
     """Measure the link to the `Server` at an address and port, within `seconds`; failures are in the result's
     `outcome`.
-    `window` is the seconds per direction, `source` as `tcp.bind_source` takes it (``""``: any).
+
+    `key` is the secret that the server was given, `window` the seconds per direction (up to four times as many where
+    round trips are long), `source` as `tcp.bind_source` takes it (``""``: any).
     """
     begun = time.monotonic()
     link, reached = open_connection(address, port, min(seconds, 2.0), source, tcp.SMALL_SEGMENT)

@@ -151,10 +151,11 @@ def connect(address: str, port: int, seconds: float, source: str = "") -> Reache
 def open_connection(
     address: str, port: int, seconds: float, source: str = "", segment: int = 0
 ) -> tuple[socket.socket | None, Reached]:
-    """(non-blocking connection or None, outcome of the attempt). `source` is as in `bind_source` (``""``: any);
-    `segment` limits TCP segments in bytes, 0 for no limit.
+    """(non-blocking connection or None, outcome of the attempt, which tells of any failure). `source` is as in
+    `bind_source` (``""``: any); `segment` limits TCP segments in bytes, 0 for no limit.
 
-    Every address of a name is tried in turn, all within `seconds`; if none connects, the outcome is that of the first.
+    Every address of a name is tried in turn, all within `seconds`, and up to 0.5 s more to see whether a silent host
+    answers on other ports; if none connects, the outcome is that of the first.
     """
     begun = time.monotonic()
     resolved = resolve(address, seconds)

@@ -87,7 +87,7 @@ class RailPlan:
         """(port, port of another host) to be tried once more: each port that reaches nobody, as `blamed` has it, with
         two of its own rail and two of each other rail, those that work first.
         """
-        dead = {(one.rail, host) for one in blamed if _is_unreachable(one) for host in one.names}
+        dead = {(one.rail, host) for one in blamed if self.is_unreachable(one) for host in one.names}
         tried: list[tuple[RailPort, RailPort]] = []
         for port in sorted(dead):
             for rail, hosts in self.hosts.items():
@@ -95,10 +95,14 @@ class RailPlan:
                 tried += [(port, (rail, host)) for host in others[:FEWEST_BAD]]
         return tried
 
+    def is_unreachable(self, suspect: Suspect) -> bool:
+        """True if the suspect is a port that reaches none of its rail, or the path between the only two of a rail.
 
-def _is_unreachable(suspect: Suspect) -> bool:
-    """True if it is a port that reaches nobody of its rail; of two hosts, the path between their ports."""
-    return suspect.measure == "reach" and suspect.kind != "switch" and len(suspect.names) <= 2
+        Not a port that reaches others and is not reached, nor one path of many: what it reaches besides clears neither.
+        """
+        if suspect.measure != "reach" or suspect.kind == "switch":
+            return False
+        return len(self.hosts[suspect.rail]) == 2 or (len(suspect.names) == 1 and suspect.way != "to")
 
 
 Crossings = Mapping[RailPort, Sequence[tuple[str, str]]]
@@ -116,7 +120,7 @@ def conclude(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
     out: list[Suspect] = []
     for suspect in blamed:
         ends = [(suspect.rail, host) for host in suspect.names] if suspect.measure == "reach" else []
-        tried = [crossings.get(end, ()) for end in ends]
+        tried = [crossings.get(end, ()) for end in ends if plan.is_unreachable(suspect)]
         if any(end in unknown for end in ends) or any(suspect.rail in _reached(outcomes) for outcomes in tried):
             continue
         host, network = _other_network(ends, crossings)
@@ -135,7 +139,7 @@ def unjudged(blamed: Iterable[Suspect], crossings: Crossings, plan: RailPlan) ->
         ends = [(rail, host) for host in suspect.names] if suspect.measure == "reach" else []
         if rail in plan.cards and len(suspect.names) > 2:
             why |= dict.fromkeys(ends, f"no two of {len(ends)} machines reach each other by {{rail}}")
-        for end in ends if _is_unreachable(suspect) else ():
+        for end in ends if plan.is_unreachable(suspect) else ():
             tried = crossings.get(end, ())
             if tried and all(outcome == "failed" for _, outcome in tried):
                 why[end] = "{rail} of {host} went away while it was measured"
@@ -271,7 +275,9 @@ class _Stage:
         return hosts
 
     def _kind(self, rail: str) -> tuple[object, bool]:
-        """(rate in Gbit/s that all ports of the rail have, else the rail's name; whether it is measured by RDMA)."""
+        """What rails have in common that are compared: (the rate in Gbit/s, if known and the same for all ports of the
+        rail, else the rail's name; whether it is measured by RDMA).
+        """
         rates = {port.gbps for port in self._ports[rail].values()}
         return (rates.pop() if len(rates) == 1 else None) or rail, rail in self._rdma
 

@@ -248,10 +248,11 @@ class FactJudgement(Judgement[FactLine]):
         return bool(evaluate(self.line.where, self.evaluator))
 
     def _outcome_of_facts(self, places: Sequence[Place]) -> Outcome:
-        """The outcome over these facts: with `at_least` so many must hold, otherwise all of them.
+        """The outcome over these facts: with `at_least` so many must hold, otherwise all of them. Unjudged where unread
+        facts could decide.
 
-        Unjudged where unread facts could decide. Without any facts, a line that absence meets holds, one of a kernel is
-        unjudged, and any other is unmet.
+        Without any facts, a line of a measured kernel is unjudged; one that absence meets holds, unless it has
+        `at_least`; any other is unmet.
         """
         held, unmet, unread = self._by_outcome(places)
         line, fact = self.line, self.line.kernel or self.line.fact

@@ -287,8 +287,8 @@ def imply_load_columns(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
 def _work_columns(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
     """Columns of ``gpu`` under load, from the measured rows of that GPU; none where its clocks were not read meanwhile.
 
-    Those of `_columns_of_run` and `_link_columns`, seconds_at_work, and each error counter's rise (``NAME_at_work``)
-    and new value.
+    Those of `_columns_of_run` and `_link_columns`, seconds_at_work, and, of each error counter that was read, its rise
+    (``NAME_at_work``) and, if it rose from a known value, the new value (``NAME``).
     """
     if not any(known(run.get("sm_clock_mhz")) for run in runs):
         return

@@ -203,9 +203,10 @@ def _driver_ceiling(snapshot: Snapshot) -> Fact:
 
 
 def _module_kind(snapshot: Snapshot) -> Fact:
-    """Kernel modules for all GPUs: ``proprietary`` where one is not driven by the open ones, else ``open``.
+    """Kernel modules that drive all GPUs: ``proprietary`` where the open ones do not drive some GPU, else ``open``.
 
-    `NONE` where another one needs the open ones; raises `CannotJudge` where a GPU is unknown.
+    `NONE` where, besides, another GPU needs the open ones; raises `CannotJudge` where there is no GPU or one is
+    unknown.
     """
     kinds = {
         str(open_module_of(name) if name else open_module(capability))

@@ -81,7 +81,11 @@ class Names:
 
 
 def names_in(text: str, each: str) -> Names:
-    """The names in one expression on a page judged for `each`, loop variables left out; raises `RuleError`."""
+    """The facts (``gpu.name``, also through a loop variable) and the other names in one expression, loop variables left
+    out; raises `RuleError` where it cannot be parsed.
+
+    `each` is the group for each of whose rows the page is judged, ``""`` for none; it counts as a loop variable.
+    """
     tree = parse(text)
     variables = loop_groups(tree, each)
     bare = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -206,7 +210,8 @@ class LetNames:
             raise self._page.text(text).broken(f"in {text!r}: {error}") from error
 
     def _expand_hole(self, hole: str) -> str:
-        """One hole of a sentence, in braces, with ``let`` names expanded; unchanged where it uses none.
+        """A hole of a sentence with ``let`` names expanded, in braces; `hole` is the text between them. Unchanged where
+        it uses no such name or is no expression.
 
         Raises `RuleError` where an expansion holds a brace or bar.
         """

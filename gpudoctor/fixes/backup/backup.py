@@ -90,8 +90,11 @@ def create(run: str, target: Environment) -> Backup:
 
 
 def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
-    """Parts of an environment to keep, for run `run`: its trees that we may write to, each with a folder for copies
-    (created), and, where the prefix is not its own, its files outside these.
+    """Parts of an environment to keep, for run `run`: its trees that we may write to and, where the prefix is not its
+    own and there is such a tree, its files outside these.
+
+    Creates each tree, and the hidden folder in it for the copies of all runs, where they are missing; the parts'
+    `store`, a folder in that one, is not created.
     """
     first = ""
     for root in target.trees:

@@ -326,8 +326,10 @@ class Indexes:
 
 
 def user_indexes(base: str = BASE) -> Indexes:
-    """Indexes to ask: `base` for torch, else the one of the user's pip or uv variables without user name and password,
-    else PyPI. `UsageError` if `base` is no HTTP URL.
+    """Indexes to ask: `base` for torch; for all else the first that is set of PIP_INDEX_URL, UV_DEFAULT_INDEX and
+    UV_INDEX_URL, without user name and password, or PyPI if none is set or that one is no HTTP URL.
+
+    `UsageError` if `base` is no HTTP URL or contains a password.
     """
     named = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), PYPI)
     parts = urllib.parse.urlsplit(named if named.startswith(("https://", "http://")) else PYPI)

@@ -202,7 +202,9 @@ _FIRST_CONDA_CUDA = 12
 
 
 def conda_commands(order: Order) -> Argvs:
-    """conda command for the environment's folder, or for a new one; empty if conda-forge has no such build."""
+    """conda command that installs into the environment's folder, or into a new environment if that is not known; empty
+    if conda-forge builds no torch for that CUDA (known by the CUDA major, no index is asked).
+    """
     found = conda_specs(order)
     prefix = order.environment.prefix
     if not found:

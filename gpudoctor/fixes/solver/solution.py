@@ -108,8 +108,11 @@ def facts_once_installed(candidate: Candidate, environment: Environment, wishes:
 
 
 def _compiled_archs(candidate: Candidate, machine: str) -> list[str]:
-    """Architectures compiled into the wheel for ``x86_64``, ``aarch64`` or ``windows``; empty for a CPU build, or if
-    not known.
+    """Architectures compiled into the wheel (``sm_90``, ``compute_90``) by the tables; empty for a CPU build, or if not
+    known.
+
+    `machine` is ``x86_64``, ``aarch64`` or ``windows``; the last two, where no list of their own is known, get that of
+    x86_64, for Windows without PTX.
     """
     row = builds.build(candidate.torch, candidate.cuda) if candidate.cuda else None
     own = (row or {}).get(machine) if machine in ("windows", "aarch64") else ""

@@ -205,7 +205,10 @@ def _conflict(subset: tuple[Want, ...]) -> Reason:
 
 
 def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:
-    """A sentence with the torch releases that the one want beside torch goes with; nothing for several or none."""
+    """A sentence with up to three torch releases that the one want beside torch goes with on Linux.
+
+    Nothing for several or none, where torch is not among the wants, or where no release fits.
+    """
     other = [want for want in subset if want.name != "torch"]
     if len(other) == len(subset) or len(other) != 1:
         return

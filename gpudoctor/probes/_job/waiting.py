@@ -163,7 +163,11 @@ def mount_of(pid: int, path: str) -> Mount | None:
 
 
 def _wait_in_call(pid: int, number: int, kind: str, arguments: Sequence[int], plain: Wait) -> Wait:
-    """`plain` completed by what the system call (`number`, of `kind`) and its arguments show it waits for."""
+    """What the process waits for in that system call, by the call's `kind` (a key of `_CALLS`; ``nothing`` for any
+    other) and arguments; state and kernel function are those of `plain`.
+
+    Paths and descriptors are looked up in the process's memory and /proc.
+    """
     state, where = plain.state, plain.where
     if kind == "poll" and number in _SELECTS and not arguments[0] and platform.machine() == "x86_64":
         kind = "sleep"

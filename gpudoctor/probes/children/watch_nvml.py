@@ -108,7 +108,9 @@ class Watcher(Asker):
         return answer
 
     def record(self, gpu: int, what: str, answer: Any) -> None:
-        """Keep an answer; one that differs from the last is sent at the end of this round."""
+        """Keep a GPU's answer to the call `what`; the first, or one that differs from the one kept before, is sent at
+        the end of this round.
+        """
         known = self.known.setdefault(gpu, {})
         if what not in known or known[what] != answer:
             known[what] = answer

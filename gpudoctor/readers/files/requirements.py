@@ -47,6 +47,8 @@ _NAME = re.compile(
 _OPTION = re.compile(
     r"^\s*(?:-r|-c|-e|-i|-f|--(?:index-url|extra-index-url|find-links|requirement|hash|no-index))\b", re.M
 )
+_PINNED = re.compile(r"[\w.\[\],-]+(?:==| @ )\S+")
+"""A line of ``pip freeze``."""
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _MOST_OTHER_SHARE = 0.3
 """Share of the lines that may be no requirement: more, and the file is something else."""
@@ -58,14 +60,17 @@ def named(name: str) -> bool:
 
 
 def recognizes(text: str) -> bool:
-    """Whether every line is a pip requirement or option, and one at least an option: ``pip freeze`` prints none."""
+    """Whether every line is a pip requirement or option, blank ones and comments aside, and one at least begins with an
+    option of `_OPTION` (``-r``, ``--hash``); False beyond 200 000 characters.
+
+    What ``pip freeze`` prints is none: exact versions, and no option but ``-e`` of editable packages.
+    """
     if not _OPTION.search(text) or len(text) > 200_000:
         return False
-    manifest = Manifest(text, "")
-    lines = list(_logical_lines(manifest))
-    return bool(lines) and all(
-        line.startswith("-") or _requirements.parse_requirement(_without_options(line)) for _, _, line in lines
-    )
+    lines = [line for _, _, line in _logical_lines(Manifest(text, ""))]
+    if all(line.startswith("-e ") or _PINNED.fullmatch(line) for line in lines):
+        return False
+    return all(line.startswith("-") or _requirements.parse_requirement(_without_options(line)) for line in lines)
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:

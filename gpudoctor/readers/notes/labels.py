@@ -330,7 +330,9 @@ def _module_flavour(value: str, package: re.Match[str] | None) -> str:
 
 
 def _nvidia_smi(label: Label, source: str) -> Answers:
-    """driver.version where the value is a version alone: ``nvidia-smi: 535.104``."""
+    """Yields driver.version where the value is a driver's version alone: ``nvidia-smi: 535.104``; else nothing.
+    `source` says where the label stands.
+    """
     if label.value[:1].isdecimal() and " " not in label.value and (version := driver_version(label.value)):
         yield "driver.version", Known(version, source)
 

@@ -28,7 +28,8 @@ _CLI = Pattern(r"\s*(NVRM version|CUDA version|Device Index|Model|GPU UUID|Bus L
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu``, and driver versions, as CUDA programs and monitors list devices.
+    """Rows of ``gpu``, gpu.count, versions of the driver and of its CUDA, and host.wsl as absent, as CUDA programs and
+    monitors print them.
 
     deviceQuery, torch's device properties, llama.cpp, vLLM, nvidia-container-cli, gpustat and nvidia-smi dmon.
     """

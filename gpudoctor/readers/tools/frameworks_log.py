@@ -128,7 +128,11 @@ def _tensorflow_gpu_count(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _announced_gpus(paste: Paste) -> Iterator[tuple[str, Rows]]:
-    """Rows of ``gpu`` as ComfyUI, llama.cpp, Ultralytics and Ollama announce them."""
+    """Rows of ``gpu`` (index, name, compute capability if told) as ComfyUI, llama.cpp, Ultralytics and Ollama announce
+    them.
+
+    One entry for each program; of several lines on one index the first counts.
+    """
     for words, pattern in _SHOWN:
         rows: dict[str, Row] = {}
         for index, line in paste.having(words):

@@ -140,8 +140,9 @@ def _rank_lists(missing: Mapping[str, int], failed: Mapping[str, int], paste: Pa
 
 
 def _add_rank(report: dict[str, _Lag], key: str, rank: int, count: int, many: Mapping[int, int], line: int) -> None:
-    """Add the rank to the report's lag under `key`, if its count is below the largest in `many` (number of ranks by
-    count); else do nothing.
+    """Add the rank to the report's lag under `key`, made if missing, if its count is below the largest in `many`
+    (number of ranks by count); else do nothing. `line` is the index of the line that names the rank; the lag keeps the
+    last one.
     """
     most = max(many, default=0)
     if count < most:

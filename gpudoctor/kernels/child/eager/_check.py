@@ -248,7 +248,9 @@ def before_bf16(context: Any, error: Exception) -> bool:
 
 
 def recurrence(verdicts: List[Judged]) -> str:
-    """Whether errors repeat: ``the same 3 in 3 of 3 repetitions: not noise``, or how many repetitions had any."""
+    """Whether errors repeat: ``the same 3 in 3 of 3 repetitions: not noise`` for the places that are wrong in every
+    one; without such a place, how many repetitions had any error.
+    """
     always = frozenset.intersection(*(verdict.places for verdict in verdicts))
     if always:
         return "the same %d in %d of %d repetitions: not noise" % (len(always), len(verdicts), len(verdicts))

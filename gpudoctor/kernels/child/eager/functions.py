@@ -50,7 +50,9 @@ run = checked(cases, elementwise=((1 << 20) + 7, 4099), fft=(4096, 64))
 
 
 def _elementwise_case(context: Context, name: str, dtype: str, size: int, salt: int) -> Case:
-    """A case: one function in one type over random values of its range, to within a few units in the last place."""
+    """A case: one function in one type over `size` random values of its range, on the device against float64 on the
+    CPU, to within a few units in the last place (`ULPS`). `salt` varies the values.
+    """
     torch, ulps = context.torch, ULPS.get((name, dtype)) or ULPS["elementwise", dtype]
     function = torch.nn.functional.gelu if name == "gelu" else getattr(torch, name)
     values = uniform(context, (size,), *RANGES[name], salt)

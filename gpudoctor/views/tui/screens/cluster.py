@@ -271,7 +271,9 @@ class ClusterScreen(FramedScreen):
         self.doctor.say(f"copied: {command}" if command else "no host is to be taken out")
 
     def action_write(self) -> None:
-        """Write the sound hosts' names to `FILE` in a thread, a line each; only a message if there are none."""
+        """Write the sound hosts' names to `FILE` in a thread, a line each, replacing the file; a message says how it
+        went. Only a message if there are none or no file can be written.
+        """
         save, fleet = self.doctor.work.save, self.fleet
         if fleet is None or save is None:
             self.doctor.say("no file can be written from here")

@@ -375,7 +375,9 @@ class Comparison:
             self._changed()
 
     def toggle_moving(self) -> None:
-        """Show or hide what differs between any two machines or moments; only a message if nothing is compared."""
+        """Show or hide the facts that differ between any two machines or moments, such as temperatures and serial
+        numbers; only a message if nothing is compared.
+        """
         if self.listing is None:
             self._app.say("D goes with a comparison: d opens a file to compare with")
             return

@@ -297,7 +297,7 @@ class Matrix(ScrollView, can_focus=True):
         self.post_message(self.Moved(self))
 
     def action_go(self, rows: int, columns: int) -> None:
-        """Move the cursor by so many rows and columns, within the grid."""
+        """Move the cursor by so many rows and columns, below 0 up and left; it stops at the grid's edges."""
         row, col = self.at
         last_row, last_col = max(len(self.rows) - 1, 0), max(len(self.columns) - 1, 0)
         self.at = min(max(row + rows, 0), last_row), min(max(col + columns, 0), last_col)
