@@ -152,12 +152,16 @@ class Reason:
 
 @frozen
 class Need:
-    """One requirement of the stack and what the machine has: driver, ``525 or newer``, ``535.183.06``, met."""
+    """One requirement of the stack and what the machine has: driver, ``525 or newer``, ``535.183.06``, met.
+
+    `because` names what sets it, where several could: ``CUDA 12.8``, ``RTX 5090``.
+    """
 
     what: str
     needed: str
     have: str
     met: bool
+    because: str = ""
 
 
 @frozen

@@ -108,7 +108,7 @@ STACK = object_of(
         "wishes": _WISHES,
         **dict.fromkeys(("torch", "heading"), TEXT),
         **dict.fromkeys(("packages", "libraries"), _PAIRS),
-        "needs": list_of({**dict.fromkeys(("what", "needed", "have"), TEXT), "met": BOOLEAN}),
+        "needs": list_of({**dict.fromkeys(("what", "needed", "have"), TEXT), "met": BOOLEAN}, because=TEXT),
         "commands": by_name({"type": "array", "items": TEXTS}),
         "files": by_name(TEXT),
         "reasons": list_of({"candidate": TEXT, "standing": {"enum": list(get_args(Standing))}, "because": TEXT}),

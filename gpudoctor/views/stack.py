@@ -14,6 +14,8 @@ _MOST_REASONS = 6
 _WIDEST_CANDIDATE = 24
 """Columns up to which a candidate has its reason beside it, not below."""
 
+_NEEDS = {"code": "Needs code {needed}", "libc": "Needs Linux with {needed}"}
+
 
 def render(stack: Stack, tool: str, style: Style) -> str:
     """The stack as text, with commands for the installer `tool`; if nothing fits, what would have to change."""
@@ -55,8 +57,9 @@ def _stack_lines(stack: Stack, tool: str, style: Style) -> Iterator[str]:
     yield ""
     for need in stack.needs:
         label = style.paint(say("has"), "green") if need.met else style.paint(say("not met, has"), "red")
-        template = "Needs code {needed}" if need.what == "code" else "Needs {what} {needed}"
-        needs = one_line(say(template, what=say(need.what), needed=need.needed))
+        needs = one_line(say(_NEEDS.get(need.what, "Needs {what} {needed}"), what=say(need.what), needed=need.needed))
+        if need.because:
+            needs = say("{needs}, for {because}", needs=needs, because=one_line(need.because))
         have = one_line(need.have)
         yield say("{needs}: {label} {have}", needs=needs, label=label, have=have) if have else needs
     if stack.libraries:

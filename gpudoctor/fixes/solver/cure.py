@@ -232,9 +232,9 @@ def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
     reasons = say("{command} says why.", command=f"gpudoctor setup torch --for {described}")
     changes = [remedy.text for remedy in solution.smallest]
     if not changes:
-        title = say("No torch fits this machine")
+        title = say("No torch fits the machine")
         return Fix(title, (Step(text=say("{sentence}.", sentence=title) + say(" ") + reasons),))
-    sentences = [say("No torch fits this machine as it is; it would with {change}.", change=changes[0])]
+    sentences = [say("No torch fits the machine as it is; it would with {change}.", change=changes[0])]
     sentences += [say("Or with: {changes}.", changes="; ".join(changes[1:3]))] if changes[1:] else []
     sentences.append(reasons)
     return Fix(say("First {change}", change=changes[0]), (Step(text=say(" ").join(sentences)),))

@@ -37,10 +37,14 @@ USUAL: Mapping[str, str] = {"python": "3.12", "os": "linux", "arch": "x86_64"}
 def parse_machine(text: str) -> Wishes:
     """Wishes for a machine described as ``gpu=H100,driver=550``; an unknown key or invalid value raises
     `UsageError`.
+
+    The key may be missing where the value names it, ``H100, driver 550``, but not before a bare number: 570 is a driver
+    and a GPU.
     """
     wishes = Wishes()
     keys_given: set[str] = set()
-    for part in filter(None, (item.strip() for item in text.split(","))):
+    for item in filter(None, map(str.strip, text.split(","))):
+        part = item if "=" in item or not re.search("[A-Za-z]", item) else _as_key_value(item) or item
         key, equals, value = (item.strip() for item in part.partition("="))
         if key.lower() not in KEYS or not equals:
             raise UsageError(_usage_message(part, key, text))

@@ -102,9 +102,10 @@ def _needs(best: Fit, machine: Machine) -> Iterator[Need]:
         bounds = [build.floor(machine.drivers_of), *(floor for gpu in machine.devices for floor in gpu.floors)]
         least = max(bounds, key=lambda bound: [int(part) for part in bound.split(".")])
         last = min((int(gpu) for device in machine.devices for gpu in device.ceilings), default=0)
-        yield Need(
-            "driver", say("{least} to {most}" if last else "{least} or newer", least=least, most=last), own, True
-        )
+        names = [f"CUDA {build.cuda_words}"] if least == bounds[0] else []
+        names += [gpu.name for gpu in machine.devices if least in gpu.floors or str(last) in gpu.ceilings]
+        needed = say("{least} to {most}" if last else "{least} or newer", least=least, most=last)
+        yield Need("driver", needed, own, True, say(" and ").join(names))
         for gpu in machine.devices:
             yield Need("code", say("for {gpu}", gpu=device_phrase(gpu)), "", True)
     if machine.wheels:
@@ -288,9 +289,8 @@ def _merits(fit: Fit, machine: Machine) -> Iterator[str]:
     build, own = fit.build, machine.driver
     if own and build.cuda[0]:
         whole = "driver {driver} serves CUDA {cuda} in full"
-        minor = "driver {driver} serves CUDA {cuda} as any driver from {floor} on does"
-        floor = build.floor(machine.drivers_of)
-        yield say(whole if fit.full else minor, driver=own.written, cuda=build.cuda_words, floor=floor)
+        minor = "driver {driver} serves CUDA {cuda} by minor-version compatibility"
+        yield say(whole if fit.full else minor, driver=own.written, cuda=build.cuda_words)
     if fit.like:
         yield say("what its wheel holds is not in the tables, it was judged by that of {like}", like=fit.like)
     if fit.jit:
@@ -370,7 +370,7 @@ def _build_range(several: Sequence[Build]) -> str:
 
 
 def rejection_reason(rejection: Rejected, machine: Machine) -> str:
-    """Why a build was rejected, as words that follow its name: ``needs glibc 2.28; this machine has musl``."""
+    """Why a build was rejected, as words that follow its name: ``needs glibc 2.28 or newer, not musl``."""
     build, by = rejection.build, rejection.by
     if isinstance(by, Refused):
         return by.because
@@ -384,11 +384,11 @@ def rejection_reason(rejection: Rejected, machine: Machine) -> str:
     if by == "libc":
         own = "musl" if machine.glibc in ("musl", None) else "glibc {}.{}".format(*machine.glibc)
         needed = "{}.{}".format(*glibc_of(build))
-        return say("needs glibc {needed}; this machine has {own}", needed=needed, own=own)
+        return say("needs glibc {needed} or newer, not {own}", needed=needed, own=own)
     if by == "code":
         return _no_code_reason(build, machine)
     written = machine.driver.written if machine.driver else ""
-    return say("needs driver {floor}; this machine runs {own}", floor=build.floor(machine.drivers_of), own=written)
+    return say("needs driver {floor} or newer, not {own}", floor=build.floor(machine.drivers_of), own=written)
 
 
 _WHEELS = {"linux": "Linux", "aarch64": "Linux on Arm", "windows": "Windows"}

@@ -48,15 +48,27 @@ def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str,
 
 
 @pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        ("RTX 5080", "gpu=RTX 5080"),
+        ("H100, driver 550", "gpu=H100,driver=550"),
+        ("2x RTX 4090, linux, python: 3.12", "gpu=2x RTX 4090,os=linux,python=3.12"),
+        ("driver=550, amd64", "driver=550,arch=amd64"),
+    ],
+)
+def test_a_value_that_names_its_key_needs_no_key(text: str, machine: str) -> None:
+    assert parse_machine(text) == parse_machine(machine)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("", "gpu="),
         ("gpus=H100", "did you mean gpu?"),
-        ("H100", "--for takes gpu="),
-        ("H100, driver 550", "did you mean --for gpu=H100,driver=550?"),
-        ("2x RTX 4090, linux, python: 3.12", "did you mean --for 'gpu=2x RTX 4090,os=linux,python=3.12'?"),
-        ("driver=550, amd64", "did you mean --for driver=550,arch=amd64?"),
-        ("H100, A100", "is none of these"),
+        ("5080", "did you mean --for gpu=5080?"),
+        ("Frobnicator", "--for takes gpu="),
+        ("gpus=H100, driver 550", "'gpus=H100' is none of these"),
+        ("H100, A100", "joined by a plus"),
         ("driver=new", "570.124.06"),
         ("driver=570; rm -rf /", "no driver"),
         ("python=snake", "3.12"),

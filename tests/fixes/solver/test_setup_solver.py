@@ -36,8 +36,10 @@ def test_the_choice_comes_first_with_why_and_then_what_else_there_was() -> None:
     assert standings[0] == "chosen"
     assert standings == sorted(standings, key=["chosen", "fits", "rejected"].index)
     assert len(standings) < 12
-    assert "serves CUDA 12.6 as any driver from 525.60.13 on does" in solution.reasons[0].because
-    assert "needs driver 580.65.06; this machine runs 535.183.06" in said(A100)
+    assert "serves CUDA 12.6 by minor-version compatibility" in solution.reasons[0].because
+    assert "needs driver 580.65.06 or newer, not 535.183.06" in said(A100)
+    old = "gpu=RTX 2080,driver=580,python=3.12,os=linux,arch=x86_64,glibc=2.17"
+    assert "needs glibc 2.28 or newer, not glibc 2.17" in said(parse_machine(old))
 
 
 def test_every_ranked_stack_begins_with_torch_and_the_newest_comes_first() -> None:
@@ -55,7 +57,27 @@ def test_what_the_best_needs_is_told_and_met() -> None:
     assert (needs["driver"].needed, needs["driver"].have) == ("525.60.13 or newer", "535.183.06")
     assert (needs["Python"].needed, needs["libc"].needed) == ("3.10 to 3.14", "glibc 2.28 or newer")
     volta = parse_machine("gpu=Tesla V100-SXM2-32GB,driver=580")
-    assert solve(volta).needs[0].needed == "525.60.13 to 580"
+    assert (solve(volta).needs[0].needed, solve(volta).needs[0].because) == (
+        "525.60.13 to 580",
+        "CUDA 12.6 and Tesla V100-SXM2-32GB",
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "needed", "because"),
+    [
+        ("gpu=RTX 5080,driver=570,python=3.12", "570 or newer", "RTX 5080"),
+        ("gpu=RTX 5080+H100,driver=570,python=3.12", "570 or newer", "RTX 5080"),
+        ("gpu=H100,driver=570,python=3.12", "525.60.13 or newer", "CUDA 12.6"),
+    ],
+)
+def test_one_driver_is_needed_the_newest_of_all_bounds_with_what_sets_it(
+    machine: str, needed: str, because: str
+) -> None:
+    solution = solve(parse_machine(machine))
+    driver = solution.needs[0]
+    assert (driver.needed, driver.because) == (needed, because)
+    assert "525.60.13" not in solution.reasons[0].because
 
 
 def test_an_unknown_package_is_kept_as_it_is_and_said_to_be_unjudged() -> None:

@@ -52,7 +52,7 @@ async def test_a_choice_is_answered_anew_and_marked_as_said(opened: Opened) -> N
         said = text(pilot)
         assert "535.183.06  you said" in said
         assert "for another machine" in shown(pilot)[1]
-        assert "needs driver 580.65.06; this machine runs 535.183.06" in said
+        assert "needs driver 580.65.06 or newer, not 535.183.06" in said
         await pilot.press("0")
         await until(pilot, lambda: "2.15.0+cu132" in text(pilot))
         assert screen.wishes == screen.read

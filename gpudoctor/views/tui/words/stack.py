@@ -137,7 +137,8 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
     for need in stack.needs:
         mark = ("✓", "$success") if need.met else ("✗", "bold $error")
         have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
-        yield labelled(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark), _HANG, "dim")
+        needed = f"{need.needed}, for {need.because}" if need.because else need.needed
+        yield labelled(f"needs {need.what}", Content.assemble(plain(needed), have, mark), _HANG, "dim")
     if not command_first:
         yield GAP
         yield from command_blocks(stack, wishes)
