@@ -145,8 +145,20 @@ def value(fact: Known) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
+_WHOLE = re.compile(
+    r"""gpudoctor\x20(?:(?:setup|explain)\x20)?[a-z][\w.-]*(?:\x20\S+(?=\x20--))?"""
+    r"""(?:\x20--?[a-z][\w-]*(?:[ =](?:'[^']*'|"[^"]*"|[^\s'"(-]\S*))?)*"""
+    r"""|(?<!\S)--?[a-z][\w-]*[ =](?:'[^']*'|"[^"]*")|\$\([^)]*\)|(?<![^\s(\[=])'[^']{1,60}'(?![^\s.,;:)\]])"""
+)
+"""What no line is broken in: a command of gpudoctor with its options, an option with a quoted value, a substitution of
+the shell, and short quotations.
+"""
+_HELD = "\0"
+"""Stands for a blank at which no line is broken; `safe` text has none."""
+
+
 def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: bool = False) -> list[str]:
-    """The text, made `safe`, as lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
+    """The text, made `safe`, as lines of at most `WIDTH` columns; a longer word and what `_WHOLE` matches stay whole.
 
     `indent` is of the first line, `hang` of the others (default: the same). Line breaks in the text become blanks, so
     that foreign text cannot begin a line of its own; with `paragraphs`, the text is divided at its blank lines, and
@@ -155,12 +167,36 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: boo
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
     for paragraph in re.split(r"\n\s*\n", safe(text)) if paragraphs else [safe(_LINE_BREAKS.sub(" ", text))]:
+        paragraph = _WHOLE.sub(lambda match: re.sub(r"\s", _HELD, match[0]), paragraph)
         if has_wide(paragraph):
             lines += fold_wide(paragraph, WIDTH, first, rest)
             continue
         wrapper = textwrap.TextWrapper(WIDTH, first, rest, break_long_words=False, break_on_hyphens=False)
         lines += wrapper.wrap(paragraph) or [""]
-    return lines
+    return [line.replace(_HELD, " ") for line in lines]
+
+
+_SHELL_PART = re.compile(
+    r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\$\([^)]*\)|\{[^}]*\}|\x20\x20\#\x20.*|[^;])+""", re.VERBOSE | re.DOTALL
+)
+
+
+def shell_lines(lead: str, text: str, indent: int) -> Iterator[str]:
+    """The text behind `lead` where one line takes both; else each command of it on a line of its own, never broken.
+
+    Commands are separated by ``;``; what follows ``  # `` in the last is a remark, which is wrapped.
+    """
+    text = safe(_LINE_BREAKS.sub(" ", text))
+    if width(f"{lead} {text}") <= WIDTH - indent:
+        yield f"{' ' * indent}{lead} {text}"
+        return
+    yield f"{' ' * indent}{lead}"
+    for part in map(str.strip, _SHELL_PART.findall(text)):
+        typed, mark, remark = part.partition("  # ")
+        if mark and width(part) > WIDTH - indent - 2:
+            yield from (f"{' ' * indent}  {typed}", *wrapped(f"# {remark}", indent + 4, indent + 6))
+        elif part:
+            yield f"{' ' * indent}  {part}"
 
 
 _Arguments = ParamSpec("_Arguments")

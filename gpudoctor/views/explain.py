@@ -9,7 +9,7 @@ from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Case, Entries, Fix, Rule, Table
-from gpudoctor.views._terminal import command, joined, padded, safe, step_text, wrapped
+from gpudoctor.views._terminal import command, joined, padded, safe, shell_lines, step_text, wrapped
 
 _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
 """Holes of a template that are expressions, not merely a fact."""
@@ -41,8 +41,9 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
         yield ""
         yield from _fix_lines(fix)
     yield from _section_lines("Explains", rule.explains)
-    yield from _section_lines("To be sure", [rule.confirm] if rule.confirm else [])
-    yield from _section_lines("To be sure, on Windows", [rule.confirm_windows] if rule.confirm_windows else [])
+    for title, text in (("To be sure", rule.confirm), ("To be sure, on Windows", rule.confirm_windows)):
+        if text:
+            yield from ("", *shell_lines(say("{title}:", title=say(title)), text, 0))
     yield from _section_lines("What it will not catch", [rule.misses] if rule.misses else [])
     yield from _section_lines("Sources", rule.sources)
     yield from _section_lines("Proven by", [case.name for case in cases])

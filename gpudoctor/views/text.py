@@ -8,7 +8,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import PLAIN, Style, command, step_text, width, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, command, shell_lines, step_text, width, wrapped
 
 _IS_NEWER = "Judged by rule, not by record: {facts} is newer than the tables"
 _ARE_NEWER = "Judged by rule, not by record: {facts} are newer than the tables"
@@ -81,7 +81,7 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
         newer = _ARE_NEWER if len(finding.by_rule) > 1 else _IS_NEWER
         yield from wrapped(say(newer, facts=", ".join(finding.by_rule)), 2, 4)
     if account.confirm:
-        yield from wrapped(say("To be sure: {how}", how=account.confirm), 2, 4)
+        yield from shell_lines(say("To be sure: {how}", how="").rstrip(), account.confirm, 2)
     if finding.explains:
         yield from wrapped(say("This explains: {ids}", ids=", ".join(finding.explains)), 2, 4)
     yield from _fixes_lines(finding.fixes)

@@ -21,7 +21,7 @@ from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.snapshot import Event, Snapshot, Target
 from gpudoctor.views import diff, fix_run, history, plan, text
-from gpudoctor.views._terminal import Style, command, style_of, width
+from gpudoctor.views._terminal import Style, command, style_of, width, wrapped
 from gpudoctor.views.progress import counting_on, progress_on
 from tests.processes import until
 
@@ -93,6 +93,39 @@ Not judged (2), because
 
 1 found, 2 not judged, 1 passed"""
     )
+
+
+def test_each_command_to_be_sure_with_is_a_line_that_can_be_copied() -> None:
+    commands = (
+        """python -c 'import torch, triton; print(torch.__version__, triton.__version__)'""",
+        "{ python -m pip list || uv pip list; } 2>/dev/null | grep -iE '^(nvidia-|torch|jax|tensorflow)' | sort -u",
+        """python -c "import importlib.util as u; print(u.find_spec(\\"torch\\").origin)\"""",
+    )
+    remark = "in the job's environment, on the host; " * 2 + "not in the container"
+    told = replace(FINDING, confirm=f"{'; '.join(commands)}  # {remark}")
+    page = text.render(diagnosis(told)).splitlines()
+    first = page.index("  To be sure:") + 1
+    assert page[first : first + 3] == [f"    {line}" for line in commands]
+    assert " ".join(line.strip() for line in page[first + 3 : first + 5]) == f"# {remark}"
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "gpudoctor setup torch --for 'gpu=RTX 5080,driver=570,python=3.12,os=linux,arch=x86_64' --want 'torch>2.4'",
+        "gpudoctor read requirements.txt --for 'gpu=RTX 5090,driver=570,python=3.12'",
+        "gpudoctor explain driver.too-old-for-gpu",
+        "$(python -c 'import os, nvidia.cudnn as m; print(os.path.join(m.__path__[0], \"lib\"))')",
+        "'is busy or unavailable'",
+    ],
+)
+@pytest.mark.parametrize("before", range(0, 80, 7))
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_line_of_a_sentence_ends_within_a_command(whole: str, before: int, language: str) -> None:
+    lead, rest = ("x " * (before // 2), "says why.") if language == "en" else ("中" * (before // 2) + " ", "说明原因。")
+    lines = wrapped(f"{lead}{whole} {rest}", 2, 4)
+    assert sum(whole in line for line in lines) == 1
+    assert all(width(line) <= 80 or line.strip() == whole for line in lines)
 
 
 def test_one_finding_about_several_gpus_is_told_once() -> None:

@@ -227,7 +227,7 @@ def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
     architectures = tuple(
         replace(gpu, name=f"sm_{gpu.compute_capability.replace('.', '')}") if gpu.compute_capability else gpu
         for gpu in wishes.gpus
-    )  # names have blanks, at which a line of text may be broken
+    )  # a name that a report has may be none that the tables, and so --for, know
     described = shlex.quote(machine_text(replace(wishes, gpus=architectures)))
     reasons = say("{command} says why.", command=f"gpudoctor setup torch --for {described}")
     changes = [remedy.text for remedy in solution.smallest]
