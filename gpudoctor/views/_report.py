@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -208,6 +209,13 @@ def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
         numbers.setdefault(action, number)
         pairs.append((finding, action))
     return pairs
+
+
+def read_again(diagnosis: Diagnosis) -> str:
+    """The command that reads a pasted report again, with the saved output of `ASK_FOR` (``OUTPUT``)."""
+    name = one_line(diagnosis.snapshot.target.name)
+    is_file = name == diagnosis.snapshot.target.name and name not in ("-", "report", "") and "," not in name
+    return f"gpudoctor read --together {shlex.quote(name) if is_file else 'REPORT'} OUTPUT"
 
 
 def reasons(diagnosis: Diagnosis) -> list[Reason]:

@@ -166,8 +166,9 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: boo
     """
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
-    for paragraph in re.split(r"\n\s*\n", safe(text)) if paragraphs else [safe(_LINE_BREAKS.sub(" ", text))]:
-        paragraph = _WHOLE.sub(lambda match: re.sub(r"\s", _HELD, match[0]), paragraph)
+    plain = safe(text if paragraphs else _LINE_BREAKS.sub(" ", text))
+    held = _WHOLE.sub(lambda match: re.sub(r"[^\S\n]", _HELD, match[0]), plain)
+    for paragraph in re.split(r"\n\s*\n", held) if paragraphs else [held]:
         if has_wide(paragraph):
             lines += fold_wide(paragraph, WIDTH, first, rest)
             continue

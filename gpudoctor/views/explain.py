@@ -27,7 +27,9 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield from wrapped(_COMPUTED.sub("…", rule.why), paragraphs=True)
     yield from _condition_lines(say("Found when all of these hold"), rule.when)
     for number, proof in enumerate(rule.proofs, 1):
-        yield from _condition_lines(say("Proof {number}, of which one must hold", number=number), proof.when)
+        several = "Proof {number}, of which one must hold"
+        title = say(several if len(rule.proofs) > 1 else "Proof, all of which must hold", number=number)
+        yield from _condition_lines(title, proof.when)
         if proof.confidence or proof.finding or proof.severity:
             says = _COMPUTED.sub("…", proof.finding or rule.finding)
             words = [say(word) for word in (proof.severity, proof.confidence or rule.confidence) if word]

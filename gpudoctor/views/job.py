@@ -54,7 +54,7 @@ _SIGNALS = ("{signal} from the terminal or the kernel", "{signal} from {sender} 
 
 
 def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
-    """The report of a running job as text: who waits for whom, ranks, network, findings, what was not seen, counts."""
+    """Report of a running job as text: who waits for whom, ranks, network, findings, what was not judged, counts."""
     snapshot = diagnosis.snapshot
     hosts, ranks = snapshot.texts("job.hosts"), int(snapshot.number("job.ranks") or 0)
     head = say(
@@ -77,6 +77,7 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     ]
     unseen = [line for sentence in _unseen(snapshot) for line in wrapped(sentence, hang=2)]
     blocks += ["\n".join(unseen)] if unseen else []
+    blocks += ["\n".join(text.unjudged_lines(diagnosis, style))] if diagnosis.unjudged else []
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     return "\n\n".join([*(block for block in blocks if block), report.counts(diagnosis)])
 
@@ -319,7 +320,9 @@ def _memory(snapshot: Snapshot) -> str:
     if peak is None:
         return ""
     most = say("memory: {peak} at most", peak=size(peak))
-    if limit:
+    if peak < 1:
+        most = say("memory: under 1 MiB")
+    elif limit:
         most = say("memory: {peak} at most, of {limit} (its cgroup's limit)", peak=size(peak), limit=size(limit))
     parts = [most]
     if (count := int(snapshot.number("run.processes") or 0)) > 1:

@@ -31,7 +31,7 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
         lines = (row for action in actions for row in wrapped(action, 2, 5))
         blocks.append("\n".join([say("To act on, in this order:"), *lines]))
     if diagnosis.unjudged:
-        blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
+        blocks.append("\n".join(unjudged_lines(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(report.counts(diagnosis))
     return "\n\n".join(blocks)
@@ -110,7 +110,7 @@ def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
             yield from wrapped(f"- {fix.title}", 4, 6)
 
 
-def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
+def unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     """Lines on why rules were not judged, the commonest reason first, with facts and rule ids; then what would help.
 
     For a manifest one sentence.
@@ -126,9 +126,10 @@ def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     if diagnosis.snapshot.target.kind == "local":
         yield say("  The log of a job that failed can be judged too: gpudoctor read LOG")
     elif diagnosis.snapshot.pasted:
-        yield say("  To have more judged, save the output of these, and read it with what you have:")
+        yield say("  To have more judged, save the output of these:")
         yield from (f"      $ {line}" for line in report.ASK_FOR)
-        yield "      $ gpudoctor read --together FIRST SECOND"
+        yield say("  and read it with what you have:")
+        yield f"      $ {report.read_again(diagnosis)}"
 
 
 def _first_ids(names: Sequence[str]) -> str:

@@ -17,10 +17,10 @@ from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Replay, Repla
 from gpudoctor.core.difference import Change, Difference
 from gpudoctor.core.fact import Absent, Fact, Known, Unread
 from gpudoctor.core.plan import Plan, PlanStep
-from gpudoctor.core.rule import Fix, Step
+from gpudoctor.core.rule import Fix, Proof, Rule, Step
 from gpudoctor.core.run import Began, Printed, Run
 from gpudoctor.core.snapshot import Event, Snapshot, Target
-from gpudoctor.views import diff, fix_run, history, plan, text
+from gpudoctor.views import diff, explain, fix_run, history, job, plan, text
 from gpudoctor.views._terminal import Style, command, style_of, width, wrapped
 from gpudoctor.views.progress import counting_on, progress_on
 from tests.processes import until
@@ -163,6 +163,38 @@ def test_why_most_was_not_read_is_the_first_of_equally_common_reasons() -> None:
     unread = tuple(Change(f"env.V{at}", "", Unread(f"reason {at}"), Known(1, "x")) for at in range(30))
     said = diff.render(Difference(whole, whole, (), {}, unread, (), ()), ("a", "b"))
     assert "most because: reason 0" in " ".join(said.split())
+
+
+def test_a_page_numbers_its_proofs_only_where_there_are_several() -> None:
+    proofs = (Proof(when=("present(torch.version)",)), Proof(when=("gpu.count > 0",)))
+    rule = Rule("torch.none", "torch", "None", "error", "cause", "None", "It is.", "None", (), proofs=proofs)
+    several, one = (explain.rule_page(page, ()) for page in (rule, replace(rule, proofs=proofs[:1])))
+    assert re.findall("Proof.*", several) == [f"Proof {number}, of which one must hold:" for number in (1, 2)]
+    assert re.findall("Proof.*", one) == ["Proof, all of which must hold:"]
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("my report.txt", "'my report.txt'"),
+        ("-", "REPORT"),
+        ("a.txt, b.txt", "REPORT"),
+    ],
+)
+def test_what_more_would_help_is_read_with_the_file_that_was_read(name: str, again: str) -> None:
+    pasted = replace(diagnosis(FINDING), snapshot=Snapshot(Target("report", name), FACTS))
+    assert f"      $ gpudoctor read --together {again} OUTPUT" in text.render(pasted).splitlines()
+
+
+@pytest.mark.parametrize(("mib", "words"), [(0, "memory: under 1 MiB"), (3, "memory: 3 MiB at most")])
+def test_a_run_that_took_less_than_a_mib_took_not_none(mib: int, words: str) -> None:
+    facts: dict[str, Fact] = {"run.memory_peak_mib": Known(mib, "/proc"), "run.seconds": Known(1.0, "gpudoctor run")}
+    ended = replace(diagnosis(), snapshot=Snapshot(Target("local", "node1"), facts))
+    assert f"  {words}" in job.render_account(ended).splitlines()
+
+
+def test_a_job_says_what_was_not_judged() -> None:
+    assert "Not judged (2), because" in job.render(diagnosis()).splitlines()
 
 
 def test_a_pipe_gets_no_colour() -> None:

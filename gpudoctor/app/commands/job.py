@@ -17,6 +17,7 @@ from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread
 from gpudoctor.core.sample import Sample
+from gpudoctor.core.system import is_root
 from gpudoctor.probes._job.members import Job, find_job, find_jobs, key_of, read_job
 from gpudoctor.probes._job.waiting import on_gpu
 from gpudoctor.target import proc
@@ -32,7 +33,8 @@ _SLACK_SECONDS = 30.0
 def job(options: argparse.Namespace) -> int:
     """``gpudoctor job``: look at the job's ranks, and print the report or show it with --tui; the verdict's exit code.
 
-    Raises `UsageError` where there is no such job, for options that do not go together, and anywhere but on Linux.
+    Raises `UsageError` where there is no such job, for options that do not go together, and anywhere but on Linux. The
+    document of ``--json`` has no ranks then: a machine of the job may have none of them.
     """
     if sys.platform != "linux":
         raise UsageError("job reads /proc, which only Linux has")
@@ -55,6 +57,9 @@ def job(options: argparse.Namespace) -> int:
         return run_interface(interactive.of_job(name, source, options.rules, samples), options)
     output.check(options.out)
     diagnosis = _of_many(options, match) if options.slurm or options.hosts else _of_this_machine(options, match)
+    snapshot = diagnosis.snapshot
+    if not (snapshot.number("job.ranks") or snapshot.texts("job.unseen") or options.format == "json"):
+        raise UsageError(f"job: {_no_process(options, match)}")
     report = shared(diagnosis, options)
     if options.format in (None, "text"):
         output.put(view.render(report, style_of(stream_of(options.out))), options.out)
@@ -85,6 +90,16 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
             raise UsageError(f"--match {word}: a variable is written NAME=VALUE: MASTER_PORT=29500")
         found[name] = value
     return found
+
+
+def _no_process(options: argparse.Namespace, match: dict[str, str]) -> str:
+    """That no process is of the job that the options name, and what may be amiss."""
+    if options.slurm:
+        return f"no process of Slurm job {options.slurm} is seen on its nodes; its state: squeue -j {options.slurm}"
+    pairs = " ".join(f"{name}={value}" for name, value in match.items()) or "what marks the job of that process"
+    where = f"on {options.hosts}" if options.hosts else "of this machine"
+    others = "" if is_root() else "; those of other users only root sees"
+    return f"no process {where} was started with {pairs}{others}"
 
 
 def _list_jobs() -> str:

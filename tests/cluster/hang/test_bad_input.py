@@ -122,6 +122,7 @@ def rows(document: Any) -> list[Mapping[str, Any]]:
         ((str(2**22 + 1),), "no process 4194305"),
         (("1", "--match", "A=b"), "a PID is of this machine"),
         (("--match", "A"), "a variable is written NAME=VALUE"),
+        (("--match", "NOSUCH=1", "--look", "0.2"), "no process of this machine was started with NOSUCH=1"),
         (("1", "--slurm", "7", "--hosts", "n1"), "give one of --slurm JOBID and --hosts NODESET"),
     ],
 )

@@ -223,9 +223,13 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
     """Commands whose output would let more be judged, if a pasted report was read; else nothing."""
     if diagnosis.snapshot.pasted and not report.is_manifest(diagnosis):
         yield GAP
-        yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
-        for line in (*report.ASK_FOR, "gpudoctor read --together FIRST SECOND"):
-            yield labelled("      $ ", plain(line, "$primary"), _HANG + 2, "dim")
+        for lead, lines in (
+            ("To have more judged, save the output of these:", report.ASK_FOR),
+            ("and read it with what you have:", (report.read_again(diagnosis),)),
+        ):
+            yield Block(plain(lead), hang=_HANG)
+            for line in lines:
+                yield labelled("      $ ", plain(line, "$primary"), _HANG + 2, "dim")
 
 
 def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
