@@ -300,3 +300,38 @@ def test_a_saved_snapshot_is_read_with_the_log_of_a_job(called: Program, tmp_pat
     assert document["target"]["kind"] == "snapshot"
     assert "host.kernel" in document["facts"]
     assert "nccl.port-in-use" in [finding["id"] for finding in document["findings"]]
+
+
+def _cures(report: str, rule: str) -> list[str]:
+    """The titles of what is to be done about a report's finding of that rule."""
+    finding = next(one for one in diagnose(read_text(report), BOOK).findings if one.id == rule)
+    return [fix.title for fix in finding.fixes]
+
+
+JAX = """\
+$ nvidia-smi
+| NVIDIA-SMI {driver}             Driver Version: {driver}   CUDA Version: {cuda}     |
+|   0  NVIDIA A100-SXM4-40GB          On  | 00000000:00:04.0 Off |                    0 |
+$ conda list
+jax                       0.7.2              pyhd8ed1ab_0    {channel}
+jaxlib                    0.7.2           cpu_py312h2d3a0e5_0    {channel}
+An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu.
+"""
+
+
+def test_jax_is_cured_by_what_installed_it_on_a_driver_that_serves_it() -> None:
+    by_conda = JAX.format(driver="535.183.01", cuda="12.2", channel="conda-forge")
+    assert _cures(by_conda, "jax.gpu-libs") == ["Install conda-forge's CUDA build"]
+    by_pip = JAX.format(driver="470.57.02", cuda="11.4", channel="pypi")
+    assert _cures(by_pip, "jax.gpu-libs")[:2] == [
+        "First a driver that serves CUDA 12: branch 525 or newer",
+        "Install jax, jaxlib and the plugin together",
+    ]
+
+
+@pytest.mark.parametrize("gpu", ["GeForce RTX 5090", "H100 80GB HBM3"])
+def test_a_driver_for_a_linux_that_is_not_named_is_one_choice_of_all(gpu: str) -> None:
+    report = f"GPU models and configuration: GPU 0: NVIDIA {gpu}\nNvidia driver version: 470.57.02\n"
+    general = ["Install a newer driver (by the distribution's own packages)"]
+    assert _cures(report, "driver.too-old-for-gpu") == general
+    assert _cures(f"OS: Ubuntu 24.04.3 LTS (x86_64)\n{report}", "driver.too-old-for-gpu") != general

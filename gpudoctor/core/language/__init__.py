@@ -48,6 +48,7 @@ _PHRASES = (
     "table {name}",
     "asked from level {name} on",
     "fewer than {number} hosts answered",
+    "conda installed {framework}",
     "{fact}: {rest}",
 )
 """Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""

@@ -321,8 +321,8 @@ def imply_torch(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     """Fills what torch's version, build and package list imply, where nobody looked: installer, flavor, CUDA or HIP,
     architectures, cuDNN, companions and pins.
     """
-    if _is_from_conda(groups):
-        fill(snapshot, facts, "python.installer", Known("conda", "conda installed torch"))
+    if framework := _installed_by_conda(groups):
+        fill(snapshot, facts, "python.installer", Known("conda", f"conda installed {framework}"))
     _imply_build(snapshot, facts, groups)
     _imply_archs(snapshot, facts, groups)
     _imply_cudnn(snapshot, facts)
@@ -380,7 +380,8 @@ def _imply_flavor_by_toolkit(snapshot: Snapshot, facts: Facts) -> None:
 def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[builds.Flavor | None, str]:
     """(build that PyPI serves for that version on the platform, source); (None, "") if unknown, conda or a Jetson."""
     platform = snapshot.text("host.platform") or _platform_by_processor(snapshot, groups)
-    if builds.base(version) is None or not platform or _is_from_conda(groups) or snapshot.text("host.jetson"):
+    by_conda = _installed_by_conda(groups) in _TORCH
+    if builds.base(version) is None or not platform or by_conda or snapshot.text("host.jetson"):
         return None, ""
     if platform == "macos":
         return builds.Flavor("mps", ""), f"table torch: the macOS wheel of {version}"
@@ -399,10 +400,13 @@ def _platform_by_processor(snapshot: Snapshot, groups: Groups) -> str:
     return "linux" if snapshot.text("host.arch") == "aarch64" and isinstance(groups.get("gpu"), tuple) else ""
 
 
-def _is_from_conda(groups: Groups) -> bool:
-    """Whether conda installed torch: its plain version then says nothing about the build."""
-    torch = next((row for row in listed(groups.get("package")) if value_of(row.get("name")) in _TORCH), {})
-    return value_of(torch.get("installer")) == "conda"
+def _installed_by_conda(groups: Groups) -> str:
+    """Name of the framework, torch before others, if conda installed it: its plain version then says nothing about the
+    build. Empty where pip did, or there is none.
+    """
+    rows = {str(value_of(row.get("name"))): row for row in reversed(listed(groups.get("package")))}
+    name = next((name for name in (*_TORCH, "jaxlib", "jax", "tensorflow") if name in rows), "")
+    return name if name and value_of(rows[name].get("installer")) == "conda" else ""
 
 
 def _build_row(snapshot: Snapshot) -> TableRow | None:
