@@ -336,3 +336,9 @@ def test_in_a_namespace_without_it(script: str) -> None:
         needs.missing("a user namespace in which folders can be mounted")
     for command in COMMANDS:
         ended([*enter, *PROGRAM, *command], {"HOME": "/nonexistent"}, Path("/"))
+
+
+def test_a_folder_without_pages_is_refused_by_list_as_by_test(called: Program, tmp_path: Path) -> None:
+    listed, tested = called("rules", "list", "--rules", str(tmp_path)), called("rules", "test", str(tmp_path))
+    assert (listed.code, listed.out, listed.err) == (2, "", tested.err)
+    assert "no rule page is there" in listed.err

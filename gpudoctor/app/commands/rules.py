@@ -28,10 +28,15 @@ from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
 from gpudoctor.readers import read_text
 from gpudoctor.views import explain
 
+_NO_PAGE = "{places}: no rule page is there; pages are DIR/<layer>/<id>.toml"
+
 
 def rules_list(options: argparse.Namespace) -> int:
-    """``gpudoctor rules list``: print every rule; exit code 0."""
+    """``gpudoctor rules list``: print every rule; exit code 0. Raises `UsageError` for a folder without pages."""
     book = rulebook.load(options.rules)
+    for place in options.rules:
+        if place.is_dir() and next(place.rglob("*.toml"), None) is None:
+            raise UsageError(_NO_PAGE.format(places=place))
     print(explain.rule_list([*book.rules, *book.cluster]))
     return SOUND
 
@@ -124,7 +129,7 @@ def run(places: Sequence[Path] = ()) -> Failures:
     for place in places or [home]:
         lines += stale(place)
     if not cases and not cures:
-        raise UsageError(f"{' '.join(map(str, places))}: no rule page is there; pages are DIR/<layer>/<id>.toml")
+        raise UsageError(_NO_PAGE.format(places=" ".join(map(str, places))))
     failed = len(wrong) + len(refused)
     pages = "1 page" if pages_tested == 1 else f"{pages_tested} pages"
     lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages}")
