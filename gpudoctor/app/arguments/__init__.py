@@ -43,11 +43,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+_SYNONYMS = {
+    **dict.fromkeys(("diagnose", "diagnosis", "doctor", "scan", "test"), "check"),
+    **dict.fromkeys(("install", "torch", "solve"), "setup torch"),
+    **dict.fromkeys(("hang", "stuck", "ps"), "job"),
+    **dict.fromkeys(("gate", "precheck"), "preflight"),
+    **dict.fromkeys(("repair", "cure", "heal"), "fix"),
+    **dict.fromkeys(("rule", "list"), "rules list"),
+}
+"""What a newcomer may type first, and the command for it."""
+
+
 def no_command(word: str) -> NoReturn:
     """Print to stderr that the word is no command, with what may be meant instead, and exit with 2; never returns."""
     read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
     if word in {"help", "version"}:
         read = f"; did you mean --{word}?"
+    elif word in _SYNONYMS:
+        read = f"; did you mean {_SYNONYMS[word]}?"
     Parser(prog="gpudoctor", usage="gpudoctor [-h] [-V] COMMAND ...").error(
         f"no command {word!r}{read or meant(word, COMMANDS) or '; gpudoctor --help names them all'}"
     )

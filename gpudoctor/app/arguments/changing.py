@@ -171,7 +171,7 @@ EMITTED = ("pip", "uv", "conda", "requirements", "pyproject", "dockerfile", "env
 def add_setup(commands: Any) -> None:
     """Add the command ``setup`` with its subcommands."""
     subcommands = commands.add_parser("setup", help="what to install on this machine, and why").add_subparsers(
-        metavar="WHAT", required=True
+        metavar="{torch,driver,cuda-toolkit,container}", required=True
     )
     torch = new_command(
         subcommands,
