@@ -12,6 +12,7 @@ from statistics import median
 from gpudoctor.app import live_gpus
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import listed, text_of
+from gpudoctor.core.language import say
 from gpudoctor.core.measurement import COUNTERS, Device, Meanwhile, Measurements, Run, gain, meanwhile_from_json
 from gpudoctor.core.sample import GPU, Sample
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
@@ -258,7 +259,11 @@ def devices_of(snapshot: Snapshot, device: str = "") -> tuple[Device, ...]:
     chosen = tuple(gpu for gpu in gpus if device in (f"cuda:{gpu.index}", str(gpu.index)))
     if not chosen:
         available = ", ".join(f"cuda:{gpu.index}" for gpu in gpus) or "no GPU that CUDA lists"
-        raise UsageError(f"--device {device}: no such device; available: {available}, and cpu")
+        raise UsageError(
+            say(
+                "--device {device}: no such device; available: {available}, and cpu", device=device, available=available
+            )
+        )
     return chosen
 
 

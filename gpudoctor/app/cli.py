@@ -12,10 +12,10 @@ from functools import partial
 from importlib import import_module
 
 from gpudoctor.app.arguments import COMMANDS, no_command, parse
-from gpudoctor.app.output import BROKEN_PIPE, INTERRUPTED, MISUSE, UNKNOWN
+from gpudoctor.app.output import BROKEN_PIPE, INTERRUPTED, MISUSE, UNKNOWN, put_message
 from gpudoctor.core import files, language, system
 from gpudoctor.core.errors import DoctorError, UsageError
-from gpudoctor.core.language import choose_language
+from gpudoctor.core.language import choose_language, say
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.target import rights
 
@@ -50,6 +50,7 @@ def run(argv: Sequence[str]) -> int:
     if "TMPDIR" in os.environ:
         files.secure_tmpdir()
     words = list(argv)
+    language.use(_language_of_errors(words))
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):
         no_command(words[0])
@@ -66,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
-        print(f"gpudoctor: {_line_of(error)}", file=sys.stderr)
+        put_message(_line_of(error))
         return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -76,21 +77,21 @@ def run(argv: Sequence[str]) -> int:
             return BROKEN_PIPE
         if isinstance(error, OSError) and system.is_disk_full(error):
             sys.stdout = None
-            reason = f"{error.strerror}; make room, or write it elsewhere"
-            print(f"gpudoctor: the answer could not be written whole: {reason}", file=sys.stderr)
+            sentence = "the answer could not be written whole: {why}; make room, or write it elsewhere"
+            put_message(say(sentence, why=error.strerror))
             return MISUSE
         if os.environ.get(DEBUG):
             raise
         if isinstance(error, MemoryError) or _UNMAPPED in str(error):
-            print(
-                "gpudoctor: no memory is left to answer with: raise its limit (ulimit -v, a cgroup's)", file=sys.stderr
-            )
+            put_message(say("no memory is left to answer with: raise its limit (ulimit -v, a cgroup's)"))
             return UNKNOWN
-        print(
-            f"gpudoctor: {type(error).__name__}: {_line_of(error)[:300] or 'no more is known'}\n"
-            "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
-            f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
-            file=sys.stderr,
+        put_message(
+            f"{type(error).__name__}: {_line_of(error)[:300] or say('no more is known')}\n  "
+            + say("This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.")
+            + "\n  "
+            + say(
+                "{debug}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.", debug=DEBUG
+            )
         )
         return UNKNOWN
 
@@ -102,15 +103,27 @@ def _line_of(error: Exception) -> str:
     return one_line(without_secrets(str(error)))
 
 
+_ENGLISH = ("mcp", "rules test", "rules new")
+"""Commands that are always English: assistants ask for the one, the others are of pages, which are English."""
+
+
 def _language_of(options: argparse.Namespace) -> str:
-    """The language of the output; English for commands without ``--lang``, and for documents unless ``--lang`` is
-    given.
+    """The language of the output; English for the commands in `_ENGLISH`, and for documents unless ``--lang`` is given.
     """
-    if not hasattr(options, "lang"):
-        return language.ENGLISH
     form = getattr(options, "format", None)
     document = getattr(options, "json", False) or form not in {None, "text", "markdown", "html"}
-    return choose_language(options.lang, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
+    asked = language.ENGLISH if options.act in _ENGLISH else getattr(options, "lang", None)
+    return choose_language(asked, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
+
+
+def _language_of_errors(words: Sequence[str]) -> str:
+    """The language of errors in the command line itself, which has not been parsed yet."""
+    own = words[: words.index("--")] if "--" in words else words
+    asked = next((name for name in language.LANGUAGES if f"--lang={name}" in own), None)
+    if asked is None and "--lang" in own[:-1]:
+        asked = own[own.index("--lang") + 1]
+    known = asked if asked in language.LANGUAGES else None
+    return choose_language(known, False, os.environ, getattr(sys.stderr, "encoding", None))
 
 
 def _action_of(
@@ -162,7 +175,7 @@ def act_of(name: str) -> Callable[[argparse.Namespace], int]:
     """
     words = name.split()
     if sys.platform == "win32" and words[0] in _POSIX_ONLY:
-        raise UsageError(f"{words[0]} is not for Windows: {_POSIX_ONLY[words[0]]}")
+        raise UsageError(say("{name} is not for Windows: {instead}", name=words[0], instead=say(_POSIX_ONLY[words[0]])))
     act: Callable[[argparse.Namespace], int]
     act = getattr(import_module(f"gpudoctor.app.commands.{_FILES.get(words[0], words[0])}"), "_".join(words))
     return act

@@ -20,6 +20,7 @@ from gpudoctor.app import output, pipeline
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Progress
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.compare import compare
@@ -144,7 +145,12 @@ class _ThisMachine:
         """
         bench_result = pipeline.bench(names, python=self._python, on_results=on_results, stop=stop)
         if bench_result.because:
-            raise UsageError(f"{bench_result.because}. The checks run without a GPU, too: gpudoctor bench --device cpu")
+            raise UsageError(
+                say(
+                    "{why}. The checks run without a GPU, too: gpudoctor bench --device cpu",
+                    why=bench_result.because,
+                )
+            )
         return bench_result.found
 
     def judged(self, diagnosis: Diagnosis, measurements: Measurements) -> Diagnosis:
@@ -328,7 +334,7 @@ class _DiagnosisSource:
     def open_file(self, name: str) -> Diagnosis:
         """Diagnose a file; raises UsageError for ``-`` (standard input) and DoctorError for what cannot be read."""
         if name == "-":
-            raise UsageError("standard input is this terminal; give a file's name")
+            raise UsageError(say("standard input is this terminal; give a file's name"))
         from gpudoctor.app import reading
 
         return reading.diagnose_files([str(Path(name).expanduser())], rulebook.load(self._rules))
@@ -346,7 +352,7 @@ class _DiagnosisSource:
 
         if diagnosis.snapshot.target.kind == "fleet":
             raise UsageError(
-                "a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there"
+                say("a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there")
             )
         plan_made = plan.plan_for(diagnosis, only, root=system.is_root(), judge=pipeline.judging(self._rules))
         return with_hindrances(plan_made, run_mode_of_process(plan_made, "once"))
@@ -388,7 +394,7 @@ def demand_changes() -> None:
     """Raise `UsageError` in a browser, unless it is served with ``--allow-changes``."""
     if system.in_a_browser() and os.environ.get(CHANGES) != "yes":
         raise UsageError(
-            "changes are off in a browser: start it with gpudoctor --serve --allow-changes, or do it in a terminal"
+            say("changes are off in a browser: start it with gpudoctor --serve --allow-changes, or do it in a terminal")
         )
 
 

@@ -18,6 +18,7 @@ from gpudoctor.cluster.running_job.following import Following
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
 from gpudoctor.core.fact import Row, Unread, number_of, texts_of
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.sample import Sample
 from gpudoctor.core.snapshot import Event, Progress
 from gpudoctor.probes._job.members import Job, find_jobs, read_job
@@ -71,9 +72,9 @@ class OfThisMachine(Source):
     ) -> None:
         found = find(())
         if isinstance(found, Unread):
-            raise UsageError(f"job: {found.why}")
+            raise UsageError(say("job: {why}", why=phrase(found.why)))
         if not found.ranks:
-            raise UsageError("job: no process of this machine was started so")
+            raise UsageError(say("job: no process of this machine was started so"))
         self._name = f"job of process {found.root}" if found.root else "job"
         self._following = Following(self._name, found, find, rules)
         self._samples: deque[Sample] = deque(maxlen=1)

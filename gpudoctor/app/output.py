@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.core import files
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 
 if TYPE_CHECKING:
     from gpudoctor.core.diagnosis import Diagnosis
@@ -33,6 +34,11 @@ def put(text: str, name: str | None) -> None:
         _write(f"{text}\n".encode(), Path(os.path.realpath(name)))  # a link's goal changes, the link stays
 
 
+def put_message(sentence: str) -> None:
+    """Print a message to standard error."""
+    sys.stderr.write(f"gpudoctor{say(': ')}{sentence}\n")
+
+
 def put_new(text: str, place: Path) -> None:
     """Write a new file and the folders above it; raises `UsageError` if it exists or cannot be written."""
     try:
@@ -40,7 +46,13 @@ def put_new(text: str, place: Path) -> None:
         with place.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{place}: {getattr(error, 'strerror', None) or error}; name a folder to write to") from error
+        raise UsageError(
+            say(
+                "{place}: {error}; name a folder to write to",
+                place=place,
+                error=getattr(error, "strerror", None) or error,
+            )
+        ) from error
 
 
 def check(name: str | None) -> None:
@@ -61,7 +73,9 @@ def _errors_as_usage_errors(name: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"-o {name}: {why}; give a file in a folder that you can write to") from error
+        raise UsageError(
+            say("-o {name}: {why}; give a file in a folder that you can write to", name=name, why=why)
+        ) from error
 
 
 def _write(data: bytes, place: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpudoctor import probes
 from gpudoctor.core.diagnosis import Diagnosis, verdict_of
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.measurement import Bench, bench_verdict
 from gpudoctor.core.snapshot import Event, Progress, Snapshot
 from gpudoctor.diagnosis import rulebook
@@ -348,6 +349,7 @@ def new_findings(now: Diagnosis, before: Diagnosis, book: rulebook.Rulebook) -> 
 def _why_no_gpu(diagnosis: Diagnosis) -> str:
     """Sentence that says why CUDA lists no GPU, and the first error found."""
     rows = diagnosis.snapshot.rows("cuda_device")
-    why = "" if isinstance(rows, tuple) else f": {rows.why}"
+    why = "" if isinstance(rows, tuple) else f"{say(': ')}{phrase(rows.why)}"
     cause = next((finding for finding in diagnosis.findings if finding.severity == "error"), None)
-    return f"no GPU that CUDA lists{why}" + (f"; gpudoctor explain {cause.id}: {cause.title}" if cause else "")
+    found = f"{say('; ')}gpudoctor explain {cause.id}{say(': ')}{cause.title}" if cause else ""
+    return f"{say('no GPU that CUDA lists')}{why}{found}"

@@ -16,6 +16,7 @@ from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fleet import SCHEMA
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
@@ -83,7 +84,9 @@ def snapshot_of(text: str, name: str = "report") -> Snapshot:
     snapshot = read_text(text, name)
     if snapshot.target.kind in {"snapshot", "fleet"}:  # what a reader made of a paste is of its kind already
         for misfit in catalog().misfits(snapshot):
-            raise DocumentError(f"{name}: {misfit}; save it again with gpudoctor snapshot")
+            raise DocumentError(
+                say("{name}: {misfit}; save it again with gpudoctor snapshot", name=name, misfit=misfit)
+            )
     return snapshot
 
 
@@ -111,8 +114,12 @@ def on_machine(manifest: Snapshot, machine: Snapshot | None) -> Snapshot:
     name = manifest.target.name
     if not manifest.known("manifest.kind"):
         raise UsageError(
-            f"{name} does not say what is to be installed: --for does not go with it; it goes with requirements*.txt,"
-            " pyproject.toml, a lock, environment.yml, a Dockerfile, compose.yaml or a pod's manifest"
+            say(
+                "{name} does not say what is to be installed: --for does not go with it; it goes with"
+                " requirements*.txt, pyproject.toml, a lock, environment.yml, a Dockerfile,"
+                " compose.yaml or a pod's manifest",
+                name=name,
+            )
         )
     from gpudoctor.diagnosis.knowledge.manifests import with_images  # much, and for manifests alone
 

@@ -31,6 +31,7 @@ from textual_serve.server import Server
 from gpudoctor.app.interactive import CHANGES
 from gpudoctor.core import shipped
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.target.network import is_address
 
 _PAGE_END_SECONDS = 2.0
@@ -90,7 +91,11 @@ def serve(arguments: Sequence[str], at: str, changes: bool = False) -> None:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(
-            f"cannot listen at {at}: {error.strerror or error}; --serve HOST:PORT names another"
+            say(
+                "cannot listen at {at}: {why}; --serve HOST:PORT names another",
+                at=at,
+                why=error.strerror or error,
+            )
         ) from error
     with listening:
         server = TokenServer(shlex.join([*shipped.own_command(), *arguments]), host, listening.getsockname()[1])
@@ -120,7 +125,7 @@ def place(at: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, 0
     if not host or parts.netloc != at or parts.path:
-        raise UsageError(f"{at!r} is not HOST:PORT, as in 127.0.0.1:8000")
+        raise UsageError(say("{at} is not HOST:PORT, as in 127.0.0.1:8000", at=repr(at)))
     return host, port
 
 

@@ -61,9 +61,3 @@ def near_words(word: str, known: Iterable[str]) -> list[str]:
         candidate for candidate, ratio in zip(alike, likeness, strict=True) if ratio > likeness[0] - _LIKENESS_MARGIN
     ]
     return list(dict.fromkeys([*begun, *nearest]))[:3]
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    """End of an error message with up to three near words: ``; did you mean a, b or c?``; empty where none is near."""
-    found = near_words(word, known)
-    return f"; did you mean {' or '.join(filter(None, [', '.join(found[:-1]), *found[-1:]]))}?" if found else ""

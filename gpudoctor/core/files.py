@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirs
@@ -230,7 +231,14 @@ def check_named_file(path: str | Path, what: str) -> None:
     if found is None:
         return
     if not found.owned and (system.is_root() or found.whose == "every user"):
-        raise UsageError(f"{what}: {found}, and what it says is acted upon: {found.cure}, or name a copy of your own")
+        raise UsageError(
+            say(
+                "{what}: {found}, and what it says is acted upon: {cure}, or name a copy of your own",
+                what=what,
+                found=found,
+                cure=found.cure,
+            )
+        )
     warn_once(f"{what}: {found}, who can change what it says")
 
 
@@ -291,7 +299,14 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """
     named = configured_folder(environ)
     if named and (found := doubt(named)):
-        raise UsageError(f"{STATE}: {found}, who could plant records there: {found.cure}, or name another folder")
+        raise UsageError(
+            say(
+                "{state}: {found}, who could plant records there: {cure}, or name another folder",
+                state=STATE,
+                found=found,
+                cure=found.cure,
+            )
+        )
     return named or default_folder()
 
 

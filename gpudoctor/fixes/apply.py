@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.document import object_to_json
 from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Judged, Run
 from gpudoctor.fixes import records
@@ -58,7 +59,13 @@ def opened(
         try:
             recorder.write()
         except OSError as error:
-            raise DoctorError(f"no record can be kept in {mine.folder}: {error.strerror}; nothing was run") from error
+            raise DoctorError(
+                say(
+                    "no record can be kept in {folder}: {why}; nothing was run",
+                    folder=mine.folder,
+                    why=error.strerror,
+                )
+            ) from error
         yield recorder
 
 
@@ -67,7 +74,7 @@ def _target_environment(plan: Plan, context: RunContext) -> Environment | None:
     if not any(guard.changes_packages(step) for step in plan.until_reboot.chosen):
         return None
     if context.python is None:
-        raise UsageError("no Python is known whose environment could be changed: name it with --python")
+        raise UsageError(say("no Python is known whose environment could be changed: name it with --python"))
     return environment.query_environment(context.python, context.environ)
 
 
@@ -83,7 +90,14 @@ def _refuse_unrunnable(plan: Plan, target: Environment | None, context: RunConte
             elsewhere = new or guard.refusal(step.argv, target)  # what the plan makes may always be changed by it
             why = why or ("" if elsewhere else target.hindrance(context.root))
         if why:
-            raise UsageError(f"step {step.id} ({step.title}) is not run from here: {why}. Nothing was run")
+            raise UsageError(
+                say(
+                    "step {id} ({title}) is not run from here: {why}. Nothing was run",
+                    id=step.id,
+                    title=step.title,
+                    why=why,
+                )
+            )
 
 
 @dataclass

@@ -93,7 +93,7 @@ def effect_text(step: Step, cure: str) -> str:
         fact_sentence(name, value) for name, value in step.makes if not (isinstance(value, str) and NOT_KNOWN in value)
     ]
     if effects:
-        return "; ".join(dict.fromkeys(effects))
+        return say("; ").join(dict.fromkeys(effects))
     if "reboot" in step.needs:
         return say("the machine runs what was installed")
     return f"part of: {cure}" if step.touches != "nothing" else say("it only looks") if step.argv else ""
@@ -102,23 +102,26 @@ def effect_text(step: Step, cure: str) -> str:
 def fact_sentence(name: str, value: Json) -> str:
     """One fact as a sentence: ``driver.module_loaded is true``, ``env.LD_LIBRARY_PATH is not there any more``."""
     if isinstance(value, dict) and "absent" in value:
-        return f"{name} is not there any more"
+        return say("{name} is not there any more", name=name)
     if isinstance(value, dict):
-        return f"{name} is read again"
+        return say("{name} is read again", name=name)
     if isinstance(value, bool):
-        return f"{name} is {'true' if value else 'false'}"
+        return say("{name} is {value}", name=name, value="true" if value else "false")
     if isinstance(value, list):
-        return f"{name} is {', '.join(map(str, value)) or 'empty'}"
-    return f"{name} is {value}"
+        return say("{name} is {value}", name=name, value=", ".join(map(str, value)) or say("empty"))
+    return say("{name} is {value}", name=name, value=value)
 
 
 def _package_effect(command: Command) -> str:
     """Sentence naming the packages that the command installs or removes."""
     names = ", ".join(f"{package.name} {package.version}".rstrip() for package in command.wanted)
-    where = f"the environment {command.creates}" if command.creates else ""
+    several = len(command.wanted) > 1
     if command.removes:
-        return f"{names} {'are' if len(command.wanted) > 1 else 'is'} taken away"
+        return say("{names} are taken away" if several else "{names} is taken away", names=names)
     named = any("+" in package.version for package in command.wanted)
-    build = f" of the build {command.build}" if command.build not in ("", "auto") and not named else ""
-    there = " with ".join(part for part in (where, f"{names}{build}" if names else "") if part)
-    return f"{there} {'are' if len(command.wanted) > 1 and not where else 'is'} there"
+    if command.build not in ("", "auto") and not named and names:
+        names = say("{names} of the build {build}", names=names, build=command.build)
+    if not command.creates:
+        return say("{names} are there" if several else "{names} is there", names=names)
+    sentence = "the environment {folder} with {names} is there" if names else "the environment {folder} is there"
+    return say(sentence, folder=command.creates, names=names)

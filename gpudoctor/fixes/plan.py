@@ -156,7 +156,7 @@ class _PlanBuilder:
         """
         target = self.diagnosis.snapshot.target
         if target.kind != "local":
-            return say("not from here: {machine} is another machine", machine=target.name or say("the report"))
+            return say("not from here: {machine} is another machine", machine=say(target.name or "the report"))
         if step.verify:
             return ""
         if not step.argv:

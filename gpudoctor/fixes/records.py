@@ -26,6 +26,7 @@ from gpudoctor.core import files, system
 from gpudoctor.core import run as runs
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.core.files import HISTORY
+from gpudoctor.core.language import say
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.backup import tree
 from gpudoctor.fixes.backup.environment import Environment
@@ -64,7 +65,14 @@ class Journals:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if found := files.doubt(self.folder):
-                raise DoctorError(f"no record can be kept in {self.folder}: {found}; nothing was run. {found.cure}")
+                raise DoctorError(
+                    say(
+                        "no record can be kept in {folder}: {found}; nothing was run. {cure}",
+                        folder=self.folder,
+                        found=found,
+                        cure=found.cure,
+                    )
+                )
             for number in range(1, 100):
                 mine = name if number == 1 else f"{name}-{number:02}"
                 with contextlib.suppress(FileExistsError):
@@ -73,10 +81,13 @@ class Journals:
                     return Journal(mine, self.folder / mine)
         except OSError as error:
             raise DoctorError(
-                f"no record can be kept in {self.folder}: {error.strerror}; nothing was run. "
-                "GPUDOCTOR_STATE names another folder"
+                say(
+                    "no record can be kept in {folder}: {why}; nothing was run. GPUDOCTOR_STATE names another folder",
+                    folder=self.folder,
+                    why=error.strerror,
+                )
             ) from error
-        raise DoctorError(f"{self.folder}: a hundred runs began in this second; nothing was run")
+        raise DoctorError(say("{folder}: a hundred runs began in this second; nothing was run", folder=self.folder))
 
     def list(self) -> tuple[Entry, ...]:
         """All journals, newest first; an unreadable one has `trouble` set and no `run`. Empty if there is no folder."""
@@ -97,8 +108,16 @@ class Journals:
         names = [entry.id for entry in self.list()]
         fits = [name] if name in names else [item for item in names if name and item.startswith(name)]
         if len(fits) != 1:
-            known = f"; the last one is {names[0]}" if names else f"; there is none in {self.folder}"
-            raise UsageError(f"{name!r} is {'no run' if not fits else 'more than one run'}{known}")
+            sentence = "; the last one is {id}" if names else "; there is none in {folder}"
+            known = say(sentence, id=names[0] if names else "", folder=self.folder)
+            raise UsageError(
+                say(
+                    "{name} is {what}{known}",
+                    name=repr(name),
+                    what=say("no run" if not fits else "more than one run"),
+                    known=known,
+                )
+            )
         return Journal(fits[0], self.folder / fits[0])
 
     def prune(self, needed: Callable[[Journal], bool], most: int = MOST_RUNS) -> None:
@@ -156,7 +175,9 @@ class Journal:
         """The run as last written to the journal; raises `DocumentError` if it cannot be read or is another run's."""
         run = runs.from_json(self.document("run.json"))
         if run.id != self.id:
-            raise DocumentError(f"{self.folder}: the journal of another run, {run.id[:40]!r}")
+            raise DocumentError(
+                say("{folder}: the journal of another run, {id}", folder=self.folder, id=repr(run.id[:40]))
+            )
         return run
 
     def put(self, name: str, document: Mapping[str, Any]) -> None:
@@ -171,14 +192,16 @@ class Journal:
         try:
             raw = json.loads(self._read(place))
         except FileNotFoundError as error:
-            raise DocumentError(f"{self.folder}: no {name} in it") from error
+            raise DocumentError(say("{folder}: no {name} in it", folder=self.folder, name=name)) from error
         except OSError as error:
             raise DocumentError(f"{place}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{place}: no JSON") from error
+            raise DocumentError(say("{place}: no JSON", place=place)) from error
         digest = raw.pop("digest", None) if isinstance(raw, dict) else ""
         if digest != self._digest(name, raw) and not (digest is None and self._is_of_1_0()):
-            raise DocumentError(f"{place}: it was changed since it was written, and nothing is done by it")
+            raise DocumentError(
+                say("{place}: it was changed since it was written, and nothing is done by it", place=place)
+            )
         document: dict[str, Any] = raw
         return document
 
@@ -191,15 +214,23 @@ class Journal:
         `OSError`.
         """
         if found := files.doubt(self.folder):
-            raise DocumentError(f"{place}: {found}, so nothing is done by it: {found.cure}")
+            raise DocumentError(
+                say("{place}: {found}, so nothing is done by it: {cure}", place=place, found=found, cure=found.cure)
+            )
         with open(os.open(place, system.READ | system.NO_FOLLOW | system.NON_BLOCKING), "rb") as file:  # noqa: PTH123
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
-                raise DocumentError(f"{place}: no plain file")
+                raise DocumentError(say("{place}: no plain file", place=place))
             if seen.st_uid not in (0, system.user_id()):
-                raise DocumentError(f"{place}: belongs to user {files.user_name(seen.st_uid)}: nothing is done by it")
+                raise DocumentError(
+                    say(
+                        "{place}: belongs to user {user}: nothing is done by it",
+                        place=place,
+                        user=files.user_name(seen.st_uid),
+                    )
+                )
             if seen.st_mode & 0o022 and not system.ACCESS_IS_LISTED:
-                raise DocumentError(f"{place}: others can write to it, so nothing is done by it")
+                raise DocumentError(say("{place}: others can write to it, so nothing is done by it", place=place))
             return file.read(_MOST_JOURNAL_BYTES)
 
     def _digest(self, name: str, document: Mapping[str, Any]) -> str:
@@ -232,13 +263,17 @@ def hold_lock(scope: str, place: Path, run: str) -> Iterator[None]:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = _open_lock(place)
     except OSError as error:
-        raise DoctorError(f"{place}: {error.strerror}; nothing was run") from error
+        raise DoctorError(say("{place}: {why}; nothing was run", place=place, why=error.strerror)) from error
     try:
         try:
             system.lock(handle)
         except BlockingIOError:
             raise DoctorError(
-                f"another run is under way {scope}: {_holder_note(handle) or 'of another gpudoctor'}; wait for it"
+                say(
+                    "another run is under way {scope}: {what}; wait for it",
+                    scope=scope,
+                    what=_holder_note(handle) or say("of another gpudoctor"),
+                )
             ) from None
         user = files.user_name(system.user_id())
         former = _holder_note(handle)  # one without a user is of 1.0, which left it there; our own are in our journals
@@ -303,7 +338,9 @@ def environment_lock(target: Environment) -> Path:
     try:
         return tree.kept_folder(root) / "lock"
     except OSError as error:
-        raise DoctorError(f"{Path(root, tree.STORES)}: {error.strerror}; nothing was run") from error
+        raise DoctorError(
+            say("{root}: {why}; nothing was run", root=Path(root, tree.STORES), why=error.strerror)
+        ) from error
 
 
 # ---- What earlier runs mean for the next one ----
@@ -325,7 +362,7 @@ def last_undoable(entries: Sequence[Entry]) -> Run:
     for entry in entries:
         if entry.run and undo_state(entry.run, entries) == POSSIBLE:
             return entry.run
-    raise UsageError("there is no run to take back; gpudoctor fix --runs lists them all")
+    raise UsageError(say("there is no run to take back; gpudoctor fix --runs lists them all"))
 
 
 POSSIBLE = "can be taken back"

@@ -11,6 +11,7 @@ from pathlib import Path
 from gpudoctor.core import files, system
 from gpudoctor.core.document import object_from_json
 from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.fixes.apply import opened
@@ -68,7 +69,11 @@ class _Recorded:
         found = object_from_json(Backup, journal.document("kept.json")) if journal.has("kept.json") else None
         if found and not found.complete:
             raise DoctorError(
-                f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"
+                say(
+                    "what was kept of {prefix} before run {id} is gone: it cannot be put back",
+                    prefix=found.environment.prefix,
+                    id=run.id,
+                )
             )
         if found:
             _check_kept(run, found)
@@ -76,7 +81,11 @@ class _Recorded:
         made = tuple(map(str, raw))
         planned = {guard.created_environment(step.argv) for step in run.plan.steps if step.argv}
         if other := next((folder for folder in made if folder not in planned), ""):
-            raise DocumentError(f"the record of run {run.id} names {other[:200]!r}, which no step of it made")
+            raise DocumentError(
+                say(
+                    "the record of run {id} names {other}, which no step of it made", id=run.id, other=repr(other[:200])
+                )
+            )
         return cls(found, made, tuple(_system_commands(run, journal, environ)))
 
 
@@ -85,20 +94,34 @@ def _check_kept(run: Run, copy: Backup) -> None:
     prefix = copy.environment.prefix
     named = run.plan.environment
     if copy.run != run.id or (named and os.path.realpath(named) != os.path.realpath(prefix)):
-        raise DocumentError(f"the record of run {run.id} is of another environment, {prefix}: nothing is put back")
+        raise DocumentError(
+            say(
+                "the record of run {id} is of another environment, {prefix}: nothing is put back",
+                id=run.id,
+                prefix=prefix,
+            )
+        )
     owner = os.stat(prefix).st_uid if os.path.isdir(prefix) else 0  # noqa: PTH112, PTH116
     if system.is_root() and owner:
-        raise UsageError(f"{prefix} belongs to user {files.user_name(owner)}, and this is root: undo it as that user")
+        raise UsageError(
+            say(
+                "{prefix} belongs to user {owner}, and this is root: undo it as that user",
+                prefix=prefix,
+                owner=files.user_name(owner),
+            )
+        )
     backup.check(copy)
 
 
 def _refuse_twice(run: Run, journals: Journals) -> None:
     """Raise `UsageError` for a run that is itself an undo, or was undone already."""
     if run.undoes:
-        raise UsageError(f"run {run.id} took run {run.undoes} back; to have that again, make its plan anew")
+        raise UsageError(
+            say("run {id} took run {undoes} back; to have that again, make its plan anew", id=run.id, undoes=run.undoes)
+        )
     for entry in journals.list():
         if entry.run and entry.run.undoes == run.id and entry.run.outcome == "undone":
-            raise UsageError(f"run {run.id} was taken back already, by run {entry.id}")
+            raise UsageError(say("run {id} was taken back already, by run {other}", id=run.id, other=entry.id))
 
 
 def _system_commands(run: Run, journal: Journal, environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -121,7 +144,7 @@ def _recorded_versions(raw: object) -> tuple[str, dict[str, str]]:
         assert isinstance(raw, dict)
         return str(raw["manager"]), {str(name): str(version) for name, version in raw["versions"].items()}
     except (AssertionError, KeyError, AttributeError) as error:
-        raise DocumentError("a record of the system's packages is broken") from error
+        raise DocumentError(say("a record of the system's packages is broken")) from error
 
 
 def _undo_plan(run: Run, before: _Recorded, context: RunContext) -> Plan:
@@ -148,7 +171,9 @@ def _undo_plan(run: Run, before: _Recorded, context: RunContext) -> Plan:
         steps.append(PlanStep(f"h{number}", title, text=text, chosen=False, hindrance=why))
     if not any(step.chosen for step in steps):
         lines = f": {steps[0].title}; {steps[0].text or steps[0].hindrance}" if steps else ""
-        raise UsageError(f"run {run.id} changed nothing that can be taken back from here{lines}")
+        raise UsageError(
+            say("run {id} changed nothing that can be taken back from here{lines}", id=run.id, lines=lines)
+        )
     return Plan(
         f"take back run {run.id}",
         run.plan.machine,

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from gpudoctor.core import shipped
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.measurement import Kernel, Level, Rung
 from gpudoctor.kernels import child
 from gpudoctor.kernels.child._kernel import Spec
@@ -81,7 +82,11 @@ def select_kernels(names: Iterable[str]) -> tuple[KernelEntry, ...]:
     for name in wanted:
         if not any(_matches(entry, name) for entry in all_kernels()):
             raise UsageError(
-                f"there is no kernel {name!r}; available: {_available_names()}; gpudoctor bench --list names them all"
+                say(
+                    "there is no kernel {name}; available: {names}; gpudoctor bench --list names them all",
+                    name=repr(name),
+                    names=_available_names(),
+                )
             )
     return tuple(entry for entry in all_kernels() if any(_matches(entry, name) for name in wanted))
 

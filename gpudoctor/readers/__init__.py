@@ -27,6 +27,7 @@ from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.core.pattern import READING_SECONDS, SECONDS_PER_MB, Budget, TooCostlyError, within_part
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
@@ -68,11 +69,15 @@ def read_file(name: str) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise DocumentError(
-            f"{clean(name)}: {why}; give a text file that you can read, or - for standard input"
+            say("{name}: {why}; give a text file that you can read, or - for standard input", name=clean(name), why=why)
         ) from error
     except zlib.error as error:
         raise DocumentError(
-            f"{clean(name)}: broken gzip file ({error}); copy it again, or unpack it with gzip -d"
+            say(
+                "{name}: broken gzip file ({error}); copy it again, or unpack it with gzip -d",
+                name=clean(name),
+                error=error,
+            )
         ) from error
     return decode(head, name)
 
@@ -87,15 +92,14 @@ def decode(raw: bytes, name: str) -> str:
         raise _too_large(name, WHOLE_FILE_BYTES)
     text = _decoded(raw, name)
     if not text.strip("\0 \t\r\n\v\f\ufeff"):
-        raise DocumentError(f"{name}: empty; paste the report into it first")
+        raise DocumentError(say("{name}: empty; paste the report into it first", name=name))
     return text
 
 
 def _too_large(name: str, limit: int) -> DocumentError:
     """The error for a file larger than `limit` bytes, with a command that cuts it."""
-    return DocumentError(
-        f"{name}: larger than {limit >> 20} MB; cut it first: grep -E 'NVRM|Xid|NCCL|CUDA|Error' {name} | tail -n 5000"
-    )
+    sentence = "{name}: larger than {size} MB; cut it first: grep -E 'NVRM|Xid|NCCL|CUDA|Error' {name} | tail -n 5000"
+    return DocumentError(say(sentence, name=name, size=limit >> 20))
 
 
 def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
@@ -138,7 +142,7 @@ def _decoded(raw: bytes, name: str) -> str:
     if not raw.strip(b"\0 \t\r\n\v\f"):
         return ""
     if b"\0" in head or sum(byte < 9 or 13 < byte < 27 for byte in head) > len(head) // 20:
-        raise DocumentError(f"{name}: binary, not text; give the report or log itself")
+        raise DocumentError(say("{name}: binary, not text; give the report or log itself", name=name))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -217,7 +221,9 @@ def parse_snapshot(text: str, name: str) -> Snapshot:
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DocumentError(f"{name}: not a whole snapshot ({error}); save it again with gpudoctor snapshot") from error
+        raise DocumentError(
+            say("{name}: not a whole snapshot ({error}); save it again with gpudoctor snapshot", name=name, error=error)
+        ) from error
 
 
 # ---- The bytes of a file, a pipe or standard input, piece by piece, unpacked where they are gzipped ----

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.target import Answer, System, Watch, rights, system_paths
 from gpudoctor.target.child import Stream, run_child
 
@@ -87,10 +88,17 @@ class Local:
             if system_paths.is_program(path):
                 python = _absolute(path)
                 if self._is_system_root and (why := rights.refusal(python)):
-                    raise UsageError(f"--python {requested}: {why}")
+                    raise UsageError(say("--python {path}: {why}", path=requested, why=why))
                 return self._behind_launcher(python)
-        what = f"a folder without {system_paths.IN_ENVIRONMENT[0]}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
-        raise UsageError(f"--python {requested}: {what}; give the path of an interpreter, such as .venv/bin/python")
+        none = "a folder without {name}" if os.path.isdir(candidate) else "no such program"  # noqa: PTH112
+        what = say(none, name=system_paths.IN_ENVIRONMENT[0])
+        raise UsageError(
+            say(
+                "--python {path}: {what}; give the path of an interpreter, such as .venv/bin/python",
+                path=requested,
+                what=what,
+            )
+        )
 
     def _behind_launcher(self, python: str) -> str:
         """The interpreter that a launcher of Windows (``py.exe``, a batch file) starts, which is run for that.
@@ -103,7 +111,13 @@ class Local:
         answer = run_child([python, "-I", "-c", _EXECUTABLE], START_SECONDS, self._environ)
         found = answer.out.strip()
         if not answer.ok or not system_paths.is_program(found):
-            raise UsageError(f"{python} starts no Python: {answer.complaint or answer.how}; name one with --python")
+            raise UsageError(
+                say(
+                    "{python} starts no Python: {complaint}; name one with --python",
+                    python=python,
+                    complaint=answer.complaint or answer.how,
+                )
+            )
         return system_paths.spelled(found)
 
     def path(self, path: str) -> Path:
@@ -278,15 +292,31 @@ class Local:
             answer = Local.run(self, argv, START_SECONDS)
         except OSError as error:
             raise UsageError(
-                f"--python {self._requested_python}: it cannot be started: {error.strerror or error}"
+                say(
+                    "--python {path}: it cannot be started: {why}",
+                    path=self._requested_python,
+                    why=error.strerror or error,
+                )
             ) from None
         version = re.search(r"Python (\d+)\.(\d+)\s*$", answer.out)  # a wrapper may print a greeting first
         if version and (int(version[1]), int(version[2])) >= (3, 6):
             return
         if answer.status is None:
-            raise UsageError(f"--python {self._requested_python}: it does not start ({answer.how})")
+            raise UsageError(
+                say(
+                    "--python {path}: it does not start ({how})",
+                    path=self._requested_python,
+                    how=answer.how,
+                )
+            )
         what = version[0].strip() if version else answer.how
-        raise UsageError(f"--python {self._requested_python}: not a Python interpreter 3.6 or newer ({what})")
+        raise UsageError(
+            say(
+                "--python {path}: not a Python interpreter 3.6 or newer ({what})",
+                path=self._requested_python,
+                what=what,
+            )
+        )
 
 
 def _read_up_to(read: Callable[[int], bytes], limit: int) -> bytes:
@@ -305,7 +335,7 @@ def _absolute(path: str) -> str:
     """
     folder = _working_folder()
     if not folder and not system_paths.is_absolute(path):
-        raise UsageError(f"{path}: the working folder is gone; give a path that begins with /")
+        raise UsageError(say("{path}: the working folder is gone; give a path that begins with /", path=path))
     absolute = system_paths.spelled(os.path.join(folder, path))  # noqa: PTH118
     if ".." in absolute.split("/"):  # behind a link .. leads elsewhere
         return absolute

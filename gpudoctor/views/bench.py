@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
+from gpudoctor.core.language import say
 from gpudoctor.core.measurement import COUNTERS, Bench, Kernel, Measurements, Run, Rung, State
 from gpudoctor.views import text
-from gpudoctor.views._terminal import WIDTH, Style, digits, one_line, wrapped
+from gpudoctor.views._terminal import WIDTH, Style, digits, one_line, width, wrapped
 
 _MOST_COLUMNS = 8
 _MOST_WITH_SHARE = 3
@@ -25,7 +26,9 @@ def render(bench: Bench, style: Style) -> str:
     """The benchmark's results as text; if nothing was measured, why not."""
     measurements = bench.found
     if bench.because:
-        return "\n".join([*wrapped(f"Nothing was measured: {bench.because}", hang=2), "", *wrapped(_CPU_HINT)])
+        return "\n".join(
+            [*wrapped(say("Nothing was measured: {why}", why=bench.because), hang=2), "", *wrapped(say(_CPU_HINT))]
+        )
     blocks = [
         "\n".join(block)
         for block in (
@@ -52,7 +55,7 @@ def kernel_list(kernels: Sequence[Kernel]) -> str:
     lines: list[str] = []
     for rung, title in RUNGS.items():
         rows = [f"  {kernel.id:<26} {kernel.level:<9} {kernel.title}" for kernel in kernels if kernel.rung == rung]
-        lines += [title, *rows] if rows else []
+        lines += [say(title), *rows] if rows else []
     return "\n".join(lines)
 
 
@@ -61,13 +64,13 @@ def counts(measurements: Measurements) -> str:
     ran = [run for run in measurements.runs if run.status == "ran"]
     unchecked = sum(run.right is None for run in ran)
     parts = [
-        f"{sum(run.right is True for run in ran)} right",
-        f"{sum(run.right is False for run in ran)} wrong",
-        f"{sum(run.status == 'failed' for run in measurements.runs)} failed",
-        f"{sum(run.status not in {'ran', 'failed'} for run in measurements.runs)} not run",
-        *([f"{unchecked} measured without a reference"] if unchecked else []),
+        say("{count} right", count=sum(run.right is True for run in ran)),
+        say("{count} wrong", count=sum(run.right is False for run in ran)),
+        say("{count} failed", count=sum(run.status == "failed" for run in measurements.runs)),
+        say("{count} not run", count=sum(run.status not in {"ran", "failed"} for run in measurements.runs)),
+        *([say("{count} measured without a reference", count=unchecked)] if unchecked else []),
     ]
-    return ", ".join(parts)
+    return say(", ").join(parts)
 
 
 def _devices(measurements: Measurements) -> Iterator[str]:
@@ -76,12 +79,15 @@ def _devices(measurements: Measurements) -> Iterator[str]:
     for device in measurements.devices:
         indexes_by_device.setdefault((device.name, device.held), []).append(device.index)
     for (name, held), indexes in indexes_by_device.items():
+        if name == "CPU":
+            yield from wrapped(say("CPU: every kernel small, for its checks"), 0, 2)
+            continue
         where = gpus(measurements, indexes) or f"GPU {indexes[0]}"
-        where = f"{len(indexes)} GPUs" if where == "all GPUs" else where
-        note = f", in use by {held}: left alone; --device cuda:{indexes[0]} measures it all the same" if held else ""
-        yield from wrapped(
-            "CPU: every kernel small, for its checks" if name == "CPU" else f"{where}: {name}{note}", 0, 2
-        )
+        if len(indexes) == len(measurements.devices) > 1:
+            where = say("{count} GPUs", count=len(indexes))
+        used = ", in use by {holder}: left alone; --device cuda:{index} measures it all the same"
+        note = say(used, holder=held, index=indexes[0]) if held else ""
+        yield from wrapped(say("{title}: {text}", title=where, text=f"{name}{note}"), 0, 2)
 
 
 def _table(measurements: Measurements, style: Style) -> Iterator[str]:
@@ -117,7 +123,7 @@ def _table(measurements: Measurements, style: Style) -> Iterator[str]:
         ).rstrip()
     for rung, name in RUNGS.items():
         on_rung = [kernel for kernel in kernels if kernel.rung == rung]
-        yield from [style.paint(name, "bold")] if on_rung else []
+        yield from [style.paint(say(name), "bold")] if on_rung else []
         for kernel in on_rung:
             cells = (
                 _summary_cells(measurements, kernel, style)
@@ -133,17 +139,19 @@ def _legend(measurements: Measurements) -> Iterator[str]:
     """A line that says what ``!`` and ``<`` mean, as far as they are used; nothing if GPUs are summarized."""
     states = {measurements.state(run) for run in measurements.runs if run.value is not None}
     words = [
-        f"{_MARKS[state][0]} {word}" for state, word in (("wrong", "wrong values"), ("slow", "slow")) if state in states
+        f"{_MARKS[state][0]} {say(word)}"
+        for state, word in (("wrong", "wrong values"), ("slow", "slow"))
+        if state in states
     ]
     if words and len(measurements.devices) <= _MOST_COLUMNS:
-        yield f"  ({', '.join(words)})"
+        yield f"  {say('({marks})', marks=say(', ').join(words))}"
 
 
 def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_share: bool) -> str:
     """One kernel's figures, a cell per device, blank without a run; one cell if it runs on all GPUs together."""
     runs = measurements.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
-        together = " all together" if len(measurements.devices) > 1 else ""
+        together = f" {say('all together')}" if len(measurements.devices) > 1 else ""
         return _cell(measurements, runs[0], style, with_share) + together
     by_gpu = {run.gpu: run for run in runs}
     blank = " " * (_CELL_WIDTH + (6 if with_share else 0))
@@ -161,7 +169,8 @@ def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) 
     state = measurements.state(run)
     mark, colour = _MARKS.get(state, (" ", ""))
     if run.value is None or run.status != "ran":
-        cell = f"{'right' if run.right else _WORDS.get(state, 'done'):>{_CELL_WIDTH - 1}} "
+        word = say("right") if run.right else say(_WORDS.get(state, "done"))
+        cell = f"{' ' * (_CELL_WIDTH - 1 - width(word))}{word} "
     else:
         cell = f"{digits(run.value):>{_CELL_WIDTH - 1}}{mark}"
     if with_share:
@@ -180,9 +189,10 @@ def _summary_cells(measurements: Measurements, kernel: Kernel, style: Style) -> 
         if (state := measurements.state(run)) in _MARKS:
             odd_gpus.setdefault(state, []).append(run.gpu)
     marks = [
-        style.paint(f"{state}: {gpus(measurements, indexes)}", _MARKS[state][1]) for state, indexes in odd_gpus.items()
+        style.paint(say("{title}: {text}", title=say(state), text=gpus(measurements, indexes)), _MARKS[state][1])
+        for state, indexes in odd_gpus.items()
     ]
-    right = "" if values or odd_gpus else "right" if all(run.right for run in runs if run.status == "ran") else ""
+    right = "" if values or odd_gpus else say("right") if all(run.right for run in runs if run.status == "ran") else ""
     return "".join(f"{word:>{_CELL_WIDTH - 1}} " for word in figures) + " ".join([*marks, right])
 
 
@@ -203,9 +213,9 @@ def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
     for (state, problem), runs in runs_by_problem.items():
         devices = gpus(measurements, [run.gpu for run in runs])
         shares = [round(100 * (measurements.ratio(run) or 0)) for run in runs]
-        share = f"{_range(shares, str)} % of what was expected" if state == "slow" else ""
+        share = say("{range} % of what was expected", range=_range(shares, str)) if state == "slow" else ""
         kernels = names(measurements, [run.kernel for run in runs])
-        lines = wrapped(one_line(f"{kernels}{f', {devices}' if devices else ''}: {share}{problem}"), 0, 2)
+        lines = wrapped(one_line(f"{_with_devices(kernels, devices)}{say(': ')}{share}{problem}"), 0, 2)
         yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
 
@@ -213,15 +223,21 @@ def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
 def _problem_text(run: Run, state: State) -> str:
     """Why a run is wrong or failed, with its rung and advice; for a slow one what held it back, empty if not known."""
     if state == "slow":
-        return f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
+        reasons = ", ".join(run.meanwhile.reasons if run.meanwhile else ())
+        return say("; held back by {reasons}", reasons=reasons) if reasons else ""
     step = run.broken
     is_own_rung = step is None or step == run.ladder[-1]
-    layer = "" if step is None else f" Layer: {step.rung}" + ("." if is_own_rung else f", where {step.message}.")
+    layer = ""
+    if step is not None:
+        sentence = " Layer: {layer}." if is_own_rung else " Layer: {layer}, where {what}."
+        layer = say(sentence, layer=step.rung, what=step.message)
     is_in_words = run.differ is None or not run.compared or str(run.differ) in run.words
-    differ = "" if is_in_words else f"{run.differ:,} of {run.compared:,} differ"
+    both = say("{count} of {total} differ", count=f"{run.differ or 0:,}", total=f"{run.compared or 0:,}")
+    differ = "" if is_in_words else both
     details = ". ".join(part for part in (differ, run.words.rstrip(".")) if part)
-    because = f": {run.because.rstrip('.')}" if run.because else ""
-    problem = f"wrong values{f': {details}' if details else ''}." if state == "wrong" else f"failed{because}."
+    why = details if state == "wrong" else run.because.rstrip(".") if run.because else ""
+    problem = say("wrong values" if state == "wrong" else "failed")
+    problem = say("{sentence}.", sentence=say("{title}: {text}", title=problem, text=why) if why else problem)
     return f"{problem.strip()}{layer} {run.advice}".strip()
 
 
@@ -241,7 +257,7 @@ def _notes(measurements: Measurements) -> Iterator[str]:
         devices = gpus(measurements, [run.gpu for run in runs])
         values = [run.value for run in runs if run.value is not None]
         value = f" {_range(values, digits)} {kernel.unit}".rstrip() if values else ""
-        head = f"{kernel.title}{f', {devices}' if devices else ''}:{value}".removesuffix(":")
+        head = f"{_with_devices(kernel.title, devices)}:{value}".removesuffix(":")
         yield from wrapped(one_line(head + (". " if value else ": ") + runs[0].words).removesuffix(" "), 0, 2)
         if advice:
             yield from wrapped(f"-> {one_line(advice)}", 2, 5)
@@ -256,16 +272,26 @@ def _counter_gains(measurements: Measurements) -> Iterator[str]:
     for device in measurements.devices:
         seen = [run.meanwhile for run in measurements.runs if run.gpu == device.index and run.meanwhile]
         gains = {name: sum(getattr(one, name) or 0 for one in seen) for name in COUNTERS}
-        parts = [f"{gain:,.0f} {COUNTERS[name]}" for name, gain in gains.items() if gain]
+        parts = [
+            say("{count} {errors}", count=f"{gain:,.0f}", errors=say(COUNTERS[name]))
+            for name, gain in gains.items()
+            if gain
+        ]
         if parts:
-            seconds = sum(one.seconds or 0 for one in seen)
-            yield from wrapped(f"GPU {device.index} meanwhile: {', '.join(parts)} in {digits(seconds)} s", 0, 2)
+            seconds = digits(sum(one.seconds or 0 for one in seen))
+            sentence = "GPU {index} meanwhile: {gains} in {seconds} s"
+            yield from wrapped(say(sentence, index=device.index, gains=say(", ").join(parts), seconds=seconds), 0, 2)
 
 
 def _range(values: Sequence[float], shown: Callable[[float], str]) -> str:
     """Least and greatest value as `shown` formats them: ``391 to 402``; one of them if both look the same."""
     least, most = shown(min(values)), shown(max(values))
-    return least if least == most else f"{least} to {most}"
+    return least if least == most else say("{least} to {most}", least=least, most=most)
+
+
+def _with_devices(kernels: str, devices: str) -> str:
+    """The kernels' names, and behind them the devices' unless that is empty."""
+    return f"{kernels}{say(', ')}{devices}" if devices else kernels
 
 
 def _not_run(measurements: Measurements) -> Iterator[str]:
@@ -274,15 +300,13 @@ def _not_run(measurements: Measurements) -> Iterator[str]:
     held = {device.index for device in measurements.devices if device.held}
     for run in measurements.runs:
         if run.status not in {"ran", "failed"} and run.gpu not in held:
-            reasons.setdefault(run.because or "not begun", []).append(run)
+            reasons.setdefault(run.because or say("not begun"), []).append(run)
     if reasons:
-        yield "Not run, because"
+        yield say("Not run, because")
     for why, runs in reasons.items():
         yield from wrapped(one_line(why), 2, 4)
         devices = gpus(measurements, [run.gpu for run in runs])
-        yield from wrapped(
-            f"-> {names(measurements, [run.kernel for run in runs])}{f', {devices}' if devices else ''}", 4, 7
-        )
+        yield from wrapped(f"-> {_with_devices(names(measurements, [run.kernel for run in runs]), devices)}", 4, 7)
 
 
 # ---- Which GPUs and which kernels, in words ----
@@ -308,7 +332,7 @@ def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
     if not shown or len(measurements.devices) < 2:
         return ""
     if len(shown) == len(measurements.devices):
-        return "all GPUs"
+        return say("all GPUs")
     parts: list[str] = []
     for index in shown:
         first, _, last = parts[-1].partition("-") if parts else ("", "", "")
@@ -336,5 +360,9 @@ def names(measurements: Measurements, ids: Iterable[str]) -> str:
                 if kernel.rung == rung and any(run.gpu < 0 for run in measurements.of(kernel.id)) == on_all
             ]
             titles = [kernel.title for kernel in of_rung if kernel.id in wanted]
-            parts += [f"{title} ({len(of_rung)} kernels)"] if len(titles) == len(of_rung) >= WHOLE else titles
+            parts += (
+                [say("{title} ({count} kernels)", title=say(title), count=len(of_rung))]
+                if len(titles) == len(of_rung) >= WHOLE
+                else titles
+            )
     return "; ".join(parts)

@@ -9,7 +9,7 @@ from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Case, Entries, Fix, Rule, Table
-from gpudoctor.views._terminal import command, joined, padded, safe, shell_lines, step_text, wrapped
+from gpudoctor.views._terminal import command, joined, padded, safe, shell_lines, step_text, width, wrapped
 
 _COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
 """Holes of a template that are expressions, not merely a fact."""
@@ -103,7 +103,7 @@ def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
     """A fact's name, type, unit and meaning, and the ids of the rules that read it, as text."""
     details = [spec.kind, *([say("in {unit}", unit=spec.unit)] if spec.unit else [])]
     details += [say("one for each row")] if spec.group else []
-    lines = [f"{spec.name}  ({', '.join(details)})", *wrapped(spec.about, 2)]
+    lines = [f"{spec.name}  {say('({marks})', marks=say(', ').join(details))}", *wrapped(spec.about, 2)]
     return "\n".join([*lines, *_section_lines("Read by", list(rules))])
 
 
@@ -125,7 +125,8 @@ _ABOUT_PROFILE_LINES = (
 
 def line_page(name: str, facts: Sequence[FactSpec]) -> str:
     """Page of a finding made by a profile's line: what such a line is, then the pages of the facts that it is about."""
-    lines = [f"{safe(name)}: a line of an expectation profile", "", *wrapped(_ABOUT_PROFILE_LINES)]
+    head = say("{name}: a line of an expectation profile", name=safe(name))
+    lines = [head, "", *wrapped(say(_ABOUT_PROFILE_LINES))]
     return "\n".join([*lines, *(f"\n{fact_page(spec)}" for spec in facts)])
 
 
@@ -145,16 +146,16 @@ def rule_list(rules: Sequence[Rule]) -> str:
 @joined
 def table_page(table: Table) -> Iterator[str]:
     """A data table's description, sources, all keys by heading, and commands to try, as one text."""
-    yield from wrapped(f"Table {table.name}: {table.about}")
-    yield f"Checked {table.checked} against:"
+    yield from wrapped(say("Table {name}: {about}", name=table.name, about=say(table.about)))
+    yield say("Checked {day} against:", day=table.checked)
     for source in table.sources:
         yield from wrapped(source, 2, 4)
     for heading, keys in table.keys:
         yield ""
-        yield f"{heading} ({len(keys)}):"
+        yield say("{heading} ({count}):", heading=say(heading), count=len(keys))
         yield from wrapped(", ".join(keys), 2)
     yield ""
-    yield "To see rows of it:"
+    yield say("To see rows of it:")
     for key in table.tries:
         yield f"  $ {command(('gpudoctor', 'explain', table.name, key))}"
 
@@ -167,12 +168,13 @@ def entries_page(table: Table, entries: Entries) -> Iterator[str]:
         yield ""
     for entry in entries.entries:
         yield from wrapped(entry.title, 0, 4)
-        width = max((len(label) for label, _ in entry.lines), default=0)
-        for label, text in entry.lines:
-            yield from wrapped(f"{label + ':':<{width + 1}} {text}", 2, width + 4)
+        labels = [say("{title}:", title=say(label)) for label, _ in entry.lines]
+        widest = max(map(width, labels), default=0)
+        for label, (_, text) in zip(labels, entry.lines, strict=True):
+            yield from wrapped(f"{padded(label, widest)} {text}", 2, widest + 3)
         if entry.source:
-            yield from wrapped(f"Source: {entry.source}", 2, 4)
+            yield from wrapped(say("Source: {source}", source=entry.source), 2, 4)
         yield ""
-    yield from wrapped(f"Table {table.name}, checked {table.checked} against", 0, 2)
+    yield from wrapped(say("Table {name}, checked {day} against", name=table.name, day=table.checked), 0, 2)
     for source in table.sources:
         yield from wrapped(source, 2, 4)

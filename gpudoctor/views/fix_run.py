@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep
 from gpudoctor.core.run import Run, State
 from gpudoctor.views._terminal import (
@@ -48,10 +49,10 @@ def document(run: Run) -> str:
 
 def step_start_lines(plan: Plan, step: PlanStep, style: Style) -> list[str]:
     """Lines printed before a step runs: ``Step 2 of 5: ...``, its command or text, and what it needs."""
-    heading = f"Step {plan.number(step.id)} of {len(plan.chosen)}"
+    heading = say("Step {number} of {count}", number=plan.number(step.id), count=len(plan.chosen))
     command_lines = [f"  $ {command(step.argv)}"] if step.argv else []
     text = [] if step.argv or step.verify else wrapped(step.text, 2, 2)
-    title = "" if command_lines and command_lines[0].endswith(step.title) else f": {one_line(step.title)}"
+    title = "" if command_lines and command_lines[0].endswith(step.title) else f"{say(': ')}{one_line(step.title)}"
     needs = step_marks(step.needs, step.touches)
     return [style.paint(heading + title, "bold"), *command_lines, *text, *([f"  {needs}"] if needs else [])]
 
@@ -65,36 +66,40 @@ def step_end_lines(run: Run, step: PlanStep, style: Style) -> list[str]:
     """One line on how the step ended, and how long it took; for a verification, whether the rule is still found."""
     step_run = run.step(step.id)
     if step.verify and (is_found := dict(run.judged).get(step.verify)) is not None:
-        state = "not cured yet: still found" if is_found else "cured: no longer found"
-        return [style.paint(f"  {state}: {step.verify}", "red" if is_found else "green")]
+        state = say("not cured yet: still found" if is_found else "cured: no longer found")
+        sentence = say("{title}: {text}", title=state, text=step.verify)
+        return [style.paint(f"  {sentence}", "red" if is_found else "green")]
     words, colour = _STATE_WORDS.get(step_run.state, (step_run.state, "yellow"))
-    status = (
-        f" with exit status {step_run.status}" if step_run.state == "failed" and step_run.status is not None else ""
-    )
-    return [style.paint(f"  {words}{status}", colour) + f"  ({seconds(step_run.seconds)})"]
+    has_status = step_run.state == "failed" and step_run.status is not None
+    status = say(" with exit status {status}", status=step_run.status) if has_status else ""
+    return [style.paint(f"  {say(words)}{status}", colour) + f"  ({seconds(step_run.seconds)})"]
 
 
 @joined
 def render(run: Run, style: Style = PLAIN) -> Iterator[str]:
     """Summary of a run as one text: outcome, what changed, what is cured, steps not begun, and how to undo it."""
     succeeded = run.outcome in ("fixed", "done", "undone")
-    yield style.paint(f"Run {run.id}: {outcome_text(run)}", "bold", "green" if succeeded else "red")
+    yield style.paint(
+        say("Run {id}: {outcome}", id=run.id, outcome=outcome_text(run)), "bold", "green" if succeeded else "red"
+    )
     for change in run.changed:
-        yield from wrapped(f"changed: {change}", 2, 4)
+        yield from wrapped(say("changed: {what}", what=change), 2, 4)
     for rule in run.worse:
-        yield style.paint(f"  found now, and not before: {rule}", "red")
+        yield style.paint(f"  {say('found now, and not before: {id}', id=rule)}", "red")
     if run.why:
         yield from wrapped(run.why, 2, 2)
     for rule, is_found in run.judged:
-        yield style.paint(f"  {'still found' if is_found else 'cured'}: {rule}", "red" if is_found else "green")
+        state = say("still found" if is_found else "cured")
+        yield style.paint(f"  {say('{title}: {text}', title=state, text=rule)}", "red" if is_found else "green")
     if waiting := [
         run.plan.number(step.id)
         for step, step_run in zip(run.plan.steps, run.steps, strict=True)
         if step_run.state == "waits" and step.chosen
     ]:
-        yield f"  not begun: step{'s' if len(waiting) > 1 else ''} {', '.join(map(str, waiting))}"
+        sentence = "not begun: steps {numbers}" if len(waiting) > 1 else "not begun: step {numbers}"
+        yield f"  {say(sentence, numbers=', '.join(map(str, waiting)))}"
     if run.changed and not run.undoes:
-        yield f"To take it back: gpudoctor fix --undo {run.id}"
+        yield say("To take it back: gpudoctor fix --undo {id}", id=run.id)
 
 
 def outcome_text(run: Run) -> str:
@@ -103,32 +108,35 @@ def outcome_text(run: Run) -> str:
     ``ended from outside in step 2`` if its record is not marked as over, as when it was killed.
     """
     step = run.current
-    place = f" in step {run.plan.number(step.id)}" if step else ""
+    number = run.plan.number(step.id) if step else 0
     if not run.over:
-        return f"ended from outside{place}"
-    words = {"stopped": f"stopped{place}", "undone": f"took back run {run.undoes}"}
-    return words.get(run.outcome, run.outcome)
+        return say("ended from outside in step {number}" if step else "ended from outside", number=number)
+    if run.outcome == "stopped":
+        return say("stopped in step {number}" if step else "stopped", number=number)
+    return say("took back run {id}", id=run.undoes) if run.outcome == "undone" else say(run.outcome)
 
 
 def interrupted_text(run: Run) -> str:
     """A sentence that the run was killed, at which step, and which command undoes it."""
-    return f"run {run.id} was {outcome_text(run)}; gpudoctor fix --undo {run.id} takes it back"
+    sentence = "run {id} was {outcome}; gpudoctor fix --undo {id} takes it back"
+    return say(sentence, id=run.id, outcome=outcome_text(run))
 
 
 def undo_text(run: Run, undo_plan: Plan) -> str:
     """What the run had changed, and the steps and commands of the plan that undoes it."""
-    lines = [f"Take back run {run.id}: {one_line(run.plan.title)}"]
-    lines += [row for change in run.changed for row in wrapped(f"it changed: {change}", 2, 4)]
+    lines = [say("Take back run {id}: {title}", id=run.id, title=one_line(run.plan.title))]
+    lines += [row for change in run.changed for row in wrapped(say("it changed: {what}", what=change), 2, 4)]
     for step in undo_plan.steps:
-        title = f"{one_line(step.title)}: {one_line(step.text)}" if step.text else one_line(step.title)
-        lines += wrapped(f"- {title}" if step.chosen else f"- left to you: {title}", 2, 4)
+        title = one_line(step.title)
+        title = say("{title}: {text}", title=title, text=one_line(step.text)) if step.text else title
+        lines += wrapped(f"- {title if step.chosen else say('left to you: {title}', title=title)}", 2, 4)
         lines += [f"    $ {command(step.argv)}"] if step.argv else []
     return "\n".join(lines)
 
 
 def run_list(runs: Sequence[tuple[Run, str]]) -> str:
     """A line per (run, note): id, start, plan title, outcome and note, in aligned columns; empty without runs."""
-    rows = [(run.id, run.began, one_line(run.plan.title), outcome_text(run), note) for run, note in runs]
+    rows = [(run.id, run.began, one_line(run.plan.title), outcome_text(run), say(note)) for run, note in runs]
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(padded, row, widths)).rstrip() for row in rows)
 
@@ -147,7 +155,7 @@ class RunPrinter:
         self._lock = threading.Lock()
         self._current_step, self._started, self._lines_printed = "", time.monotonic(), 0
         self._introduced_step = ""
-        self._status: str | None = "reading this machine"
+        self._status: str | None = say("reading this machine")
         """Text of the status line, without the time; None while there is none."""
         self._finished_steps: set[str] = set()
         self._ended = threading.Event()

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import HISTORY_SCHEMA, Kept, Replay, Replayed
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import SEVERITIES
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import PLAIN, Style, joined, one_line, plural, wrapped
+from gpudoctor.views._terminal import PLAIN, Style, joined, one_line, padded, wrapped
 from gpudoctor.views.document import line
 
 
 def render(runs: Sequence[Kept], folder: str, style: Style = PLAIN) -> str:
     """The kept checks as text, in the order given, ending without a newline; a sentence if there are none."""
     if not runs:
-        return f"No check of this machine is kept in {one_line(folder)}; gpudoctor check makes one."
+        none = "No check of this machine is kept in {folder}; gpudoctor check makes one."
+        return say(none, folder=one_line(folder))
     return "\n".join(_lines(runs, folder, style))
 
 
@@ -29,15 +31,16 @@ def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
     count and hints.
     """
     many_pythons = len({run.python for run in runs if run.python}) > 1
-    yield style.paint(f"{'RUN':<20}{'LEVEL':<10}{'VERDICT':<10}FIRST FINDING", "bold")
+    heads = (padded(say("RUN"), 20), padded(say("LEVEL"), 10), padded(say("VERDICT"), 10), say("FIRST FINDING"))
+    yield style.paint("".join(heads), "bold")
     for run in runs:
-        verdict = style.paint(f"{run.verdict:<10}", report.VERDICT_COLOURS.get(run.verdict, "dim"))
+        verdict = style.paint(padded(say(run.verdict), 10), report.VERDICT_COLOURS.get(run.verdict, "dim"))
         yield f"{run.id:<20}{run.level:<10}{verdict}{one_line(_first_finding(run))}"
         if many_pythons and run.python:
             yield style.paint(f"{'':<20}{one_line(run.python)}", "dim")
     yield ""
-    yield f"{len(runs)} kept in {one_line(folder)}; times are UTC"
-    yield "What changed since it worked: gpudoctor diff --last-good; since a run: gpudoctor diff RUN"
+    yield say("{count} kept in {folder}; times are UTC", count=len(runs), folder=one_line(folder))
+    yield say("What changed since it worked: gpudoctor diff --last-good; since a run: gpudoctor diff RUN")
 
 
 def _first_finding(run: Kept) -> str:
@@ -46,11 +49,11 @@ def _first_finding(run: Kept) -> str:
     A check that cannot be read has only its trouble, in parentheses.
     """
     if run.trouble:
-        return f"({run.trouble})"
+        return say("({marks})", marks=run.trouble)
     command = f"  ({run.command})" if run.command else ""
     ids = [finding["id"] for finding in run.findings if finding["severity"] in SEVERITIES[:2]]
-    first = f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0] if ids else "-"
-    return first + command
+    more = say(" and {count} more", count=len(ids) - 1) if len(ids) > 1 else ""
+    return (ids[0] if ids else "-") + more + command
 
 
 # ---- ``replay`` ----
@@ -76,22 +79,47 @@ def replay(found: Replay, style: Style = PLAIN) -> Iterator[str]:
     ill = {name: [one for one in files if one.drained] for name, files in by_machine.items()}
     drained = sorted((name for name in ill if ill[name]), key=lambda name: (-len(ill[name]), name))
     read = [one for one in found.files if not one.trouble]
-    held = f", held to {found.profile}" if found.profile else ""
-    of = f"{plural(len(read), 'file')} of {plural(len(by_machine), 'machine')}{held}"
-    head = f"{plural(len(drained), 'machine')} would have been drained: by {len(found.drained)} of {of}"
+    held = say(", held to {profile}", profile=found.profile) if found.profile else ""
+    of = say("{files} of {machines}", files=_files(len(read)), machines=_machines(len(by_machine)))
+    head = say(
+        "{machines} would have been drained: by {count} of {files}{held}",
+        machines=_machines(len(drained)),
+        count=len(found.drained),
+        files=of,
+        held=held,
+    )
     yield from (style.paint(row, "bold") for row in wrapped(head, 0, 2))
     for name in drained[:_MOST_MACHINES]:
         first = min(ill[name], key=lambda one: one.at)
         cause, title = first.causes[0] if first.causes else ("", "")
-        share = f"{len(ill[name])} of {len(by_machine[name])}, first {first.at}"
-        yield from wrapped(one_line(f"{name}: {share}, {cause}: {title}"), 2, 4)
+        drains = say(
+            "{name}: {some} of {count}, first {time}, {cause}: {title}",
+            name=name,
+            some=len(ill[name]),
+            count=len(by_machine[name]),
+            time=first.at,
+            cause=cause,
+            title=title,
+        )
+        yield from wrapped(one_line(drains), 2, 4)
     if len(drained) > _MOST_MACHINES:
-        yield f"  and {len(drained) - _MOST_MACHINES} more"
+        yield f"  {say('and {count} more', count=len(drained) - _MOST_MACHINES)}"
     causes = Counter(cause for one in found.drained for cause, _ in one.causes)
     if causes:
-        yield from wrapped(f"Causes: {', '.join(f'{name} ({count})' for name, count in causes.most_common())}", 0, 2)
+        counted = ", ".join(f"{name} ({count})" for name, count in causes.most_common())
+        yield from wrapped(say("Causes: {names}", names=counted), 0, 2)
     unread = [one for one in found.files if one.trouble]
     for one in unread[:_MOST_UNREAD]:
-        yield from wrapped(one_line(f"Not read: {one.trouble}"), 0, 2)
+        yield from wrapped(one_line(say("Not read: {why}", why=one.trouble)), 0, 2)
     if len(unread) > _MOST_UNREAD:
-        yield f"and {len(unread) - _MOST_UNREAD} more files that could not be read"
+        yield say("and {count} more files that could not be read", count=len(unread) - _MOST_UNREAD)
+
+
+def _files(count: int) -> str:
+    """The count with its noun: ``1 file``, ``3 files``."""
+    return say("{count} file" if count == 1 else "{count} files", count=count)
+
+
+def _machines(count: int) -> str:
+    """The count with its noun: ``1 machine``, ``3 machines``."""
+    return say("{count} machine" if count == 1 else "{count} machines", count=count)

@@ -105,7 +105,7 @@ def change_text(change: Change) -> str:
 def _head_text(plan: Plan, style: Style) -> str:
     """The plan's title, the environment that it changes with its present packages, and the download size, as lines."""
     template = "Plan for {machine}: {title}" if plan.machine else "Plan: {title}"
-    title = say(template, machine=one_line(plan.machine), title=one_line(plan.title))
+    title = say(template, machine=one_line(say(plan.machine)), title=one_line(plan.title))
     lines = [style.paint(title, "bold")]
     if plan.environment:
         with_packages = "It changes packages in {environment}; there now: {packages}."
@@ -128,10 +128,12 @@ def _effect_text(step: PlanStep) -> str:
     if step.verify or step.makes_true == step.title or step.makes_true.startswith("part of: "):
         return ""
     facts = (
-        f"{name} is not there any more" if isinstance(value, dict) else f"{name} is {one_line(str(value))}"
+        say("{name} is not there any more", name=name)
+        if isinstance(value, dict)
+        else say("{name} is {value}", name=name, value=one_line(str(value)))
         for name, value in step.makes
     )
-    return few(step.makes_true or "; ".join(facts))
+    return few(step.makes_true or say("; ").join(facts))
 
 
 def _foreseen_text(foreseen: Foreseen, style: Style) -> str:
@@ -195,9 +197,10 @@ def _script_lines(plan: Plan, steps: Sequence[PlanStep]) -> Iterator[str]:
     A reboot is a comment, and a command that changes nothing may fail.
     """
     yield "#!/bin/sh"
-    machine = one_line(plan.machine) or "this machine"
-    yield from _comment_lines(f"What needs root, of gpudoctor's plan for {machine}: {one_line(plan.title)}.")
-    yield from _comment_lines("To be run as root, on that machine. It ends at the first command that fails.")
+    machine = one_line(plan.machine) or say("this machine")
+    head = "What needs root, of gpudoctor's plan for {machine}: {title}."
+    yield from _comment_lines(say(head, machine=machine, title=one_line(plan.title)))
+    yield from _comment_lines(say("To be run as root, on that machine. It ends at the first command that fails."))
     yield "set -eu"
     last_way = None
     for step in steps:
@@ -206,23 +209,24 @@ def _script_lines(plan: Plan, steps: Sequence[PlanStep]) -> Iterator[str]:
         if way and way != last_way:
             yield from _comment_lines(f"{one_line(way.title)}  [{way.cause}]")
             if way.undo:
-                yield from _comment_lines(f"To undo: {one_line(way.undo)}")
+                yield from _comment_lines(say("To undo: {how}", how=one_line(way.undo)))
         last_way = way
         if step.text:
             yield from _comment_lines(one_line(step.text))
         if "downtime" in step.needs:
-            yield from _comment_lines("This interrupts jobs.")
+            yield from _comment_lines(say("This interrupts jobs."))
         if "reboot" in step.needs:
-            yield from _comment_lines(f"Left to you, at the end: {shlex.join(step.argv)}")
+            yield from _comment_lines(say("Left to you, at the end: {command}", command=shlex.join(step.argv)))
         elif step.touches == "nothing":
             yield f"{shlex.join(step.argv)} || true"
         else:
             yield shlex.join(step.argv)
     yield ""
     if any("reboot" in step.needs for step in steps):
-        yield "echo 'Done. Now reboot this machine, when no job runs, and then: gpudoctor check'"
+        ended = say("Done. Now reboot this machine, when no job runs, and then: gpudoctor check")
     else:
-        yield "echo 'Done. To see what it came to: gpudoctor check'"
+        ended = say("Done. To see what it came to: gpudoctor check")
+    yield f"echo {shlex.quote(ended)}"
 
 
 def _comment_lines(text: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Event, Progress
 from gpudoctor.views._terminal import ERASE, put_status
 
@@ -44,7 +45,7 @@ def progress_on(stream: TextIO) -> Iterator[Progress]:
         now = time.monotonic()
         names = sorted(dict(running).items(), key=lambda item: item[1])
         text = ", ".join(f"{name} {now - started:.1f} s" for name, started in names)
-        return f"asking {text}" if text else "judging"
+        return say("asking {names}", names=text) if text else say("judging")
 
     with _rewriting_line(stream, line):
         yield note
@@ -59,19 +60,19 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
     def line() -> str:
         """The text to show: ``measured 3 of 12; matmul.bf16 on 8 GPUs 4 s``; at first ``looking for GPUs``."""
         if not latest:
-            return "looking for GPUs"
+            return say("looking for GPUs")
         measurements, now = latest[0], time.monotonic()
         done = sum(run.status not in {"waiting", "running"} for run in measurements.runs)
         running = [run.kernel for run in measurements.runs if run.status == "running"]
         for name in set(since) - set(running):
             del since[name]
         names = [
-            f"{name}{f' on {running.count(name)} GPUs' if running.count(name) > 1 else ''}"
+            f"{name}{say(' on {count} GPUs', count=running.count(name)) if running.count(name) > 1 else ''}"
             f" {now - since.setdefault(name, now):.0f} s"
             for name in dict.fromkeys(running)
         ]
-        now_running = ", ".join(names) or ("starting" if done < len(measurements.runs) else "judging")
-        return f"measured {done} of {len(measurements.runs)}; {now_running}"
+        now_running = ", ".join(names) or say("starting" if done < len(measurements.runs) else "judging")
+        return say("measured {done} of {count}; {names}", done=done, count=len(measurements.runs), names=now_running)
 
     with _rewriting_line(stream, line):
         yield lambda measurements: latest.__setitem__(slice(None), [measurements])
@@ -87,8 +88,10 @@ def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iter
 
     def line() -> str:
         """The text to show, how many hosts have answered after how many seconds: ``3 of 8 hosts answered; 12 s``."""
-        total = f" of {expected}" if expected else ""
-        return f"{count()}{total} hosts answered; {time.monotonic() - started:.0f} s"
+        sentence = (
+            "{count} of {total} hosts answered; {seconds} s" if expected else "{count} hosts answered; {seconds} s"
+        )
+        return say(sentence, count=count(), total=expected, seconds=f"{time.monotonic() - started:.0f}")
 
     with _rewriting_line(stream, line):
         yield

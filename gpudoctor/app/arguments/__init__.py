@@ -15,7 +15,7 @@ from gpudoctor.app.arguments import changing, diagnosing
 from gpudoctor.app.arguments.options import Parser, parser_of
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
-from gpudoctor.core.errors import meant
+from gpudoctor.core.language import meant, say
 
 _BEFORE_A_COMMAND = ("preflight", "run")
 """Commands that another command follows, after ``--``."""
@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options, unknown = top.parse_known_args(own)
     if unknown:
         after = (
-            "; what is to be run stands after --"
+            say("; what is to be run stands after --")
             if own[0] in _BEFORE_A_COMMAND and not unknown[0].startswith("-")
             else ""
         )
@@ -56,13 +56,17 @@ _SYNONYMS = {
 
 def no_command(word: str) -> NoReturn:
     """Print to stderr that the word is no command, with what may be meant instead, and exit with 2; never returns."""
-    read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
+    read = say("; to read a file: gpudoctor read {name}", name=word) if Path(word).exists() else ""
     if word in {"help", "version"}:
-        read = f"; did you mean --{word}?"
+        read = say("; did you mean {names}?", names=f"--{word}")
     elif word in _SYNONYMS:
-        read = f"; did you mean {_SYNONYMS[word]}?"
+        read = say("; did you mean {names}?", names=_SYNONYMS[word])
     Parser(prog="gpudoctor", usage="gpudoctor [-h] [-V] COMMAND ...").error(
-        f"no command {word!r}{read or meant(word, COMMANDS) or '; gpudoctor --help names them all'}"
+        say(
+            "no command {word}{near}",
+            word=repr(word),
+            near=read or meant(word, COMMANDS) or say("; gpudoctor --help names them all"),
+        )
     )
 
 

@@ -6,16 +6,29 @@ import argparse
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gpudoctor.core.errors import meant
-from gpudoctor.core.language import LANGUAGES
+from gpudoctor.core.language import LANGUAGES, meant, phrase, say
 from gpudoctor.core.pattern import pattern
 
 _CHOICE = pattern(r"invalid choice: '?(.*?)'? \(choose from (.*)\)\Z")
 _UNKNOWN = "unrecognized arguments: "
+_ARGPARSE = (
+    "unrecognized arguments: {rest}",
+    "ambiguous option: {option} could match {names}",
+    "the following arguments are required: {names}",
+    "one of the arguments {names} is required",
+    "argument {option}: expected one argument",
+    "argument {option}: expected at least one argument",
+    "argument {option}: invalid choice: {value} (choose from {names})",
+    "argument {option}: invalid {kind} value: {value}",
+    "argument {option}: not allowed with argument {other}",
+    "argument {option}: ignored explicit argument {value}",
+)
+"""What argparse says of words that it does not take."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,7 +39,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and the message, with a suggestion if something similar exists, to stderr and exit with 2."""
-        super().error(f"{message}{self._suggestion(message)}")
+        self.print_usage(sys.stderr)
+        wrong = f"{phrase(message, _ARGPARSE)}{self._suggestion(message)}"
+        self.exit(2, say("{program}: error: {wrong}", program=self.prog, wrong=wrong) + "\n")
 
     def _suggestion(self, message: str) -> str:
         """``; did you mean --level?`` for an argparse error, empty if nothing is near."""

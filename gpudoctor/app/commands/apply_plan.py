@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gpudoctor.app import pipeline
-from gpudoctor.app.output import BROKEN, INTERRUPTED, SOUND, stopping
+from gpudoctor.app.output import BROKEN, INTERRUPTED, SOUND, put_message, stopping
 from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run
 from gpudoctor.fixes import records, undo
@@ -100,7 +101,12 @@ def applied(plan: Plan, settings: RunOptions) -> int:
     _print_run(run, settings.json)
     if stopped.is_set():
         return INTERRUPTED
-    if run.changed and not settings.yes and code_of(run) != SOUND and agreed(f"\nTake run {run.id} back now?"):
+    if (
+        run.changed
+        and not settings.yes
+        and code_of(run) != SOUND
+        and agreed(f"\n{say('Take run {id} back now?', id=run.id)}")
+    ):
         undo_run(run, context)
     return code_of(run)
 
@@ -115,7 +121,7 @@ def settle_unfinished(options: argparse.Namespace) -> None:
     unfinished = records.unfinished(journals)
     if not unfinished:
         return
-    print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
+    put_message(run_view.interrupted_text(unfinished))
     interrupted = journals.load(unfinished.undoes) if unfinished.undoes else unfinished
     settings = RunOptions.of(options)
     context = replace(settings, python=settings.python or records.python_of(interrupted)).context
@@ -123,12 +129,18 @@ def settle_unfinished(options: argparse.Namespace) -> None:
         undo.plan_of(interrupted, context)
     except UsageError:  # it had changed nothing yet, or what it changed only a person takes back
         return
-    if not settings.yes and not (sys.stdin.isatty() and agreed(f"Take run {interrupted.id} back first?")):
+    if not settings.yes and not (sys.stdin.isatty() and agreed(say("Take run {id} back first?", id=interrupted.id))):
         return
     back, _ = _run_undo(interrupted, context)
     if code_of(back) != SOUND:
-        raise DoctorError(f"run {interrupted.id} was cut off and could not be taken back: {back.why or back.outcome}")
-    print(f"gpudoctor: run {interrupted.id} was taken back, by run {back.id}", file=sys.stderr)
+        raise DoctorError(
+            say(
+                "run {id} was cut off and could not be taken back: {why}",
+                id=interrupted.id,
+                why=back.why or back.outcome,
+            )
+        )
+    put_message(say("run {id} was taken back, by run {other}", id=interrupted.id, other=back.id))
 
 
 def undo_run(run: Run, context: RunContext, json: bool = False) -> int:
@@ -173,7 +185,9 @@ _BY_HAND = "Is it done? y yes, n leave it out, q stop [n] "
 def require_terminal() -> None:
     """Raise `UsageError` if there is no terminal to ask questions on."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("there is no terminal to ask on: --dry-run shows the plan, --yes runs it without a question")
+        raise UsageError(
+            say("there is no terminal to ask on: --dry-run shows the plan, --yes runs it without a question")
+        )
 
 
 def put(question: str) -> str:
@@ -195,7 +209,7 @@ def put(question: str) -> str:
 
 def agreed(question: str) -> bool:
     """Ask on standard error; True if the answer is y or yes, False for any other and at the end of input."""
-    return put(f"{question} y yes, n no [n] ") in ("y", "yes")
+    return put(f"{question} {say('y yes, n no [n] ')}") in ("y", "yes")
 
 
 class Questions:
@@ -227,7 +241,7 @@ class Questions:
         sys.stderr.write("".join(f"{line}\n" for line in ("", *self._show(step))))
         if "reboot" in step.needs:
             return self._reboot()
-        answer = put(f"     {_STEP if step.argv else _BY_HAND}")
+        answer = put(f"     {say(_STEP if step.argv else _BY_HAND)}")
         self._all = self._all or (answer in ("a", "all") and bool(step.argv))
         if answer in ("y", "yes", "a", "all"):
             return "run"
@@ -236,7 +250,8 @@ class Questions:
     def _reboot(self) -> Answer:
         """Ask about a reboot: only typing the machine's name runs it, q stops, anything else leaves it out."""
         name = one_line(self._plan.machine)
-        answer = put(f"     It reboots. Type {name} to run it, q to stop; anything else leaves it out: ")
+        question = "It reboots. Type {name} to run it, q to stop; anything else leaves it out: "
+        answer = put(f"     {say(question, name=name)}")
         if name and answer == name.lower():
             return "run"
         return "stop" if answer in ("q", "quit") else "leave out"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import textwrap
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from gpudoctor.app.output import SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import ExtraError, UsageError
+from gpudoctor.core.language import say
 
 _TITLE = r'(?m)^(?:#(?!!|SBATCH|cloud-config|\s*syntax=)[#\s]*|""")(.+)'
 """The first line that says something: a comment, a heading or a docstring, but no instruction to a program."""
@@ -55,7 +55,7 @@ def recipe_write(options: argparse.Namespace) -> int:
     files = {options.folder / name: text for name, text in _recipe(options.name).items()}
     there = next((place for place in files if place.exists() or place.is_symlink()), None)
     if there:
-        raise UsageError(f"{there} is there already, and is left as it is; name another folder")
+        raise UsageError(say("{there} is there already, and is left as it is; name another folder", there=there))
     for place, text in files.items():
         output.put_new(text.removesuffix("\n") + "\n", place)
         if text.startswith("#!"):
@@ -70,8 +70,10 @@ def _recipe(name: str) -> Mapping[str, str]:
     names = [one for one in recipes if name in {one, Path(one).stem}]
     if len(names) != 1:
         near = [one for one in recipes if name.lower() in one.lower()]
-        hint = f"; did you mean {' or '.join(near[:3])}?" if near else ""
-        raise UsageError(f"{name!r} is no recipe; available: {', '.join(recipes)}{hint}")
+        hint = say("; did you mean {names}?", names=" or ".join(near[:3])) if near else ""
+        raise UsageError(
+            say("{name} is no recipe; available: {names}{hint}", name=repr(name), names=", ".join(recipes), hint=hint)
+        )
     return recipes[names[0]]
 
 
@@ -119,19 +121,19 @@ def pyz(options: argparse.Namespace) -> int:
     place = Path(options.out)
     build(place, options.pythons, not options.without_tui, _print_note)
     size = place.stat().st_size / 1e6
-    _print_note(f"{place}, {size:.1f} MB; it runs as python3 {place} check")
+    _print_note(say("{place}, {size} MB; it runs as python3 {place} check", place=place, size=f"{size:.1f}"))
     return SOUND
 
 
 def _print_note(sentence: str) -> None:
     """Print a message to standard error."""
-    print(f"gpudoctor: {sentence}", file=sys.stderr)
+    output.put_message(sentence)
 
 
 def mcp(options: argparse.Namespace) -> int:
     """``gpudoctor mcp``: serve the Model Context Protocol on stdin and stdout; raises ExtraError without mcp."""
     if not find_spec("mcp"):
-        raise ExtraError("mcp is missing", "mcp")
+        raise ExtraError(say("mcp is missing"), "mcp")
     from gpudoctor.app.mcp import serve
 
     serve(options.python, options.share, options.folders)

@@ -10,6 +10,7 @@ from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.output import SOUND, exit_code
 from gpudoctor.core import system
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import style_of
 
 
@@ -24,7 +25,9 @@ def demo(options: argparse.Namespace) -> int:
     if asks or not system.on_a_terminal():
         if not options.name:
             names = ", ".join(demo.name for demo in demos.every())
-            raise UsageError(f"the list of demos needs a terminal; with a name the report is printed: {names}")
+            raise UsageError(
+                say("the list of demos needs a terminal; with a name the report is printed: {names}", names=names)
+            )
 
         output.check(options.out)
         diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)

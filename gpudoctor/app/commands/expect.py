@@ -10,6 +10,7 @@ from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.read import snapshots_in
 from gpudoctor.app.output import SOUND
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.expect import reading
 from gpudoctor.diagnosis.expect.reading import NAME
@@ -25,14 +26,14 @@ def expect(options: argparse.Namespace) -> int:
     """
     wanted = [options.what is not None, options.here, bool(options.files)]
     if wanted.count(True) != 1 or (options.what == "list" and options.name):
-        raise UsageError("expect: one of list, show NAME, --from-here, --from FILE; gpudoctor expect --help")
+        raise UsageError(say("expect: one of list, show NAME, --from-here, --from FILE; gpudoctor expect --help"))
     if options.what == "list":
         profiles = [reading.load(name) for name in reading.shipped_names()]
         width = max((len(profile.name) for profile in profiles), default=0)
         print("\n".join(f"{profile.name:{width}}  {profile.about}" for profile in profiles))
     elif options.what == "show":
         if not options.name:
-            raise UsageError("which one? gpudoctor expect list shows the profiles that ship")
+            raise UsageError(say("which one? gpudoctor expect list shows the profiles that ship"))
         print(reading.text_of(options.name), end="")
     else:
         _write(options)
@@ -45,7 +46,9 @@ def _write(options: argparse.Namespace) -> None:
     Raises `UsageError` for a bad name of the profile or a place that cannot be written to.
     """
     if options.profile and not NAME.match(options.profile):
-        raise UsageError(f"--name {options.profile[:80]}: a profile's name is in lower case: our-h100")
+        raise UsageError(
+            say("--name {profile}: a profile's name is in lower case: our-h100", profile=options.profile[:80])
+        )
     output.check(options.out)  # before minutes are spent on what cannot be kept
     if options.here:
         with progress_on(sys.stderr) as progress:
@@ -62,4 +65,5 @@ def _write(options: argparse.Namespace) -> None:
         wrong = [finding.id for finding in diagnosis.findings if finding.severity == "error"]
         if wrong:
             name, ids = one_line(diagnosis.snapshot.target.name), ", ".join(dict.fromkeys(wrong))
-            print(f"gpudoctor: {name} is not sound ({ids}): the profile describes it as it is", file=sys.stderr)
+            sentence = "{name} is not sound ({ids}): the profile describes it as it is"
+            output.put_message(say(sentence, name=name, ids=ids))

@@ -9,6 +9,7 @@ from pathlib import Path
 from gpudoctor import probes
 from gpudoctor.app.output import SOUND
 from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
@@ -36,14 +37,23 @@ def explain(options: argparse.Namespace) -> int:
         matching = topic or named or [spec for spec in specs if wanted in spec.about.lower()]
         if not matching:
             raise DoctorError(
-                f"no fact has {key!r} in its name or its meaning; `gpudoctor explain facts` lists them all"
+                say(
+                    "no fact has {key} in its name or its meaning; `gpudoctor explain facts` lists them all",
+                    key=repr(key),
+                )
             )
         print(pages.fact_list(sorted(matching, key=lambda spec: spec.name)))
     elif options.id in explain_tables.NAMES:
         table = explain_tables.overview(options.id)
         print(pages.entries_page(table, explain_tables.entries(options.id, key)) if key else pages.table_page(table))
     elif key:
-        raise UsageError(f"only tables have keys: {', '.join([FACTS, *explain_tables.NAMES])}; {options.id!r} is none")
+        raise UsageError(
+            say(
+                "only tables have keys: {names}; {id} is none",
+                names=", ".join([FACTS, *explain_tables.NAMES]),
+                id=repr(options.id),
+            )
+        )
     else:
         print(explained(options.id, options.rules))
     return SOUND
@@ -93,12 +103,18 @@ def _unknown_name_message(name: str, rules: Sequence[str], folders: Sequence[Pat
     names = [*rules, *catalog().specs]
     within = [each for each in names if name.lower() in each.lower()] if len(name) > 1 else []
     if within:
-        more = f" and {len(within) - _MOST_NAMED} more" if len(within) > _MOST_NAMED else ""
-        meant = f"; it is part of {', '.join(within[:_MOST_NAMED])}{more}"
+        more = say(" and {count} more", count=len(within) - _MOST_NAMED) if len(within) > _MOST_NAMED else ""
+        meant = say("; it is part of {names}{more}", names=", ".join(within[:_MOST_NAMED]), more=more)
     else:
         near = explain_tables.nearest(name, [*names, *explain_tables.NAMES])
-        meant = f"; near it: {', '.join(near)}" if near else ""
+        meant = say("; near it: {names}", names=", ".join(near)) if near else ""
     topics = {each.partition(".")[0] for each in names}
     if is_id(name) and not folders and name.partition(".")[0] not in topics:
-        meant += f"; the page of a site's own rule needs its folder: `gpudoctor explain {name} --rules FOLDER`"
-    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them"
+        meant += say(
+            "; the page of a site's own rule needs its folder: `gpudoctor explain {name} --rules FOLDER`", name=name
+        )
+    return say(
+        "no rule, fact or table {name}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them",
+        name=repr(name),
+        meant=meant,
+    )

@@ -14,6 +14,7 @@ from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN
 from gpudoctor.core import system
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.fixes import effects, records, undo
@@ -60,23 +61,26 @@ def fix(options: argparse.Namespace) -> int:
 def _check_options(options: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together, or that this user cannot use."""
     if options.read and not options.dry_run:
-        raise UsageError("--read plans for another machine, on which nothing can be run from here: add --dry-run")
+        raise UsageError(say("--read plans for another machine, on which nothing can be run from here: add --dry-run"))
     if options.share and not options.dry_run:
-        raise UsageError("--share is for what is shown to others: add --dry-run, which shows the plan")
+        raise UsageError(say("--share is for what is shown to others: add --dry-run, which shows the plan"))
     if options.as_owner and not options.dry_run:
-        raise UsageError("--as-owner only asks: to change that user's environment, run gpudoctor fix as that user")
+        raise UsageError(say("--as-owner only asks: to change that user's environment, run gpudoctor fix as that user"))
     if options.out and options.only != "user":
-        raise UsageError("-o names the administrator's script, which --only user writes")
+        raise UsageError(say("-o names the administrator's script, which --only user writes"))
     if options.json and not (options.dry_run or options.yes):
-        raise UsageError("--json gives the plan with --dry-run, or the run with --yes")
+        raise UsageError(say("--json gives the plan with --dry-run, or the run with --yes"))
     if options.ids and (options.runs or options.undo):
-        raise UsageError(f"{options.ids[0]}: a run is taken back whole; leave the ids out")
+        raise UsageError(say("{id}: a run is taken back whole; leave the ids out", id=options.ids[0]))
     if options.only and sys.platform == "win32":
         raise UsageError(
-            f"--only {options.only}: no user of Windows is root; what needs an administrator is left to you"
+            say(
+                "--only {who}: no user of Windows is root; what needs an administrator is left to you",
+                who=options.only,
+            )
         )
     if options.only == "root" and not system.is_root():
-        raise UsageError("--only root runs what needs root, which this is not: sudo gpudoctor fix --only root")
+        raise UsageError(say("--only root runs what needs root, which this is not: sudo gpudoctor fix --only root"))
 
 
 def _write_script(plan: Plan, name: str | None) -> None:
@@ -84,15 +88,16 @@ def _write_script(plan: Plan, name: str | None) -> None:
     if text := root_script(plan):
         place = name or SCRIPT_NAME
         output.put(text, place)
-        print(f"gpudoctor: what needs root is in {place}; an administrator runs it: sudo sh {place}", file=sys.stderr)
+        sentence = "what needs root is in {place}; an administrator runs it: sudo sh {place}"
+        output.put_message(say(sentence, place=place))
 
 
 def _runs() -> int:
     """Print every run on this machine, the newest first; exit code 0."""
     entries = Journals(journals_folder()).list()
-    broken = [f"{entry.id}  cannot be read: {entry.trouble}" for entry in entries if not entry.run]
+    broken = [f"{entry.id}  {say('cannot be read: {why}', why=entry.trouble)}" for entry in entries if not entry.run]
     listing = run_view.run_list([(entry.run, records.undo_state(entry.run, entries)) for entry in entries if entry.run])
-    print("\n".join(filter(None, [listing, *broken])) or "No run was made on this machine by this user.")
+    print("\n".join(filter(None, [listing, *broken])) or say("No run was made on this machine by this user."))
     return SOUND
 
 
@@ -103,14 +108,14 @@ def _undo(options: argparse.Namespace) -> int:
     journals = Journals(journals_folder())
     run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
     if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
-        print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
+        output.put_message(run_view.interrupted_text(unfinished))
     context = pipeline.run_context(options.level, options.python or records.python_of(run), options.rules)
     plan = undo.plan_of(run, context)
     if not options.yes:
         apply_plan.require_terminal()
     if not options.json:
         print(run_view.undo_text(run, plan), flush=True)
-    if not options.yes and not apply_plan.agreed(f"\nTake run {run.id} back?"):
+    if not options.yes and not apply_plan.agreed(f"\n{say('Take run {id} back?', id=run.id)}"):
         return BROKEN
     return undo_run(run, context, options.json)
 
@@ -124,13 +129,16 @@ def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:
         print(plan_view.document(plan, foreseen))
     elif plan.steps:
         print(plan_view.render(plan, style_of(sys.stdout), foreseen, _titles(diagnosis)))
-        print("\nThis was a dry run: nothing was changed.")
+        print(f"\n{say('This was a dry run: nothing was changed.')}")
     else:
         hint_by_id = {finding.id: command(finding.more) for finding in _findings_to_fix(diagnosis, options.ids)}
         absent = [name for name in options.ids if name not in hint_by_id]
-        lines = [f"{name}: not found here, so there is nothing to cure" for name in absent]
-        lines += [f"{name}: no cure is written down; {hint_by_id[name]}" for name in sorted(hint_by_id)]
-        print("\n".join(lines or ["Nothing to cure.", "", counts(diagnosis)]))
+        lines = [say("{name}: not found here, so there is nothing to cure", name=name) for name in absent]
+        lines += [
+            say("{name}: no cure is written down; {command}", name=name, command=hint_by_id[name])
+            for name in sorted(hint_by_id)
+        ]
+        print("\n".join(lines or [say("Nothing to cure."), "", counts(diagnosis)]))
     return code
 
 
@@ -144,11 +152,13 @@ def _diagnosis(options: argparse.Namespace) -> Diagnosis:
     book = rulebook.load(options.rules)
     for name in options.ids:
         if not book.find(name):
-            raise UsageError(f"{name}: there is no such rule; gpudoctor rules list names them all")
+            raise UsageError(say("{name}: there is no such rule; gpudoctor rules list names them all", name=name))
     if options.read:
         diagnosis = reading.diagnose_text(read_file(options.read), options.read, book)
         if diagnosis.snapshot.target.kind == "fleet":
-            raise UsageError(f"{options.read}: a fleet's hosts are repaired one by one, by gpudoctor fix on each")
+            raise UsageError(
+                say("{name}: a fleet's hosts are repaired one by one, by gpudoctor fix on each", name=options.read)
+            )
         return diagnosis
     with progress_on(sys.stderr) as progress:
         return pipeline.check(options.level, options.python, options.rules, progress)

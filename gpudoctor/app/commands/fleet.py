@@ -16,6 +16,7 @@ from gpudoctor.cluster.fleet.sources import FleetQuery, ReplySource
 from gpudoctor.core import language
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.views.progress import counting_on
 
@@ -29,7 +30,7 @@ def fleet(options: argparse.Namespace) -> int:
     if options.tui:
         demand_interface()
         if options.out:
-            raise UsageError("-o does not go with --tui: leave one of them out")
+            raise UsageError(say("-o does not go with --tui: leave one of them out"))
         _asking(options)  # what cannot be asked is said before a screen is drawn
         return run_interface(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options)
 
@@ -41,7 +42,7 @@ def fleet(options: argparse.Namespace) -> int:
             query.run()
         except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
             ended = end
-    diagnosis = query.diagnosis("gpudoctor was ended before every host had answered." if ended else "")
+    diagnosis = query.diagnosis(say("gpudoctor was ended before every host had answered.") if ended else "")
     report = shared(diagnosis, options)
     output.put(rendered(report, options.format, stream_of(options.out), options.strict), options.out)
     if ended:
@@ -64,7 +65,7 @@ def _source(options: argparse.Namespace) -> ReplySource:
     """How the hosts' answers are obtained: over ssh, by Slurm, or from files; raises UsageError unless exactly one."""
     slurm = options.slurm or bool(options.partition)
     if [bool(options.hosts), slurm, bool(options.results)].count(True) != 1:
-        raise UsageError("fleet: give one of --hosts NODESET, --slurm, or the files with the hosts' documents")
+        raise UsageError(say("fleet: give one of --hosts NODESET, --slurm, or the files with the hosts' documents"))
     if options.results:
         return sources.files(options.results)
     seconds = min(options.timeout, options.budget)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from gpudoctor.app import interactive, pipeline
+from gpudoctor.app import interactive, output, pipeline
 from gpudoctor.app.output import SOUND, UNKNOWN, exit_code
 from gpudoctor.core import shipped, system
 from gpudoctor.core.errors import ExtraError, UsageError
+from gpudoctor.core.language import say
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +25,7 @@ def can_open_interface() -> bool:
     try:
         demand_interface()
     except UsageError as error:
-        print(f"gpudoctor: {error}", file=sys.stderr)
+        output.put_message(str(error))
         return False
     return True
 
@@ -35,9 +35,9 @@ def demand_interface() -> None:
     if find_spec("textual"):
         return
     if shipped.ARCHIVE:
-        how = "gpudoctor check and gpudoctor read print the report; gpudoctor pyz makes a file with it"
-        raise UsageError(f"the interface is not in this file: {how}")
-    raise UsageError("the interface needs Textual, which is not installed: python -m pip install textual")
+        how = say("gpudoctor check and gpudoctor read print the report; gpudoctor pyz makes a file with it")
+        raise UsageError(say("the interface is not in this file: {how}", how=how))
+    raise UsageError(say("the interface needs Textual, which is not installed: python -m pip install textual"))
 
 
 def open_(options: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def run_interface(work: Work, options: argparse.Namespace) -> int:
     without a terminal.
     """
     if not system.on_a_terminal():
-        raise UsageError("the interface needs a terminal; without one, --format text gives the report")
+        raise UsageError(say("the interface needs a terminal; without one, --format text gives the report"))
     diagnosis = interactive.run(interactive.shared(work) if options.share else work)
     return exit_code(diagnosis, options.strict) if diagnosis else UNKNOWN
 
@@ -72,12 +72,12 @@ def serve(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
         demos.named(options.name)
     elif options.act == "read" and not options.tui:
-        raise UsageError("--serve shows the interface: gpudoctor read FILE --tui --serve")
+        raise UsageError(say("--serve shows the interface: gpudoctor read FILE --tui --serve"))
     elif options.act != "demo" and (options.format or options.out):
-        raise UsageError("--serve shows the interface; --format, --json and -o are for reports")
+        raise UsageError(say("--serve shows the interface; --format, --json and -o are for reports"))
     try:
         from gpudoctor.app import serving
     except ModuleNotFoundError as error:
-        raise ExtraError(f"{error.name} is missing", "serve") from error
+        raise ExtraError(say("{name} is missing", name=error.name), "serve") from error
     serving.serve(arguments, options.serve, options.allow_changes)
     return SOUND

@@ -16,13 +16,14 @@ from gpudoctor.cluster.running_job.looking import look
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Unread
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.sample import Sample
 from gpudoctor.core.system import is_root
 from gpudoctor.probes._job.members import Job, find_job, find_jobs, key_of, read_job
 from gpudoctor.probes._job.waiting import on_gpu
 from gpudoctor.target import proc
 from gpudoctor.views import job as view
-from gpudoctor.views._terminal import one_line, plural, style_of
+from gpudoctor.views._terminal import one_line, style_of
 
 _MOST_JOBS = 8
 """Jobs that are listed where none is given."""
@@ -37,7 +38,7 @@ def job(options: argparse.Namespace) -> int:
     document of ``--json`` has no ranks then: a machine of the job may have none of them.
     """
     if sys.platform != "linux":
-        raise UsageError("job reads /proc, which only Linux has")
+        raise UsageError(say("job reads /proc, which only Linux has"))
     match = _match(options)
     if options.tui:
         from gpudoctor.app import interactive, live_job
@@ -45,7 +46,7 @@ def job(options: argparse.Namespace) -> int:
 
         demand_interface()
         if options.out or options.format:
-            raise UsageError("--tui shows the interface; --format, --json and -o are for reports")
+            raise UsageError(say("--tui shows the interface; --format, --json and -o are for reports"))
         samples = live_gpus.Shared()
         if options.slurm or options.hosts:
             source: live_job.Source = live_job.OfManyMachines(lambda: _of_many(options, match))
@@ -78,16 +79,16 @@ def _find_again(pids: Sequence[int], match: dict[str, str], known: Sequence[int]
 def _match(options: argparse.Namespace) -> dict[str, str]:
     """The variables of ``--match``; raises `UsageError` for options that do not go together."""
     if options.slurm and options.hosts:
-        raise UsageError("job: give one of --slurm JOBID and --hosts NODESET")
+        raise UsageError(say("job: give one of --slurm JOBID and --hosts NODESET"))
     if options.pids and (options.slurm or options.match):
-        raise UsageError("job: a PID is of this machine; leave it out beside --slurm and --match")
+        raise UsageError(say("job: a PID is of this machine; leave it out beside --slurm and --match"))
     if not (options.pids or options.slurm or options.match):
-        raise UsageError(f"job: give {_list_jobs()}, --match NAME=VALUE, or --slurm JOBID")
+        raise UsageError(say("job: give {what}, --match NAME=VALUE, or --slurm JOBID", what=_list_jobs()))
     found = {}
     for word in options.match:
         name, mark, value = word.partition("=")
         if not mark or not name:
-            raise UsageError(f"--match {word}: a variable is written NAME=VALUE: MASTER_PORT=29500")
+            raise UsageError(say("--match {word}: a variable is written NAME=VALUE: MASTER_PORT=29500", word=word))
         found[name] = value
     return found
 
@@ -110,15 +111,16 @@ def _list_jobs() -> str:
     """
     jobs = find_jobs([pid for name in proc.names("/proc") if name.isdigit() and on_gpu(pid := int(name))])
     if not jobs:
-        return "the process id of a job (none is seen here: no ranks of a launcher, no Python program on a GPU)"
-    print("Jobs of this machine:", file=sys.stderr)
+        return say("the process id of a job (none is seen here: no ranks of a launcher, no Python program on a GPU)")
+    print(say("Jobs of this machine:"), file=sys.stderr)
     for job in jobs[:_MOST_JOBS]:
         first = job.ranks[0]
-        ranks = "" if first.rank is None else f"{plural(len(job.ranks), 'rank')}: "
+        sentence = "{count} rank" if len(job.ranks) == 1 else "{count} ranks"
+        ranks = "" if first.rank is None else f"{say(sentence, count=len(job.ranks))}{say(': ')}"
         print(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title)}", file=sys.stderr)
     if len(jobs) > _MOST_JOBS:
-        print(f"  and {len(jobs) - _MOST_JOBS} more", file=sys.stderr)
-    return "the process id of one of these"
+        print(f"  {say('and {count} more', count=len(jobs) - _MOST_JOBS)}", file=sys.stderr)
+    return say("the process id of one of these")
 
 
 def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
@@ -143,7 +145,7 @@ def _found(options: argparse.Namespace, match: dict[str, str]) -> Job:
     """The job that the process ids or `match` name on this machine; raises `UsageError` where there is none."""
     found = _find_again(options.pids, match, ())
     if isinstance(found, Unread):
-        raise UsageError(f"job: {found.why}")
+        raise UsageError(say("job: {why}", why=phrase(found.why)))
     return found
 
 
@@ -154,7 +156,7 @@ def _of_many(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:
     """
     match = match or ({"SLURM_JOB_ID": options.slurm} if options.slurm else key_of(_found(options, match)))
     if not match:
-        raise UsageError("job: no launcher gave that process what the job's other processes have; use --match")
+        raise UsageError(say("job: no launcher gave that process what the job's other processes have; use --match"))
     seconds = options.look + _SLACK_SECONDS
     question = remote.Question(
         program=options.program,

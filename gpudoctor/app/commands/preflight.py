@@ -90,8 +90,8 @@ def _replace_process(command: Sequence[str]) -> int:
     try:
         os.execvp(command[0], list(command))
     except FileNotFoundError:
-        print(f"gpudoctor: {command[0]}: no such command", file=sys.stderr)
+        output.put_message(say("{name}: no such command", name=command[0]))
         return NOT_FOUND
     except OSError as error:
-        print(f"gpudoctor: {command[0]}: {error.strerror}", file=sys.stderr)
+        output.put_message(say("{title}: {text}", title=command[0], text=error.strerror))
         return CANNOT_RUN

@@ -9,6 +9,7 @@ from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.reports import machine_of, rendered, shared, stream_of
 from gpudoctor.app.output import BROKEN, SOUND, UNKNOWN, exit_code
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import merge_snapshots, read_file
@@ -25,7 +26,13 @@ def read(options: argparse.Namespace) -> int:
     if options.tui:
         return _read_in_interface(options)
     if options.format in _WHOLE and len(options.files) > 1 and not options.together:
-        raise UsageError(f"--format {options.format} gives one {_WHOLE[options.format]}: give one file, or --together")
+        raise UsageError(
+            say(
+                "--format {format} gives one {whole}: give one file, or --together",
+                format=options.format,
+                whole=_WHOLE[options.format],
+            )
+        )
     output.check(options.out)
     book, profile = rulebook.load(options.rules), pipeline.expected(options.expect)
     texts, machine = texts_in(options.files), machine_of(options.machine)
@@ -47,9 +54,9 @@ def _read_in_interface(options: argparse.Namespace) -> int:
 
     interface.demand_interface()
     if options.out:
-        raise UsageError("-o does not go with --tui: leave one of them out")
+        raise UsageError(say("-o does not go with --tui: leave one of them out"))
     if len(options.files) > 1 and not options.together:
-        raise UsageError("--tui shows one machine: give one file, or --together")
+        raise UsageError(say("--tui shows one machine: give one file, or --together"))
     profile = pipeline.expected(options.expect)
     return interface.open_files(options, machine_of(options.machine), profile)
 
@@ -62,5 +69,5 @@ def snapshots_in(names: Sequence[str]) -> list[Snapshot]:
 def texts_in(names: Sequence[str]) -> list[tuple[str, str]]:
     """Name and text of each file, all read at once; ``-`` is standard input, UsageError if given twice."""
     if names.count("-") > 1:
-        raise UsageError("-: standard input can be read only once")
+        raise UsageError(say("-: standard input can be read only once"))
     return [(name, read_file(name)) for name in names]

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TextIO, TypeVar
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import output, pipeline
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import GRANTED, Known
 from gpudoctor.core.frozen import replace
@@ -117,5 +117,5 @@ def shared(value: T, options: argparse.Namespace) -> T:
 
     sharing = Redactor()
     result = sharing(value)
-    print(f"gpudoctor: {sharing.summary}", file=sys.stderr)
+    output.put_message(sharing.summary)
     return result

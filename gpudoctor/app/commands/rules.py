@@ -15,6 +15,7 @@ from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Finding, Unjudged
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, value_from_json
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import LAYERS, Case, Rule, SetupCase
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import page_cache, rulebook
@@ -28,7 +29,7 @@ from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
 from gpudoctor.readers import read_text
 from gpudoctor.views import explain
 
-_NO_PAGE = "{places}: no rule page is there; pages are DIR/<layer>/<id>.toml"
+_NO_PAGE = "{names}: no rule page is there; pages are DIR/<layer>/<id>.toml"
 
 
 def rules_list(options: argparse.Namespace) -> int:
@@ -36,7 +37,7 @@ def rules_list(options: argparse.Namespace) -> int:
     book = rulebook.load(options.rules)
     for place in options.rules:
         if place.is_dir() and next(place.rglob("*.toml"), None) is None:
-            raise UsageError(_NO_PAGE.format(places=place))
+            raise UsageError(say(_NO_PAGE, names=place))
     print(explain.rule_list([*book.rules, *book.cluster]))
     return SOUND
 
@@ -70,12 +71,17 @@ def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) 
     `rules` are the shipped ones: they tell a topic's layer and which ids are taken.
     """
     if not is_id(rule_id):
-        raise UsageError(f"{rule_id!r} is no name for a rule: <topic>.<what-is>, in lower case, as in site.no-quota")
+        raise UsageError(
+            say(
+                "{id} is no name for a rule: <topic>.<what-is>, in lower case, as in site.no-quota",
+                id=repr(rule_id),
+            )
+        )
     known = {rule.id: f"gpudoctor explain {rule.id} shows it" for rule in rules}
     pages = folder.rglob("*.toml") if folder.is_dir() else ()
     taken = known.get(rule_id) or next((str(path) for path in pages if path.stem == rule_id), None)
     if taken:
-        raise UsageError(f"there is a rule {rule_id} already: {taken}")
+        raise UsageError(say("there is a rule {id} already: {taken}", id=rule_id, taken=taken))
     return folder / (layer or _layer(rule_id, rules)) / f"{rule_id}.toml"
 
 
@@ -84,7 +90,13 @@ def _layer(rule_id: str, rules: Sequence[Rule]) -> str:
     topic = rule_id.partition(".")[0]
     layers = {rule.layer for rule in rules if rule.id.partition(".")[0] == topic} or {topic} & set(LAYERS)
     if len(layers) != 1:
-        raise UsageError(f"which layer does {rule_id} belong to? Say --layer, one of {', '.join(LAYERS)}")
+        raise UsageError(
+            say(
+                "which layer does {id} belong to? Say --layer, one of {names}",
+                id=rule_id,
+                names=", ".join(LAYERS),
+            )
+        )
     return layers.pop()
 
 
@@ -129,7 +141,7 @@ def run(places: Sequence[Path] = ()) -> Failures:
     for place in places or [home]:
         lines += stale(place)
     if not cases and not cures:
-        raise UsageError(_NO_PAGE.format(places=" ".join(map(str, places))))
+        raise UsageError(say(_NO_PAGE, names=" ".join(map(str, places))))
     failed = len(wrong) + len(refused)
     pages = "1 page" if pages_tested == 1 else f"{pages_tested} pages"
     lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages}")

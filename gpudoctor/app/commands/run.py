@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         command.start(outputs.descriptors)
     except CommandError as error:
         command.release_signals()
-        print(f"gpudoctor: {error}", file=sys.stderr)
+        output.put_message(str(error))
         return error.code
     outputs.close_command_ends()
     point_streams_at_null()
@@ -99,9 +99,9 @@ def _prepare_end(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     """Raise `UsageError` for misuse, or `RuleError` for a broken rule page, before anything is started."""
     if not options.command:
-        raise UsageError("what is to be run stands after --: gpudoctor run -- python train.py")
+        raise UsageError(say("what is to be run stands after --: gpudoctor run -- python train.py"))
     if options.out == "-":
-        raise UsageError("-o -: standard output is the command's; name a file, or leave -o out for standard error")
+        raise UsageError(say("-o -: standard output is the command's; name a file, or leave -o out for standard error"))
     output.check(options.out)
     if options.rules:
         from gpudoctor.diagnosis import rulebook

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import output, pipeline
 from gpudoctor.app.commands.apply_plan import run_plan, settle_unfinished
 from gpudoctor.app.commands.reports import shared
 from gpudoctor.app.output import BROKEN, SOUND
@@ -42,9 +42,9 @@ def setup_torch(options: argparse.Namespace) -> int:
     """
     _refuse_together(options)
     if options.json and options.emit:
-        raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
+        raise UsageError(say("--json is the whole stack, --emit one form of it alone: leave one out"))
     if options.apply and (options.emit or options.json):
-        raise UsageError("--apply installs the stack and tells of it; --emit and --json only print it")
+        raise UsageError(say("--apply installs the stack and tells of it; --emit and --json only print it"))
     if options.apply:
         settle_unfinished(options)
     shelves = replace(index.user_indexes(options.index or BASE), ask=not options.offline)
@@ -66,13 +66,13 @@ def setup_torch(options: argparse.Namespace) -> int:
 def _refuse_together(options: argparse.Namespace) -> None:
     """Raise UsageError for --for with --apply or --python, --share with --apply, and --yes without --apply."""
     if options.machine and options.apply:
-        raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
+        raise UsageError(say("--for plans for a machine that is not here, --apply changes this one: leave one out"))
     if options.machine and options.python:
-        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+        raise UsageError(say("--python names an interpreter of this machine; for another one: --for python=3.12"))
     if options.share and options.apply:
-        raise UsageError("--share is for what is shown to others, --apply changes this machine: leave one out")
+        raise UsageError(say("--share is for what is shown to others, --apply changes this machine: leave one out"))
     if options.yes and not options.apply:
-        raise UsageError("--yes goes with --apply: without it nothing is changed")
+        raise UsageError(say("--yes goes with --apply: without it nothing is changed"))
 
 
 def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
@@ -105,9 +105,10 @@ def _print_form(stack: Stack, form: str) -> None:
     text = stack.written(form, "command") if form in _TOOLS else stack.written("", form)
     if not text:
         why = next((remark for remark in stack.remarks if "conda-forge" in remark), "")
-        raise UsageError(f"--emit {form}: there is none for torch {stack.torch}; {why}".rstrip("; "))
+        none = say("--emit {form}: there is none for torch {version}", form=form, version=stack.torch)
+        raise UsageError(f"{none}{say('; ')}{why}" if why else none)
     for remark in stack.remarks:
-        print(f"gpudoctor: {one_line(remark)}", file=sys.stderr)
+        output.put_message(one_line(remark))
     print(text.rstrip("\n"))
 
 
@@ -117,7 +118,7 @@ def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: 
     If it is installed already, nothing is run: 0.
     """
     if all(environment.installed.get(name) == version for name, version in stack.packages) and not environment.new:
-        print("\nThis is what is installed: there is nothing to install.")
+        print(f"\n{say('This is what is installed: there is nothing to install.')}")
         return SOUND
     plan = stack.plan(environment.tool, snapshot.target.name, environment.prefix)
     return int(run_plan(plan, options))
@@ -135,9 +136,9 @@ def setup_system(options: argparse.Namespace) -> int:
     """
     _refuse_together(options)
     if options.apply and options.dry_run:
-        raise UsageError("--dry-run changes nothing, --apply does: leave one out")
+        raise UsageError(say("--dry-run changes nothing, --apply does: leave one out"))
     if options.cuda and not re.fullmatch(r"\d{1,2}\.\d{1,2}", options.cuda):
-        raise UsageError(f"--cuda {options.cuda[:20]!r} is no CUDA release; it is written 12.8")
+        raise UsageError(say("--cuda {cuda} is no CUDA release; it is written 12.8", cuda=repr(options.cuda[:20])))
     if options.apply:
         settle_unfinished(options)
     page = setups()[options.what]
@@ -177,15 +178,17 @@ def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:
         """The fact's text on one line, empty if it is not known."""
         return one_line(facts.text(name))
 
-    where = f"{shown('host.distribution')} {shown('host.distribution_version')}".strip() or "this system"
-    lines = [f"{page.title}: no way is known for {where}."]
+    where = f"{shown('host.distribution')} {shown('host.distribution_version')}".strip() or say("this system")
     needs = {
-        "A driver from branch {} on serves these GPUs, and torch's CUDA.": shown("setup.floor"),
-        "The last branch that serves all of these GPUs is {}.": shown("setup.ceiling"),
-        "They take the {} kernel modules.": shown("setup.modules"),
-        "The CUDA release to build for is {}.": shown("setup.cuda"),
+        "A driver from branch {value} on serves these GPUs, and torch's CUDA.": shown("setup.floor"),
+        "The last branch that serves all of these GPUs is {value}.": shown("setup.ceiling"),
+        "They take the {value} kernel modules.": shown("setup.modules"),
+        "The CUDA release to build for is {value}.": shown("setup.cuda"),
     }
-    lines += [words.format(value) for words, value in needs.items() if value]
-    return "\n".join(
-        [*lines, "How it is done elsewhere:", *(row for source in page.sources for row in wrapped(f"- {source}", 2, 4))]
-    )
+    lines = [
+        say("{title}: no way is known for {system}.", title=page.title, system=where),
+        *(say(sentence, value=value) for sentence, value in needs.items() if value),
+        say("How it is done elsewhere:"),
+        *(row for source in page.sources for row in wrapped(f"- {source}", 2, 4)),
+    ]
+    return "\n".join(lines)

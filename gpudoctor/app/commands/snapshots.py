@@ -14,6 +14,7 @@ from gpudoctor.app.output import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Replay, Replayed
 from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.compare import compare
@@ -60,13 +61,11 @@ def kept_runs() -> Shelf:
     """The store of kept runs of this machine; raises `UsageError` where history is off or its folder unsafe."""
     shelf = of_this_machine()
     if shelf is None:
-        raise UsageError("no run is kept: GPUDOCTOR_HISTORY is off, or others can write to the folder of the runs")
+        raise UsageError(say("no run is kept: GPUDOCTOR_HISTORY is off, or others can write to the folder of the runs"))
     return shelf
 
 
 # ---- ``diff`` ----
-
-_NOW = "this machine now"
 
 
 def diff(options: argparse.Namespace) -> int:
@@ -77,15 +76,17 @@ def diff(options: argparse.Namespace) -> int:
     """
     kept = "--last-good" if options.last_good else "--last" if options.last else ""
     if kept and options.a is not None:
-        raise UsageError(f"{kept} stands for A, and B is this machine now: leave {options.a} out")
+        raise UsageError(
+            say("{option} stands for A, and B is this machine now: leave {name} out", option=kept, name=options.a)
+        )
     if not kept and options.a is None:
         raise UsageError(
-            "diff needs A and B, or A alone to compare with now, or --last-good: gpudoctor diff --last-good"
+            say("diff needs A and B, or A alone to compare with now, or --last-good: gpudoctor diff --last-good")
         )
     if options.b is not None and (options.level or options.python):
-        raise UsageError("--level and --python are of this machine now: leave B out, or them")
+        raise UsageError(say("--level and --python are of this machine now: leave B out, or them"))
     if [options.a, options.b].count("-") == 2:
-        raise UsageError("-: standard input can be read only once")
+        raise UsageError(say("-: standard input can be read only once"))
     book = rulebook.load(options.rules)
     given = [name for name in (options.a, options.b) if name is not None]
     if len(given) == 2:
@@ -93,11 +94,11 @@ def diff(options: argparse.Namespace) -> int:
         a, b = (_diagnosis_of(name, book) for name in given)
     else:
         run = _run_for(options, given)
-        names = [f"run {run.id}" if run else given[0], _NOW]
+        names = [say("run {id}", id=run.id) if run else given[0], say("this machine now")]
         a = _diagnosis_of_run(run, book) if run else _diagnosis_of(given[0], book)
         b = _now(options, run)
         if run and run.mark != interpreter_mark(b.snapshot.target.python):
-            print(f"gpudoctor: run {run.id} was of another Python: its torch is not this one", file=sys.stderr)
+            output.put_message(say("run {id} was of another Python: its torch is not this one", id=run.id))
     difference, sides = shared((compare(a, b), (names[0], names[1])), options)
     if options.json:
         print(diff_view.document(difference))
@@ -118,8 +119,15 @@ def _run_for(options: argparse.Namespace, sides: list[str]) -> Run | None:
     runs = shelf.runs()
     run = next(iter(runs), None) if options.last else shelf.last_good(Local("quick", options.python).python)
     if run is None:
-        what = "no check of this machine is kept" if not runs else f"none of the {len(runs)} kept checks was good"
-        raise UsageError(f"{what} in {shelf.folder}; gpudoctor history lists them, gpudoctor check makes one")
+        none = "none of the {count} kept checks was good" if runs else "no check of this machine is kept"
+        what = say(none, count=len(runs))
+        raise UsageError(
+            say(
+                "{what} in {folder}; gpudoctor history lists them, gpudoctor check makes one",
+                what=what,
+                folder=shelf.folder,
+            )
+        )
     return run
 
 
@@ -144,7 +152,7 @@ def _diagnosis_of_run(run: Run, book: Rulebook) -> Diagnosis:
     """The diagnosis of a kept run; raises DocumentError if its facts do not fit the current catalogue."""
     snapshot = run.snapshot()
     for misfit in catalog().misfits(snapshot):
-        raise DocumentError(f"run {run.id} was kept by another gpudoctor: {misfit}")
+        raise DocumentError(say("run {id} was kept by another gpudoctor: {misfit}", id=run.id, misfit=misfit))
     return pipeline.diagnose(snapshot, book)
 
 
@@ -187,13 +195,13 @@ def _files(paths: list[Path]) -> list[tuple[Path, str]]:
     found: list[tuple[Path, str]] = []
     for path in paths:
         if not path.exists():
-            raise UsageError(f"{path}: no such file or folder")
+            raise UsageError(say("{path}: no such file or folder", path=path))
         places = sorted(place for place in path.rglob("*") if place.is_file()) if path.is_dir() else [path]
         found += [(place, place.parent.name if place.parent != path and place != path else "") for place in places]
         if len(found) > _MOST_FILES:
-            raise UsageError(f"{path}: more than {_MOST_FILES} files; give a folder in it")
+            raise UsageError(say("{path}: more than {count} files; give a folder in it", path=path, count=_MOST_FILES))
     if not found:
-        raise UsageError("there is no file in it")
+        raise UsageError(say("there is no file in it"))
     return found
 
 

@@ -25,6 +25,7 @@ from gpudoctor.core.diagnosis import Diagnosis, verdict_of
 from gpudoctor.core.diagnosis import from_json as diagnosis_from_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fact import Reason, text_of, texts_of
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Change, Plan, PlanStep
 from gpudoctor.core.run import Began, Ended, Event, Judged, Printed, Run, State
 from gpudoctor.core.sample import GPU, Sample
@@ -103,7 +104,7 @@ class Demo(RecordedMachine):
         the recorded one was.
         """
         if expect:
-            raise UsageError(f"demo {self.name}: a job or a run is not held to a profile")
+            raise UsageError(say("demo {name}: a job or a run is not held to a profile", name=self.name))
         recorded = diagnosis_from_json(self._document("document.json.gz"))
         judged = pipeline.diagnose(recorded.snapshot, rulebook.load(rules))
         unjudged = tuple(entry for entry in judged.unjudged if entry.reason is not Reason.NOT_ASKED)
@@ -149,8 +150,8 @@ def named(name: str) -> Demo:
     if name in demos:
         return demos[name]
     near = difflib.get_close_matches(name.lower(), demos, cutoff=0.5) or [key for key in demos if name.lower() in key]
-    there = f"the nearest: {', '.join(near)}" if near else f"there are: {', '.join(demos)}"
-    raise UsageError(f"no demo is named {name!r}; {there}")
+    there = say("the nearest: {names}" if near else "available: {names}", names=", ".join(near or demos))
+    raise UsageError(say("no demo is named {name}; {there}", name=repr(name), there=there))
 
 
 def own_report(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
@@ -326,7 +327,13 @@ def run_from_json(raw: object, pace: float = 1.0) -> Recording:
     try:
         document = cast("Mapping[str, Any]", raw)
         if document["schema"] != RUN_SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {RUN_SCHEMA}")
+            raise DocumentError(
+                say(
+                    "schema {theirs} is not {ours}",
+                    theirs=repr(str(document["schema"])[:40]),
+                    ours=RUN_SCHEMA,
+                )
+            )
         return Recording(
             steps=tuple(_step_from_json(item) for item in document["steps"]),
             back=tuple(_step_from_json(item) for item in document.get("back", ())),
@@ -335,7 +342,9 @@ def run_from_json(raw: object, pace: float = 1.0) -> Recording:
             pace=pace,
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole recorded run: {type(error).__name__} {error}") from error
+        raise DocumentError(
+            say("not a whole recorded run: {name} {error}", name=type(error).__name__, error=error)
+        ) from error
 
 
 def _step_from_json(raw: Mapping[str, Any]) -> PlayedStep:
@@ -406,7 +415,13 @@ def live_from_json(raw: object) -> RecordedGpus:
     try:
         document = cast("Mapping[str, Any]", raw)
         if document["schema"] != LIVE_SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {LIVE_SCHEMA}")
+            raise DocumentError(
+                say(
+                    "schema {theirs} is not {ours}",
+                    theirs=repr(str(document["schema"])[:40]),
+                    ours=LIVE_SCHEMA,
+                )
+            )
         gpus = sample.from_json(document["first"]).gpus
         series = {str(name): rows for name, rows in document["series"].items() if name in sample.NUMBERS}
         watched = RecordedGpus(gpus, series, float(document["every"]), int(document["again"]))
@@ -416,4 +431,6 @@ def live_from_json(raw: object) -> RecordedGpus:
             raise ValueError(f"a moment that is not of {len(gpus)} GPUs")
         return watched
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole record of GPUs at work: {type(error).__name__} {error}") from error
+        raise DocumentError(
+            say("not a whole record of GPUs at work: {name} {error}", name=type(error).__name__, error=error)
+        ) from error

@@ -30,6 +30,7 @@ from urllib.parse import unquote
 from gpudoctor.app.redaction.name_patterns import Ledger, Span, spans
 from gpudoctor.app.redaction.names import Files, Names, hosts_in_lists, is_word, learnable
 from gpudoctor.app.redaction.numbers import Addresses, Numbers
+from gpudoctor.core.language import say
 from gpudoctor.core.secrets import HIDDEN, visible_ascii, without_long, without_secrets
 from gpudoctor.core.texts import map_texts, texts
 
@@ -99,7 +100,7 @@ class Redactor:
         """Sentence that counts what was hidden so far, each thing once: ``hidden: 1 host name, 2 users, 8 UUIDs``;
         ``hidden: nothing, ...`` where nothing was.
         """
-        return f"hidden: {self._ledger.summary() or 'nothing, for nothing personal was found'}"
+        return say("hidden: {what}", what=self._ledger.summary() or say("nothing, for nothing personal was found"))
 
     def text(self, text: str, key: str = "") -> str:
         """The text without personal data; `key` is the fact or field whose value it is."""

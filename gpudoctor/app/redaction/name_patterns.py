@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpudoctor.core import shipped
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 
@@ -336,4 +337,7 @@ class Ledger:
         for kind, _ in self._word_by_thing:
             counts[kind] = counts.get(kind, 0) + 1
         parts = [(counts[kind], *NAMES[kind]) for kind in NAMES if kind in counts]
-        return ", ".join(f"{count} {one if count == 1 else several}" for count, one, several in parts)
+        return say(", ").join(
+            say("{count} {things}", count=count, things=say(one if count == 1 else several))
+            for count, one, several in parts
+        )

@@ -20,7 +20,7 @@ from gpudoctor.cluster.fleet.summary import NOT_THERE, Compared, HostFinding, Ra
 from gpudoctor.core.diagnosis import Evidence, Finding
 from gpudoctor.core.fact import Json, Known, known, value_to_json
 from gpudoctor.core.fleet import Drain, Suspect
-from gpudoctor.core.language import say
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.core.snapshot import Snapshot
 
@@ -52,10 +52,12 @@ class Shared:
     @property
     def words(self) -> str:
         """Phrase for a title: ``all 32 on switch leaf4``, ``31 of 32 on switch leaf4, as are 2 without it``."""
-        many = f"all {self.of}" if self.count == self.of else f"{self.count} of {self.of}"
-        sound = f", as are {self.size - self.count} without it" if self.size > self.count else ""
-        where = "on" if self.kind == "switch" else "with"
-        return f"{many} {where} {self.kind} {self.value}{sound}"
+        place = "on switch {value}" if self.kind == "switch" else "with {kind} {value}"
+        where = say(place, kind=say(self.kind), value=self.value)
+        share = "all {of} {where}" if self.count == self.of else "{count} of {of} {where}"
+        many = say(share, count=self.count, of=self.of, where=where)
+        others = self.size - self.count
+        return many + (say(", as are {count} without it", count=others) if others > 0 else "")
 
 
 _PLACES: Mapping[str, tuple[str, Callable[[Summary], str]]] = {
@@ -175,7 +177,11 @@ def _hosts_phrase(hosts: Sequence[str], answered: int) -> str:
 def _with_host(host: str, item: Evidence) -> Evidence:
     """The evidence with the host's name put before its source; unchanged if its fact is not known."""
     fact = known(item.state)
-    return replace(item, state=replace(fact, source=f"{host}: {fact.source}")) if fact else item
+    return (
+        replace(item, state=replace(fact, source=say("{title}: {text}", title=host, text=phrase(fact.source))))
+        if fact
+        else item
+    )
 
 
 def with_row_hosts(finding: Finding, snapshot: Snapshot) -> Finding:
@@ -330,7 +336,7 @@ def _rare_gpu_kinds(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
     for kind, hosts in sorted(kinds.items()):
         if kind != usual and len(hosts) <= MOST_OTHER_GPUS * of:
             names = tuple(host.host for host in hosts)
-            yield Outlier("node.gpu", "kind of GPU", kind or NOT_THERE, usual or NOT_THERE, names, of)
+            yield Outlier("node.gpu", say("kind of GPU"), kind or NOT_THERE, usual or NOT_THERE, names, of)
 
 
 def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
@@ -348,7 +354,8 @@ def _outliers_and_splits(hosts: Sequence[Summary], kind: str) -> tuple[list[Outl
             with_value = {name for names in by_value.values() for name in names}
             by_value[NOT_THERE] += [host.host for host in hosts if host.host not in with_value]
         how = comparison_of(fact)
-        about = f"{how.about} of hosts with {kind}" if kind else how.about
+        about = say(how.about)
+        about = say("{what} of hosts with {gpus}", what=about, gpus=kind) if kind else about
         groups = {value: names for value, names in _merged_near_median(by_value, how).items() if names}
         if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST_HOSTS:
             continue
@@ -403,7 +410,7 @@ def _slow_hosts(hosts: Sequence[Summary], kind: str) -> Iterator[Outlier]:
         if not below or len(below) > (1 - LEAST_MAJORITY) * len(measured):
             continue
         value, _, rate = below[0]
-        which = f" on GPU {rate.gpu}" if rate.gpu >= 0 else ""
+        which = say(" on GPU {index}", index=rate.gpu) if rate.gpu >= 0 else ""
         yield Outlier(
             fact=kernel,
             about=kernel,

@@ -29,6 +29,7 @@ from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, Verdict, verdict_
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known_facts
 from gpudoctor.core.fleet import FACTS, OK, Check, Drain, Fleet, Host, Outcome, Result
 from gpudoctor.core.fleet import Verdict as FleetVerdict
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import LAYERS, SEVERITIES
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.diagnose import diagnosis_of
@@ -123,16 +124,18 @@ class FleetFold:
         """Notes about the hosts' documents: several of one host, other gpudoctor versions, different check levels."""
         notes = []
         if self._twice:
-            notes.append(f"More than one document of {names_phrase(list(self._twice))}: the later one counts.")
+            sentence = "More than one document of {names}: the later one counts."
+            notes.append(say(sentence, names=names_phrase(list(self._twice))))
         tools = Counter(host.tool for host in hosts if host.tool)
         if others := [tool for tool in tools if tool != __version__]:
             who = {tool: [host.host for host in hosts if host.tool == tool] for tool in others}
-            text = "; ".join(f"{tool} on {names_phrase(names)}" for tool, names in who.items())
-            notes.append(f"This is gpudoctor {__version__}; documents of other versions were read as well: {text}.")
+            which = (say("{tool} on {hosts}", tool=tool, hosts=names_phrase(names)) for tool, names in who.items())
+            sentence = "This is gpudoctor {version}; documents of other versions were read as well: {which}."
+            notes.append(say(sentence, version=__version__, which=say("; ").join(which)))
         levels = Counter(host.level for host in hosts if host.level)
         if len(levels) > 1:
-            text = ", ".join(f"{level} ({_host_count(count)})" for level, count in levels.most_common())
-            notes.append(f"The hosts were not asked alike: {text}.")
+            each = (f"{level} {say('({marks})', marks=_host_count(count))}" for level, count in levels.most_common())
+            notes.append(say("The hosts were not asked alike: {levels}.", levels=say(", ").join(each)))
         return notes
 
 
@@ -169,7 +172,7 @@ def _drains(hosts: Sequence[Summary], whole: FleetContext) -> tuple[Drain, ...]:
 
 def _host_count(count: int) -> str:
     """``1 host``, ``3 hosts``."""
-    return f"{count} host{'s' if count != 1 else ''}"
+    return say("{count} hosts" if count != 1 else "{count} host", count=count)
 
 
 # ---- Summaries as tables ----
@@ -247,7 +250,7 @@ def _silence_rows(hosts: Sequence[Summary]) -> list[Row]:
             reasons.setdefault(host.because, []).append(host.host)
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     if rest := ordered[_MOST_REASONS:]:
-        ordered = [*ordered[:_MOST_REASONS], ("various reasons", [name for _, names in rest for name in names])]
+        ordered = [*ordered[:_MOST_REASONS], (say("various reasons"), [name for _, names in rest for name in names])]
     return [
         known_facts(
             _DOCUMENTS,
@@ -270,8 +273,8 @@ def _outlier_row(outlier: Outlier) -> Row:
             _DOCUMENTS,
             fact=outlier.fact,
             about=outlier.about,
-            value=outlier.value,
-            usual=outlier.usual,
+            value=say(outlier.value),
+            usual=say(outlier.usual),
             hosts=outlier.hosts,
             names=names_phrase(outlier.hosts),
             count=len(outlier.hosts),
@@ -285,7 +288,7 @@ def _outlier_row(outlier: Outlier) -> Row:
 
 def _split_row(split: Split) -> Row:
     """Row of the group ``split``: a fact without a usual value, and each value with its number of hosts."""
-    values = tuple(f"{value} ({count} hosts)" for value, count in split.values)
+    values = tuple(f"{say(value)} {say('({marks})', marks=_host_count(count))}" for value, count in split.values)
     return known_facts(
         _DOCUMENTS, fact=split.fact, about=split.about, values=values, of=split.of, matters=split.matters
     )
@@ -327,7 +330,8 @@ def board_checks(hosts: Sequence[Summary]) -> tuple[Check, ...]:
     """Columns of the cluster screen: each layer with results on any host (``wsl``: with findings), and `ALIKE`."""
     found = {item.layer for node in hosts for item in node.findings}
     layers = found | {layer for node in hosts for layer in node.passed if layer != "wsl"}
-    return (*(Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in layers), ALIKE)
+    named = (Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in layers)
+    return tuple(replace(check, title=say(check.title)) for check in (*named, ALIKE))
 
 
 def board_results(hosts: Iterable[Summary], outliers: Iterable[Outlier]) -> dict[str, dict[str, Result]]:
@@ -359,7 +363,7 @@ def _result(outcome: Outcome, unjudged: int) -> Result:
     """A result with `outcome` that states how many rules were not judged; `OK`, whatever the outcome, where `unjudged`
     is 0.
     """
-    return Result(outcome, f"{unjudged} not judged") if unjudged else OK
+    return Result(outcome, say("{count} not judged", count=unjudged)) if unjudged else OK
 
 
 def _alike_result(differs: Sequence[Outlier]) -> Result:
@@ -370,5 +374,8 @@ def _alike_result(differs: Sequence[Outlier]) -> Result:
         return OK
     rates = [node.share for node in differs if node.share is not None]
     outcome: Outcome = "warning" if any(node.matters for node in differs) else "info"
-    words = "; ".join(f"{node.about} {node.value}, mostly {node.usual}" for node in differs[:4])
-    return Result(outcome, words, "fleet.slow-host" if rates else "fleet.differs", min(rates, default=None))
+    sentence = "{about} {value}, mostly {usual}"
+    each = (say(sentence, about=node.about, value=say(node.value), usual=say(node.usual)) for node in differs[:4])
+    return Result(
+        outcome, say("; ").join(each), "fleet.slow-host" if rates else "fleet.differs", min(rates, default=None)
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.cluster.fleet.summary import Summary, summary_of, unanswered_summary
 from gpudoctor.core.diagnosis import Diagnosis, Finding, finding_from_json, from_json
 from gpudoctor.core.errors import DoctorError, DocumentError
+from gpudoctor.core.language import ENGLISH, and_list, current, say
 from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.core.snapshot import SCHEMA
@@ -48,12 +49,12 @@ def names_phrase(names: Iterable[str]) -> str:
     """Names for a sentence: ``n1, n7 and n9``; more than six as a node set if it is short, else six and ``N more``."""
     several = ordered(names)
     if len(several) <= _MOST_NAMES:
-        *first, last = several or [""]
-        return f"{', '.join(first)} and {last}" if first else last
+        return and_list(several or [""])
     word = ",".join(_folded_groups(several))
     if len(word) <= _LONGEST_NODE_SET:
         return word
-    return f"{', '.join(several[:_MOST_NAMES])} and {len(several) - _MOST_NAMES} more"
+    more = say(" and {count} more", count=len(several) - _MOST_NAMES)
+    return ", ".join(several[:_MOST_NAMES]) + more
 
 
 def _folded_groups(names: Sequence[str]) -> Iterator[str]:
@@ -154,7 +155,7 @@ class ReplyReader:
             try:
                 document = self._as_diagnosis(raw, who)
                 summary = summary_of(document, self._layers, reply.host)
-                self._keep_example(summary, document["findings"])
+                self._keep_examples(summary, document, who if document is raw else "")
                 yield summary
             except DoctorError as error:
                 words = f"{error}; {reply.because}" if reply.because else str(error)
@@ -162,19 +163,36 @@ class ReplyReader:
         if not found:
             yield unanswered_summary(reply.host or reply.name, reply.because or _why_no_document(reply.text))
 
-    def _keep_example(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
+    def _keep_examples(self, summary: Summary, document: Mapping[str, Any], written: str) -> None:
         """Keep each finding as its id's example if it is more severe or certain than that so far, or as much so and of
-        a host that is earlier by `order`; a malformed one raises `DocumentError`.
+        a host that is earlier by `order`; a malformed one raises `DocumentError`. `written` names the document if it
+        was judged elsewhere, maybe in another language.
         """
-        for listed, raw in zip(summary.findings, findings, strict=True):
+        own: list[Finding] | None = None
+        for listed, raw in zip(summary.findings, document["findings"], strict=True):
             place = (SEVERITIES.index(listed.severity), CONFIDENCES.index(listed.confidence), order(summary.host))
             best = self.examples.get(listed.id)
-            if best is None or place < best.place:
-                try:
-                    self.examples[listed.id] = Example(place, summary.host, map_texts(finding_from_json(raw), _masked))
-                except (KeyError, TypeError, AttributeError) as error:
-                    words = f"not a whole diagnosis document: {type(error).__name__} {error}"
-                    raise DocumentError(words) from error
+            if listed.severity == "info" or (best is not None and place >= best.place):
+                continue
+            try:
+                finding = finding_from_json(raw)
+            except (KeyError, TypeError, AttributeError) as error:
+                words = f"not a whole diagnosis document: {type(error).__name__} {error}"
+                raise DocumentError(words) from error
+            if own is None:
+                own = self._findings_in_own_language(document, written)
+            same = next((one for one in own if (one.id, one.subject) == (finding.id, finding.subject)), finding)
+            finding = replace(finding, title=same.title, why=same.why, fixes=same.fixes)
+            self.examples[listed.id] = Example(place, summary.host, map_texts(finding, _masked))
+
+    def _findings_in_own_language(self, document: Mapping[str, Any], written: str) -> list[Finding]:
+        """What today's rules find in the facts of a document; empty where its own words are English, as ours are."""
+        if current() == ENGLISH or not written or self._judge is None:
+            return []
+        try:
+            return list(self._judge(json.dumps(document), written).findings)
+        except DoctorError:  # facts of another version: its own words stay
+            return []
 
     def _as_diagnosis(self, raw: Mapping[str, Any] | Broken, name: str) -> Mapping[str, Any]:
         """Diagnosis document as JSON, held to the profile if there is one; of a saved snapshot or record, what `judge`
@@ -185,14 +203,20 @@ class ReplyReader:
             raise DocumentError(raw.because)
         schema = str(raw.get("schema", ""))
         if schema != SCHEMA and re.fullmatch(r"gpudoctor/\d+", schema):
-            raise DocumentError(f"schema {schema} is not {SCHEMA}: a gpudoctor of another major version wrote it")
+            raise DocumentError(
+                say(
+                    "schema {schema} is not {ours}: a gpudoctor of another major version wrote it",
+                    schema=schema,
+                    ours=SCHEMA,
+                )
+            )
         if schema == SCHEMA and "findings" in raw:
             target = raw.get("target")
             if isinstance(target, Mapping) and target.get("kind") == "fleet":
-                raise DocumentError("this is the document of a whole fleet; gpudoctor read shows it")
+                raise DocumentError(say("this is the document of a whole fleet; gpudoctor read shows it"))
             return raw if self._profile is None else held_to(from_json(raw), self._profile, self._book).to_json()
         if self._judge is None:
-            raise DocumentError("facts that nobody has judged; gpudoctor fleet judges them")
+            raise DocumentError(say("facts that nobody has judged; gpudoctor fleet judges them"))
         return self._judge(json.dumps(raw), name).to_json()
 
 
@@ -227,8 +251,8 @@ def _parse_error(error: Exception, text: str) -> str:
     if isinstance(error, json.JSONDecodeError):
         line = text.find("\n", error.pos)
         whole = error.msg.startswith("Unterminated") or not text[error.pos : line if line >= 0 else None].strip()
-        return "the document is cut off" if whole else f"broken JSON: {error.msg}"
-    return "broken JSON: nested without end" if isinstance(error, RecursionError) else f"broken JSON: {error}"
+        return say("the document is cut off") if whole else say("broken JSON: {why}", why=error.msg)
+    return say("broken JSON: {why}", why=say("nested without end") if isinstance(error, RecursionError) else error)
 
 
 def _target_name(raw: Mapping[str, Any] | Broken) -> str:
@@ -243,4 +267,5 @@ def _target_name(raw: Mapping[str, Any] | Broken) -> str:
 def _why_no_document(text: str) -> str:
     """Message for a reply without a document: quotes its last non-empty line, or says that it is empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"no gpudoctor document, but: {lines[-1][:_LONGEST_QUOTE]}" if lines else "nothing came back"
+    quote = lines[-1][:_LONGEST_QUOTE] if lines else ""
+    return say("no gpudoctor document, but: {quote}" if lines else "nothing came back", quote=quote)

@@ -22,7 +22,7 @@ from typing import Any
 
 from gpudoctor.cluster.fleet.reading import Reply, node_set, ordered
 from gpudoctor.core.errors import ExtraError, UsageError
-from gpudoctor.core.language import ENGLISH
+from gpudoctor.core.language import ENGLISH, say
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
 
@@ -92,14 +92,15 @@ def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = lines[-1][:_LONGEST_QUOTE] if lines else ""
     if status in OUT_OF_TIME:
-        return f"no answer within {question.seconds:g} s"
+        return say("no answer within {seconds} s", seconds=f"{question.seconds:g}")
     if status == NO_SSH:
-        return f"ssh: {last or 'no connection'}"
+        return f"ssh: {last or say('no connection')}"
     if status in (NO_PROGRAM, NOT_RUNNABLE):
-        return f"{question.argv[0]} cannot be run there: {last or 'no such program'}"
+        why = last or say("no such program")
+        return say("{program} cannot be run there: {why}", program=question.argv[0], why=why)
     if status in (0, 1, 3) and not last:
         return ""
-    return f"it ended with {status}{f': {last}' if last else ''}"
+    return say("it ended with {status}: {why}" if last else "it ended with {status}", status=status, why=last)
 
 
 # ---- Over ssh, by ClusterShell: node sets, fan-out, and its tree of gateways where one is configured ----
@@ -113,7 +114,7 @@ def _cluster_shell() -> tuple[Any, Any]:
     try:
         from ClusterShell import NodeSet, Task
     except ModuleNotFoundError as error:
-        raise ExtraError("--hosts needs ClusterShell", "fleet") from error
+        raise ExtraError(say("--hosts needs ClusterShell"), "fleet") from error
     return NodeSet, Task
 
 
@@ -125,11 +126,21 @@ def ssh_hosts(nodes: str) -> list[str]:
     try:
         found = ordered(map(str, node_sets.NodeSet(nodes)))
     except node_sets.NodeSetException as error:
-        raise UsageError(f"--hosts {nodes}: {error}; a node set is written node[01-08],login1 or @group") from error
+        raise UsageError(
+            say(
+                "--hosts {nodes}: {error}; a node set is written node[01-08],login1 or @group", nodes=nodes, error=error
+            )
+        ) from error
     if not found or any(name.startswith("-") for name in found):  # ssh would take it for an option
-        raise UsageError(f"--hosts {nodes}: {'no host in it' if not found else 'no host is called so'}")
+        raise UsageError(
+            say(
+                "--hosts {nodes}: {what}",
+                nodes=nodes,
+                what=say("no host in it" if not found else "no host is called so"),
+            )
+        )
     if not shutil.which("ssh"):
-        raise UsageError("--hosts needs ssh on this machine: install OpenSSH's client")
+        raise UsageError(say("--hosts needs ssh on this machine: install OpenSSH's client"))
     return found
 
 
@@ -195,8 +206,9 @@ class _SSHReplies:
         """Report every host without a reply yet, with the reason that time ran out after `seconds`, asked or not."""
         for node in list(self._open):
             asked = node in self._started
-            words = "was still being asked" if asked else "was not asked any more"
-            self._finish(node, None, f"{words} when all had taken {seconds:.0f} s")
+            still = "was still being asked when all had taken {seconds} s"
+            words = still if asked else "was not asked any more when all had taken {seconds} s"
+            self._finish(node, None, say(words, seconds=f"{seconds:.0f}"))
 
     def _finish(self, node: str, status: int | None, why: str = "") -> None:
         """Report a host's Reply, once; later calls for the same host do nothing."""
@@ -246,7 +258,7 @@ def slurm_nodes(partition: str = "") -> Nodes:
         return _partition_nodes(partition)
     nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
     if not nodelist:
-        raise UsageError("--slurm: not inside a Slurm job; run it in one (salloc, sbatch), or name a --partition")
+        raise UsageError(say("--slurm: not inside a Slurm job; run it in one (salloc, sbatch), or name a --partition"))
     return Nodes(tuple(ordered(_expanded_nodelist(nodelist))), ours=True)
 
 
@@ -256,9 +268,15 @@ def slurm_job_nodes(job: str) -> Nodes:
     nodelist = answer.out.split()
     why = answer.complaint or answer.how
     if not answer.ok and "Invalid job id" not in why:
-        raise UsageError(f"--slurm {job}: squeue does not answer here ({why}); run this where Slurm's commands work")
+        raise UsageError(
+            say(
+                "--slurm {job}: squeue does not answer here ({why}); run this where Slurm's commands work",
+                job=job,
+                why=why,
+            )
+        )
     if not nodelist:
-        raise UsageError(f"--slurm {job}: Slurm has no such job that runs ({why})")
+        raise UsageError(say("--slurm {job}: Slurm has no such job that runs ({why})", job=job, why=why))
     return Nodes(tuple(ordered(_expanded_nodelist(nodelist[0]))), ours=True, job=job)
 
 
@@ -309,8 +327,9 @@ def _run_step(
     """
     seconds = min(question.seconds, until - time.monotonic() - _SRUN_GRACE_SECONDS)
     if seconds <= 0:
+        why = say("was not asked any more after {seconds} s", seconds=f"{question.budget:g}")
         for name in names:
-            on_reply(Reply("", host=name, because=f"was not asked any more after {question.budget:g} s"))
+            on_reply(Reply("", host=name, because=why))
         return
     how = ["--overlap"] if nodes.ours else [f"--immediate={_SLURM_SECONDS}", "--oversubscribe"]
     how += [f"--jobid={nodes.job}"] if nodes.job else []
@@ -332,7 +351,7 @@ def _run_step(
     for name in names:
         part = by_node.get(name)
         if part is None:
-            why = why_no_answer(answer.status, complaints.get(-1, ""), question) or "srun started no task on it"
+            why = why_no_answer(answer.status, complaints.get(-1, ""), question) or say("srun started no task on it")
             on_reply(Reply("", host=name, because=why))
         else:
             why = why_no_answer(part.status, complaints.get(part.task, ""), question)
@@ -390,9 +409,17 @@ def _partition_nodes(name: str) -> Nodes:
     answer = _run_slurm("sinfo", "--noheader", "--Node", "--partition", name, "--format", "%N %T")
     states = dict(line.split(maxsplit=1) for line in answer.out.splitlines() if " " in line)
     if not states:
-        raise UsageError(f"--partition {name}: Slurm knows no nodes of it ({answer.how}); sinfo lists the partitions")
+        raise UsageError(
+            say(
+                "--partition {name}: Slurm knows no nodes of it ({how}); sinfo lists the partitions",
+                name=name,
+                how=answer.how,
+            )
+        )
     usable = {node: state.startswith(_USABLE) and _AWAY.isdisjoint(state) for node, state in states.items()}
-    out = {node: f"Slurm calls it {state.strip()}" for node, state in states.items() if not usable[node]}
+    out = {
+        node: say("Slurm calls it {state}", state=state.strip()) for node, state in states.items() if not usable[node]
+    }
     return Nodes(tuple(ordered(node for node in states if usable[node])), out)
 
 
@@ -400,7 +427,9 @@ def _expanded_nodelist(nodelist: str) -> list[str]:
     """Node names in a Slurm node list (``n[1-3]``), by ``scontrol show hostnames``; failure raises `UsageError`."""
     answer = _run_slurm("scontrol", "show", "hostnames", nodelist)
     if answer.status != 0:
-        raise UsageError(f"scontrol cannot tell the nodes in {nodelist[:80]} ({answer.how})")
+        raise UsageError(
+            say("scontrol cannot tell the nodes in {nodelist} ({how})", nodelist=nodelist[:80], how=answer.how)
+        )
     return answer.out.split()
 
 
@@ -409,4 +438,6 @@ def _run_slurm(*argv: str) -> Answer:
     try:
         return run_child(argv, _SLURM_SECONDS, os.environ)
     except OSError as error:
-        raise UsageError(f"{argv[0]}: {error.strerror}; Slurm's commands are needed on this machine") from error
+        raise UsageError(
+            say("{name}: {why}; Slurm's commands are needed on this machine", name=argv[0], why=error.strerror)
+        ) from error

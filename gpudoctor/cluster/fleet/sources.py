@@ -20,6 +20,7 @@ from gpudoctor.cluster.fleet.reading import Reply
 from gpudoctor.cluster.fleet.remote import OnReply, Question
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 
 _INTERIM_SECONDS = 1.0
 """Seconds between two diagnoses on the way."""
@@ -87,7 +88,7 @@ class FleetQuery:
             for name in self.way.hosts:
                 if name not in self._names:
                     self._add_reply(
-                        Reply("", host=name, because="was not asked to the end: gpudoctor was ended before")
+                        Reply("", host=name, because=say("was not asked to the end: gpudoctor was ended before"))
                     )
 
     def diagnosis(self, cut: str = "") -> Diagnosis:
@@ -114,7 +115,9 @@ class FleetQuery:
             thread.join(wait)
             if thread.is_alive() and self.replies > shown:
                 shown, began = self.replies, time.monotonic()
-                yield self.diagnosis(f"{self.replies} replies so far: the others are still being asked.")
+                yield self.diagnosis(
+                    say("{count} replies so far: the others are still being asked.", count=self.replies)
+                )
                 wait = max(_INTERIM_SECONDS, 5 * (time.monotonic() - began))
         if errors:
             raise errors[0]
@@ -138,10 +141,12 @@ _GZIP = b"\x1f\x8b"
 def verify(names: Sequence[str]) -> None:
     """Raise `UsageError` for a path that does not exist, or for ``-`` given twice."""
     if names.count("-") > 1:
-        raise UsageError("-: standard input can be read only once")
+        raise UsageError(say("-: standard input can be read only once"))
     for name in names:
         if name != "-" and not os.path.exists(name):  # noqa: PTH110 - a name too long is no file either
-            raise UsageError(f"{name}: no such file or folder; give what gpudoctor check --json wrote on each host")
+            raise UsageError(
+                say("{name}: no such file or folder; give what gpudoctor check --json wrote on each host", name=name)
+            )
 
 
 def replies(names: Sequence[str]) -> Iterator[Reply]:
@@ -150,7 +155,7 @@ def replies(names: Sequence[str]) -> Iterator[Reply]:
     """
     for name in names:
         if name == "-":
-            yield from _replies_in_stream(sys.stdin.buffer, "standard input")
+            yield from _replies_in_stream(sys.stdin.buffer, say("standard input"))
         else:
             for path in _files_under(Path(name)):
                 yield from _replies_in_file(path)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from gpudoctor.cluster.links.protocol import job_key
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.language import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +235,20 @@ def _first_host(environ: Mapping[str, str], size: int, hostnames: Hostnames) -> 
 def _validated(place: Place) -> Place:
     """The place unchanged; raises `UsageError` for an impossible rank or port, or without a host of rank 0."""
     if not 0 <= place.rank < place.world:
-        raise UsageError(f"{place.launcher} says rank {place.rank} of {place.world}: there is no such rank")
+        raise UsageError(
+            say(
+                "{launcher} says rank {rank} of {world}: there is no such rank",
+                launcher=place.launcher,
+                rank=place.rank,
+                world=place.world,
+            )
+        )
     if not 0 <= place.port < 1 << 16:
-        raise UsageError(f"port {place.port} is no port: MASTER_PORT is 1 to 65535")
+        raise UsageError(say("port {port} is no port: MASTER_PORT is 1 to 65535", port=place.port))
     if not place.alone and not place.master:
-        raise UsageError(f"{place.launcher} does not tell where rank 0 is: set MASTER_ADDR to its host name")
+        raise UsageError(
+            say("{launcher} does not tell where rank 0 is: set MASTER_ADDR to its host name", launcher=place.launcher)
+        )
     return place
 
 
@@ -261,7 +271,7 @@ def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"{name}={text!r} is no number") from None
+        raise UsageError(say("{name}={text} is no number", name=name, text=repr(text))) from None
 
 
 # ---- A launcher's short form of host names, written out ----

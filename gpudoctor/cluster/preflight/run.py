@@ -21,6 +21,7 @@ from gpudoctor.cluster.preflight.stages import Stages
 from gpudoctor.cluster.preflight.wire import ListeningSockets, Message, addresses, port_holder
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.target import child
 
@@ -58,7 +59,7 @@ def run(
     environ = os.environ if environ is None else environ
     place = launcher.place_from_environment(environ, launcher.expanded)
     if options.budget is not None and options.budget <= 0:
-        raise UsageError("--budget: a number of seconds above 0")
+        raise UsageError(say("--budget: a number of seconds above 0"))
     with _outer_timer(options.seconds + _OVERTIME_SECONDS):
         if place.alone:
             return _alone(options, place, check)
@@ -70,7 +71,7 @@ def _alone(options: JobOptions, place: Place, check: Callable[[JobOptions], Diag
     """Result of this machine's own check, for a job of one rank; `UsageError` if only the network was to be checked."""
     if options.network:
         raise UsageError(
-            "--network: this is a job of one rank, there is no network to check; start it by srun or torchrun"
+            say("--network: this is a job of one rank, there is no network to check; start it by srun or torchrun")
         )
     began = time.monotonic()
     diagnosis = check(options)

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from gpudoctor.core import shipped
 from gpudoctor.core.document import parse_toml
+from gpudoctor.core.errors import near_words
 
 ENGLISH = "en"
 OTHERS = ("zh",)
@@ -49,6 +50,20 @@ _PHRASES = (
     "asked from level {name} on",
     "fewer than {number} hosts answered",
     "conda installed {framework}",
+    "not judged, {rest}",
+    "no process {number}",
+    "{name} is not set",
+    "no {what} on PATH",
+    "torch is not installed in {place}",
+    "addresses cannot be read: {rest}",
+    "the log is the whole host's: {rest}",
+    "inside a container ({name}) the host's cannot be seen",
+    "no {path}; {rest}",
+    "{rest}; nvidia-smi is not on PATH",
+    "WSL {number} hands the GPU over without showing it on the PCI bus",
+    "the nvidia module is not loaded ({source})",
+    "{what} could not be read: {why}",
+    "{what} could not be started: {why}",
     "{fact}: {rest}",
 )
 """Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""
@@ -56,6 +71,7 @@ _HOLES = {
     "number": r"[\d, to-]+",
     "fact": r"[a-z]\w*(?:\.\w+)*",
     "numbers": r"\d[\d, -]*",
+    "path": r"/\S+",
     "who": r"\w+ (?:\d[\d, -]*(?: and \d+ more)?|\S+)",
 }
 _NESTED = ("rest", "who")
@@ -94,6 +110,13 @@ def and_list(items: Iterable[str]) -> str:
         return last
     first, *others = most
     return "".join((first, *(say(", {item}", item=item) for item in others), say(" and {item}", item=last)))
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """End of an error message with up to three near words: ``; did you mean a, b or c?``; empty where none is near."""
+    *most, last = near_words(word, known) or [""]
+    either = say(" or ").join(filter(None, (say(", ").join(most), last)))
+    return say("; did you mean {names}?", names=either) if last else ""
 
 
 @lru_cache(maxsize=len(OTHERS))

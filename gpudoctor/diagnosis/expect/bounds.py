@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpudoctor.core.errors import RuleError, UsageError
+from gpudoctor.core.language import say
 from gpudoctor.diagnosis.expression import Evaluator, Facts, parse
 from gpudoctor.diagnosis.expression.facts import MATCHED_CHARACTERS
 from gpudoctor.diagnosis.knowledge import LOOKUPS
@@ -66,28 +67,45 @@ def checked_condition(condition: object) -> ast.AST:
     Refused are powers, shifts, lambdas, f-strings, more than two loops, ``says`` and slow patterns.
     """
     if not isinstance(condition, str) or not condition.strip():
-        raise UsageError('a condition is text, as in "gpu.memory_mib >= 80000"')
+        raise UsageError(say('a condition is text, as in "gpu.memory_mib >= 80000"'))
     if len(condition) > _LONGEST_CONDITION:
-        raise UsageError(f"a condition of {len(condition)} characters; at most {_LONGEST_CONDITION} are read")
+        raise UsageError(
+            say(
+                "a condition of {count} characters; at most {most} are read",
+                count=len(condition),
+                most=_LONGEST_CONDITION,
+            )
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             tree = parse(condition)
             nodes = list(ast.walk(tree))
     except (RuleError, RecursionError, MemoryError, ValueError, SyntaxWarning) as error:
-        raise UsageError(f"not a condition: {condition[:60]!r} ({_short_message(error)})") from error
+        raise UsageError(
+            say("not a condition: {condition} ({error})", condition=repr(condition[:60]), error=_short_message(error))
+        ) from error
     if any(isinstance(node, _REFUSED) for node in nodes):
-        raise UsageError(f"{condition[:60]!r}: powers, shifts and functions of one's own are no part of a condition")
+        raise UsageError(
+            say(
+                "{condition}: powers, shifts and functions of one's own are no part of a condition",
+                condition=repr(condition[:60]),
+            )
+        )
     if sum(isinstance(node, ast.comprehension) for node in nodes) > _MOST_LOOPS:
         raise UsageError(
-            f"{condition[:60]!r}: at most {_MOST_LOOPS} loops; the inner one runs for each round of the outer"
+            say(
+                "{condition}: at most {count} loops; the inner one runs for each round of the outer",
+                condition=repr(condition[:60]),
+                count=_MOST_LOOPS,
+            )
         )
     called = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     for call in called:
         _check_call(call, condition)
     functions = {id(call.func) for call in called}
     if not any(isinstance(node, ast.Name) and id(node) not in functions for node in nodes):
-        raise UsageError(f"{condition[:60]!r} asks for no fact")
+        raise UsageError(say("{condition} asks for no fact", condition=repr(condition[:60])))
     return tree
 
 
@@ -97,7 +115,11 @@ def _check_call(call: ast.Call, condition: str) -> None:
     """
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     if name == "says":
-        raise UsageError(f"{condition[:60]!r}: what a log says is for a rule's page: gpudoctor rules new")
+        raise UsageError(
+            say(
+                "{condition}: what a log says is for a rule's page: gpudoctor rules new", condition=repr(condition[:60])
+            )
+        )
     if name == "matches":
         for argument in call.args[1:]:
             checked_pattern(argument.value if isinstance(argument, ast.Constant) else None)
@@ -106,16 +128,29 @@ def _check_call(call: ast.Call, condition: str) -> None:
 def checked_pattern(pattern: object) -> str:
     """The regular expression unchanged; raises `UsageError` where invalid, too long, or too slow to search."""
     if not isinstance(pattern, str):
-        raise UsageError("a pattern is text that stands there as it is")
+        raise UsageError(say("a pattern is text that stands there as it is"))
     if len(pattern) > _LONGEST_CONDITION:
-        raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST_CONDITION} are read")
+        raise UsageError(
+            say(
+                "a pattern of {count} characters; at most {most} are read",
+                count=len(pattern),
+                most=_LONGEST_CONDITION,
+            )
+        )
     try:
         re.compile(pattern)
         count = _match_count(syntax_tree(pattern))
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"not a pattern: {pattern[:60]!r} ({_short_message(error)})") from error
+        raise UsageError(
+            say("not a pattern: {pattern} ({error})", pattern=repr(pattern[:60]), error=_short_message(error))
+        ) from error
     if count > _MOST_MATCHES:
-        raise UsageError(f"{pattern[:60]!r}: more than one repeat, or one within another, could take for ever")
+        raise UsageError(
+            say(
+                "{pattern}: more than one repeat, or one within another, could take for ever",
+                pattern=repr(pattern[:60]),
+            )
+        )
     return pattern
 
 

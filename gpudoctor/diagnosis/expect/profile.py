@@ -20,6 +20,7 @@ from gpudoctor.core.catalog import FactSpec, unit_factor
 from gpudoctor.core.document import is_number
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Value
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix, Severity
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.versions import parse as parse_version
@@ -117,11 +118,11 @@ def wanted(spec: FactSpec, raw: object) -> Wanted:
         return _any_of(raw, _text) if isinstance(raw, list) else _text(raw)
     if spec.kind == "bool":
         if not isinstance(raw, bool):
-            raise UsageError(f"it is true or false, not {_toml_text(raw)}")
+            raise UsageError(say("it is true or false, not {raw}", raw=_toml_text(raw)))
         return Wanted(show(raw), lambda value: value is raw)
     if spec.kind == "list":
         return same_items(raw)
-    raise UsageError("it is an object, which no short form is for: write a [line.NAME] with when = [...]")
+    raise UsageError(say("it is an object, which no short form is for: write a [line.NAME] with when = [...]"))
 
 
 def anything_but(excluded: Wanted) -> Wanted:
@@ -182,14 +183,14 @@ def without_items(raw: object) -> Wanted:
 def _items(raw: object) -> list[str]:
     """The items of a TOML list as text; raises `UsageError` where it is no list of texts and numbers."""
     if not isinstance(raw, list) or not all(isinstance(item, (str, int, float)) for item in raw):
-        raise UsageError(f'it is a list, as in ["hw_slowdown"], not {_toml_text(raw)}')
+        raise UsageError(say('it is a list, as in ["hw_slowdown"], not {raw}', raw=_toml_text(raw)))
     return [str(item) for item in raw]
 
 
 def _any_of(raw: list[Any], each: Callable[[object], Wanted]) -> Wanted:
     """One of several expectations, each made by `each` of an item of `raw`; raises `UsageError` for an empty list."""
     if not raw:
-        raise UsageError("an empty list leaves nothing that it may be")
+        raise UsageError(say("an empty list leaves nothing that it may be"))
     parts = [each(item) for item in raw]
 
     def holds(value: Value) -> bool | None:
@@ -203,7 +204,7 @@ def _any_of(raw: list[Any], each: Callable[[object], Wanted]) -> Wanted:
 def _text(raw: object) -> Wanted:
     """What a text must be: exactly `raw`; raises `UsageError` where that is no text."""
     if not isinstance(raw, str):
-        raise UsageError(f"it is text, not {_toml_text(raw)}")
+        raise UsageError(say("it is text, not {raw}", raw=_toml_text(raw)))
     return Wanted(raw, lambda value: value == raw)
 
 
@@ -215,7 +216,7 @@ def _number(raw: object, unit: str) -> Wanted:
     if isinstance(raw, (int, float)) and not isinstance(raw, bool) and abs(raw) < 1e18:
         return Wanted(_with_unit(raw, unit), lambda value: value == raw)
     if not isinstance(raw, str):
-        raise UsageError(f"it is a number, not {_toml_text(raw)}; {_FEW}")
+        raise UsageError(say("it is a number, not {raw}; {form}", raw=_toml_text(raw), form=_FEW))
     if match := _AROUND.match(raw.strip()):
         return _within_tolerance(raw, match, unit)
     parts = [_BOUND.match(part.strip()) for part in raw.split(",")]
@@ -225,7 +226,7 @@ def _number(raw: object, unit: str) -> Wanted:
         if match
     ]
     if len(bounds) < len(parts):
-        raise UsageError(f"{raw[:60]!r} is no number and no range of numbers; {_FEW}")
+        raise UsageError(say("{raw} is no number and no range of numbers; {form}", raw=repr(raw[:60]), form=_FEW))
     return Wanted(
         _with_unit(raw, "" if any(match and match[3] for match in parts) else unit),
         lambda value: is_number(value) and all(order(value, bound) for order, bound in bounds),
@@ -253,9 +254,11 @@ def _version(raw: object) -> Wanted:
     Text that is neither, without a comparison sign, must be equal. Raises `UsageError` for a number or a broken range.
     """
     if isinstance(raw, (int, float)):
-        raise UsageError('a bare number where a version belongs (12.10 is not 12.1): write it in quotes, as in "12.8"')
+        raise UsageError(
+            say('a bare number where a version belongs (12.10 is not 12.1): write it in quotes, as in "12.8"')
+        )
     if not isinstance(raw, str):
-        raise UsageError(f"it is a version as text, not {_toml_text(raw)}")
+        raise UsageError(say("it is a version as text, not {raw}", raw=_toml_text(raw)))
     parts = [_VERSIONED.match(part.strip()) for part in raw.split(",")]
     try:
         specifiers = SpecifierSet(
@@ -265,7 +268,7 @@ def _version(raw: object) -> Wanted:
         specifiers = None
     if specifiers is None or None in parts or not raw.strip():
         if any(sign in raw for sign in "<>=~,") or not raw.strip():
-            raise UsageError(f"{raw[:60]!r} is no range of versions; {_FEW}")
+            raise UsageError(say("{raw} is no range of versions; {form}", raw=repr(raw[:60]), form=_FEW))
         return Wanted(raw, lambda value: value == raw)
     ranges = specifiers
 

@@ -11,7 +11,8 @@ from typing import Any
 from gpudoctor.core import files
 from gpudoctor.core.catalog import FactSpec
 from gpudoctor.core.document import parse_toml
-from gpudoctor.core.errors import RuleError, UsageError, meant
+from gpudoctor.core.errors import RuleError, UsageError
+from gpudoctor.core.language import meant, say
 from gpudoctor.core.rule import SEVERITIES, Fix, Step
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
@@ -65,9 +66,11 @@ def fact_line(key: str, entry: Any, origin: str) -> FactLine:
     group = spec.name.rpartition(".")[0] if spec.group else ""
     where, at_least = raw.get("where", ""), raw.get("at_least", 0)
     if (where or at_least) and not group:
-        raise UsageError(f"where and at_least choose among the rows of a group; {key} is a fact of the machine")
+        raise UsageError(
+            say("where and at_least choose among the rows of a group; {key} is a fact of the machine", key=key)
+        )
     if not isinstance(at_least, int) or isinstance(at_least, bool) or not 0 <= at_least <= 100_000:
-        raise UsageError("at_least is a whole number")
+        raise UsageError(say("at_least is a whole number"))
     if where:
         _check_condition(where, group)
     return FactLine(
@@ -90,12 +93,16 @@ def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
     """
     kernels = {each.spec.id: each.kernel for each in all_kernels()}
     if key not in kernels:
-        raise UsageError(f"no kernel {key[:60]!r}{meant(key, kernels)}; gpudoctor bench --list names them")
+        raise UsageError(
+            say(
+                "no kernel {key}{near}; gpudoctor bench --list names them", key=repr(key[:60]), near=meant(key, kernels)
+            )
+        )
     kernel = kernels[key]
     raw = entry if isinstance(entry, Mapping) else {"is": entry}
     _refuse_unknown_keys(raw, ("is", *_TOLD))
     if not kernel.unit:
-        raise UsageError("it measures no rate; what it found wrong is a finding without being expected")
+        raise UsageError(say("it measures no rate; what it found wrong is a finding without being expected"))
     spec = FactSpec(
         "measured.value", "float", f"{kernel.title}, as gpudoctor bench measures it", kernel.unit, group=True
     )
@@ -118,9 +125,9 @@ def condition_line(key: str, entry: Any, origin: str) -> Line:
     `origin`, the profile's file, is kept for findings. Raises `UsageError`.
     """
     if not _LINE.match(key) or len(key) > 60:
-        raise UsageError("a line's name has lower-case letters, digits and dashes: [line.all-rails]")
+        raise UsageError(say("a line's name has lower-case letters, digits and dashes: [line.all-rails]"))
     if not isinstance(entry, Mapping):
-        raise UsageError('it is a table with when = [...], or with fact = "..."')
+        raise UsageError(say('it is a table with when = [...], or with fact = "..."'))
     if "fact" in entry:
         own = {name: value for name, value in entry.items() if name != "fact"}
         return replace(fact_line(str(entry["fact"]), own, origin), name=key)
@@ -128,13 +135,15 @@ def condition_line(key: str, entry: Any, origin: str) -> Line:
     each, says, when = entry.get("each", ""), entry.get("says", ""), entry.get("when")
     when = [when] if isinstance(when, str) else when
     if not isinstance(when, list) or not when:
-        raise UsageError('when is missing: the conditions that must hold, as in when = ["gpu.count in (4, 8)"]')
+        raise UsageError(say('when is missing: the conditions that must hold, as in when = ["gpu.count in (4, 8)"]'))
     if not isinstance(each, str) or (each and each not in catalog().groups):
-        raise UsageError(f"each = {str(each)[:60]!r} is no group{meant(str(each), catalog().groups)}")
+        raise UsageError(
+            say("each = {each} is no group{near}", each=repr(str(each)[:60]), near=meant(str(each), catalog().groups))
+        )
     for condition in when:
         _check_condition(condition, each)
     if not isinstance(says, str):
-        raise UsageError("says is the sentence where it does not hold")
+        raise UsageError(say("says is the sentence where it does not hold"))
     for hole in re.findall(r"\{([^{}]+)\}", says):
         _check_condition(hole.partition("|")[0].strip(), each)
     level = max((level_of_condition(condition, each) for condition in when), key=("quick", "standard", DEEP).index)
@@ -147,7 +156,13 @@ def _spec(key: str) -> FactSpec:
     spec = known.find(key)
     if spec is None or "." not in key:
         names = [name for name in known.specs if not name.endswith("*")]
-        raise UsageError(f"no fact {key[:80]!r}{meant(key, names)}; gpudoctor explain FACT tells what one means")
+        raise UsageError(
+            say(
+                "no fact {key}{near}; gpudoctor explain FACT tells what one means",
+                key=repr(key[:80]),
+                near=meant(key, names),
+            )
+        )
     return spec
 
 
@@ -155,23 +170,23 @@ def _wanted(spec: FactSpec, raw: Mapping[str, Any]) -> Wanted:
     """All forms of the entry (is, not, matches, has, ...) combined; raises `UsageError` for one that does not fit."""
     if "present" in raw:
         if not isinstance(raw["present"], bool) or set(raw) & set(_FORMS) != {"present"}:
-            raise UsageError("present = false: it must not be there; present = true: it must, whatever its value")
+            raise UsageError(say("present = false: it must not be there; present = true: it must, whatever its value"))
         return short.THERE if raw["present"] else short.NOT_THERE
     parts = [wanted(spec, raw["is"])] if "is" in raw else []
     if "not" in raw:
         parts.append(short.anything_but(wanted(spec, raw["not"])))
     if "matches" in raw:
         if spec.kind not in {"text", "version"}:
-            raise UsageError(f"matches is for text; {spec.name} is {spec.kind}")
+            raise UsageError(say("matches is for text; {name} is {kind}", name=spec.name, kind=spec.kind))
         parts.append(short.matching(raw["matches"]))
     if (more := {"has", "lacks"} & set(raw)) and spec.kind != "list":
-        raise UsageError(f"{more.pop()} is for lists; {spec.name} is {spec.kind}")
+        raise UsageError(say("{key} is for lists; {name} is {kind}", key=more.pop(), name=spec.name, kind=spec.kind))
     if "has" in raw:
         parts.append(short.with_items(raw["has"]))
     if "lacks" in raw:
         parts.append(short.without_items(raw["lacks"]))
     if not parts:
-        raise UsageError(f"it says nothing of what it must be: one of {', '.join(_FORMS)}")
+        raise UsageError(say("it says nothing of what it must be: one of {names}", names=", ".join(_FORMS)))
     return short.all_of(parts)
 
 
@@ -181,16 +196,22 @@ def _check_condition(condition: object, group: str) -> None:
     try:
         check_expression(tree, catalog(), group)
     except RuleError as error:
-        raise UsageError(f"in {str(condition)[:80]!r}: {error}") from error
+        raise UsageError(say("in {condition}: {error}", condition=repr(str(condition)[:80]), error=error)) from error
 
 
 def _annotations(raw: Mapping[str, Any], origin: str) -> Annotations:
     """Severity (``error`` if none), reason and fixes of an entry, and its file; raises `UsageError` for a wrong one."""
     severity, why = raw.get("severity", "error"), raw.get("why", "")
     if severity not in SEVERITIES:
-        raise UsageError(f"severity is one of {', '.join(SEVERITIES)}, not {str(severity)[:40]!r}")
+        raise UsageError(
+            say(
+                "severity is one of {names}, not {severity}",
+                names=", ".join(SEVERITIES),
+                severity=repr(str(severity)[:40]),
+            )
+        )
     if not isinstance(why, str):
-        raise UsageError("why is text")
+        raise UsageError(say("why is text"))
     return Annotations(severity, why, _fixes(raw), origin)
 
 
@@ -198,23 +219,30 @@ def _fixes(raw: Mapping[str, Any]) -> tuple[Fix, ...]:
     """The one fix of ``do`` (a sentence, or a command as list) and ``needs``, if any; raises `UsageError`."""
     do, needs = raw.get("do"), raw.get("needs", [])
     if not isinstance(needs, list) or not set(map(str, needs)) <= set(_NEEDS):
-        raise UsageError(f"needs is a list of {', '.join(_NEEDS)}")
+        raise UsageError(say("needs is a list of {names}", names=", ".join(_NEEDS)))
     if do is None:
         if needs:
-            raise UsageError("needs goes with do")
+            raise UsageError(say("needs goes with do"))
         return ()
     if isinstance(do, str) and do.strip():
         return (Fix(do, (Step(text=do, needs=tuple(needs), touches="system"),)),)
     if isinstance(do, list) and do and all(isinstance(word, str) for word in do):
         return (Fix("run what the profile names", (Step(tuple(do), needs=tuple(needs), touches="system"),)),)
-    raise UsageError('do is a sentence, or a command as a list of words: do = ["nvidia-smi", "-pm", "1"]')
+    raise UsageError(say('do is a sentence, or a command as a list of words: do = ["nvidia-smi", "-pm", "1"]'))
 
 
 def _refuse_unknown_keys(raw: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     """Raises `UsageError` for the first key of `raw` that is not among `keys`, naming near ones."""
     for key in raw:
         if key not in keys:
-            raise UsageError(f"unknown key {key[:60]!r}{meant(key, keys)}; available: {', '.join(keys)}")
+            raise UsageError(
+                say(
+                    "unknown key {key}{near}; available: {names}",
+                    key=repr(key[:60]),
+                    near=meant(key, keys),
+                    names=", ".join(keys),
+                )
+            )
 
 
 # ---- A file ----
@@ -275,7 +303,8 @@ def _no_such_profile(asked: str) -> str:
     """The message for a missing profile, with near names."""
     names = shipped_names()
     near = meant(asked, names)
-    return f"{asked[:200]}: no such file, and no profile of that name ships{near}; gpudoctor expect list shows them"
+    sentence = "{name}: no such file, and no profile of that name ships{near}; gpudoctor expect list shows them"
+    return say(sentence, name=asked[:200], near=near)
 
 
 def _load_file(path: Path, extending: tuple[Path, ...]) -> Profile:
@@ -284,7 +313,13 @@ def _load_file(path: Path, extending: tuple[Path, ...]) -> Profile:
     `extending` are the files whose profiles extend this one.
     """
     if path in extending or len(extending) == _DEEPEST_EXTENDS:
-        raise UsageError(f"{path}: profiles extend each other without end, or more than {_DEEPEST_EXTENDS} deep")
+        raise UsageError(
+            say(
+                "{path}: profiles extend each other without end, or more than {count} deep",
+                path=path,
+                count=_DEEPEST_EXTENDS,
+            )
+        )
     return profile_of(_toml(path), str(path), path.parent, (*extending, path))
 
 
@@ -296,10 +331,12 @@ def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), exten
     """
     for key in raw:
         if key not in _KEYS:
-            raise UsageError(f"{origin}: unknown key {key[:60]!r}{meant(key, _KEYS)}")
+            raise UsageError(
+                say("{origin}: unknown key {key}{near}", origin=origin, key=repr(key[:60]), near=meant(key, _KEYS))
+            )
     name = raw.get("profile")
     if not isinstance(name, str) or not NAME.match(name):
-        raise UsageError(f'{origin}: it begins with its name, in lower case: profile = "our-h100"')
+        raise UsageError(say('{origin}: it begins with its name, in lower case: profile = "our-h100"', origin=origin))
     bases = raw.get("extends", [])
     bases = [bases] if isinstance(bases, str) else _texts(raw, "extends", origin)
     lines: dict[str, Line] = {}
@@ -311,20 +348,31 @@ def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), exten
     for removed in _texts(raw, "without", origin):
         if lines.pop(line_name(removed), None) is None:
             raise UsageError(
-                f"{origin}: without: there is no line {removed[:60]!r}{meant(line_name(removed), list(lines))}"
+                say(
+                    "{origin}: without: there is no line {removed}{near}",
+                    origin=origin,
+                    removed=repr(removed[:60]),
+                    near=meant(line_name(removed), list(lines)),
+                )
             )
     own: dict[str, Line] = {}
     for line in _lines(raw, origin):
         if line.name in own:
-            raise UsageError(f"{origin}: two lines would be called {line.name}; write one as [line.ANOTHER-NAME]")
+            raise UsageError(
+                say(
+                    "{origin}: two lines would be called {name}; write one as [line.ANOTHER-NAME]",
+                    origin=origin,
+                    name=line.name,
+                )
+            )
         own[line.name] = line
         if len(own) > _MOST_LINES:
-            raise UsageError(f"{origin}: more than {_MOST_LINES} lines")
+            raise UsageError(say("{origin}: more than {count} lines", origin=origin, count=_MOST_LINES))
     if not lines and not own:
-        raise UsageError(f"{origin}: it expects nothing; write [expect] and under it: gpu.count = 8")
+        raise UsageError(say("{origin}: it expects nothing; write [expect] and under it: gpu.count = 8", origin=origin))
     about = raw.get("about", "")
     if not isinstance(about, str):
-        raise UsageError(f"{origin}: about is text")
+        raise UsageError(say("{origin}: about is text", origin=origin))
     return Profile(name, {**lines, **own}, about, (*sources, *_texts(raw, "sources", origin)), origin)
 
 
@@ -333,7 +381,7 @@ def _lines(raw: Mapping[str, Any], origin: str) -> Iterator[Line]:
     for table, make in (("expect", fact_line), ("measure", kernel_line), ("line", condition_line)):
         entries = raw.get(table, {})
         if not isinstance(entries, Mapping):
-            raise UsageError(f"{origin}: {table} is a table: [{table}]")
+            raise UsageError(say("{origin}: {table} is a table: [{table}]", origin=origin, table=table))
         for key, entry in _dotted_entries(entries, table):
             try:
                 yield make(key, entry, origin)
@@ -365,11 +413,18 @@ def _toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if len(content) > MOST_PROFILE_BYTES:
-        raise UsageError(f"{path}: larger than {MOST_PROFILE_BYTES >> 10} KiB; no profile is")
+        raise UsageError(say("{path}: larger than {size} KiB; no profile is", path=path, size=MOST_PROFILE_BYTES >> 10))
     try:
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
         if wide := next((number for number, line in enumerate(text.split("\n"), 1) if len(line) > _LONGEST_LINE), 0):
-            raise UsageError(f"{path}: line {wide} is longer than {_LONGEST_LINE} characters")
+            raise UsageError(
+                say(
+                    "{path}: line {number} is longer than {count} characters",
+                    path=path,
+                    number=wide,
+                    count=_LONGEST_LINE,
+                )
+            )
         return parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error if str(error) else type(error).__name__}") from error
@@ -379,5 +434,5 @@ def _texts(raw: Mapping[str, Any], key: str, origin: str) -> tuple[str, ...]:
     """The list of texts under the key, empty without one; raises `UsageError` where it is something else."""
     value = raw.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise UsageError(f"{origin}: {key} is a list of texts")
+        raise UsageError(say("{origin}: {key} is a list of texts", origin=origin, key=key))
     return tuple(value)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, Fact, Value, known, listed, text_of, value_of
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.catalog import catalog
@@ -40,7 +41,7 @@ def profile_text(snapshots: Sequence[Snapshot], today: str, name: str = "") -> s
     tables = (_expect_table, _rdma_lines, _mig_lines, _measure_table)
     blocks = ["\n".join(block) for table in tables if (block := table(snapshots))]
     if not blocks or not any("=" in block for block in blocks):
-        raise UsageError("nothing that another machine could be held to is known of this one")
+        raise UsageError(say("nothing that another machine could be held to is known of this one"))
     count = "one machine" if len(snapshots) == 1 else f"{len(snapshots)} machines"
     head = _HEAD.format(version=__version__, today=today, count=count)
     lines = [f"# {line}".rstrip() for part in head.split("\n") for line in textwrap.wrap(part, _LINE_WIDTH) or [""]]

@@ -27,6 +27,7 @@ from gpudoctor.core.document import parse_json
 from gpudoctor.core.errors import DocumentError, UsageError
 from gpudoctor.core.fact import Json
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 
@@ -87,9 +88,9 @@ class Run:
         try:
             head = json.loads(self._read_member(whole=False))
         except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{self.place}: damaged") from error
+            raise DocumentError(say("{place}: damaged", place=self.place)) from error
         if not isinstance(head, dict) or head.get("schema") != SCHEMA:
-            raise DocumentError(f"{self.place}: not a run of {SCHEMA}")
+            raise DocumentError(say("{place}: not a run of {schema}", place=self.place, schema=SCHEMA))
         return head
 
     @property
@@ -283,8 +284,16 @@ class Shelf:
         runs = self.everything()
         fits = [run for run in runs if run.id.startswith(name)]
         if len(fits) != 1:
-            known = f"; the last one is {runs[0].id}" if runs else f"; none is kept in {self.folder}"
-            raise UsageError(f"{name!r} is {'no kept run' if not fits else 'more than one kept run'}{known}")
+            sentence = "; the last one is {id}" if runs else "; none is kept in {folder}"
+            known = say(sentence, id=runs[0].id if runs else "", folder=self.folder)
+            raise UsageError(
+                say(
+                    "{name} is {what}{known}",
+                    name=repr(name),
+                    what=say("no kept run" if not fits else "more than one kept run"),
+                    known=known,
+                )
+            )
         return fits[0]
 
     def _thin(self) -> None:

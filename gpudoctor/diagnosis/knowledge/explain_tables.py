@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import Entries, Entry, Table
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import builds, drivers, gpus, printed_errors
@@ -271,7 +272,8 @@ def _find_driver_version(version: str) -> Matches:
     except CannotJudge:
         return Matches([])
     number = str(branch["branch"])
-    note = "" if number == version.partition(".")[0] else f"{version} is read as a driver of branch {number}"
+    read_as = say("{version} is read as a driver of branch {branch}", version=version, branch=number)
+    note = "" if number == version.partition(".")[0] else read_as
     shipped = matching_rows(
         "drivers",
         "toolkit",
@@ -304,7 +306,7 @@ def _find_pci_device(number: str) -> Matches:
     Of an id of no product, rows by its chip's name instead, with a note.
     """
     hits = matching_rows("gpus", "gpu", lambda row: number in row.get("pci", "").split())
-    note = "" if hits else "the id is of no product in the table, and judged by its chip"
+    note = "" if hits else say("the id is of no product in the table, and judged by its chip")
     chips = matching_rows("gpus", "device", lambda row: int(row["from"], 16) <= int(number, 16) <= int(row["to"], 16))
     families = [Hit(*pair) for hit in chips if not hits for pair in gpus.rows_for(hit.row["chip"])]
     return Matches([*hits, *chips, *families, *_generation_hits([*hits, *families])] if hits or chips else [], note)
@@ -320,15 +322,16 @@ def _find_gpu_name(key: str) -> Matches:
         return Matches([])
     bare, virtual = gpus.plain_name(key)
     if virtual:
-        note = f"{key} is a slice that a hypervisor cut from {bare}: what the board has, it need not have"
+        sentence = "{key} is a slice that a hypervisor cut from {gpu}: what the board has, it need not have"
     elif re.search(r"\bMIG \d", key):
-        note = f"{key} is one instance of {bare}; the row is that of the whole GPU"
+        sentence = "{key} is one instance of {gpu}; the row is that of the whole GPU"
     elif hits[0].section == "family":
-        note = f"{bare} has no row of its own and is judged by its name"
+        sentence = "{gpu} has no row of its own and is judged by its name"
     elif len(hits) > 1:
-        note = f"{key} matches several GPUs: only what their rows have in common holds for it"
+        sentence = "{key} matches several GPUs: only what their rows have in common holds for it"
     else:
-        note = "" if bare.casefold() == key.casefold() else f"{key} is looked up as {hits[0].row['name']}"
+        sentence = "" if bare.casefold() == key.casefold() else "{key} is looked up as {name}"
+    note = say(sentence, key=key, gpu=bare, name=hits[0].row.get("name", "")) if sentence else ""
     return Matches([*hits, *_generation_hits(hits)], note)
 
 
@@ -359,7 +362,7 @@ def find_compilers(key: str) -> Matches:
         target = key.replace("compute_", "sm_")
         return Matches(
             matching_rows("compilers", "nvcc", lambda row: target in row["targets"].split()),
-            f"every nvcc that compiles for {target}",
+            say("every nvcc that compiles for {target}", target=target),
         )
     release = ".".join(strip_leading_word(key, "nvcc", "cuda").split(".")[:2])
     return Matches(matching_rows("compilers", "nvcc", lambda row: has_version_prefix(row["cuda"], release)))
@@ -444,11 +447,18 @@ def entries(name: str, key: str) -> Entries:
         known = [listed for _, keys in _keys_by_heading(name) for listed in keys]
         nearest_keys = nearest(_table_spelling(key) if name == "gpus" else key, known)
         help_ = (
-            f"near it: {', '.join(nearest_keys)}"
+            say("near it: {names}", names=", ".join(nearest_keys))
             if nearest_keys
-            else f"it takes keys such as {', '.join(table(name)['words']['tries'])}"
+            else say("it takes keys such as {names}", names=", ".join(table(name)["words"]["tries"]))
         )
-        raise UsageError(f"the table {name} has no {key[:80]!r}; {help_}; gpudoctor explain {name} lists them")
+        raise UsageError(
+            say(
+                "the table {name} has no {key}; {help}; gpudoctor explain {name} lists them",
+                name=name,
+                key=repr(key[:80]),
+                help=help_,
+            )
+        )
     return Entries(key, tuple(_entry(name, hit) for hit in matches.hits), matches.note)
 
 
@@ -476,7 +486,7 @@ def _keys_by_heading(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _entry(name: str, hit: Hit) -> Entry:
     """The hit as an `Entry` to show: title, (label, text) of its cells, source."""
     section = _sections(name)[hit.section]
-    title = section.title.format_map({"meaning": hit.row.get("name", ""), **hit.row})
+    title = say(section.title).format_map({"meaning": hit.row.get("name", ""), **hit.row})
     return Entry(title, tuple(_labelled_cells(section, hit.row)), hit.row.get("source", ""))
 
 
@@ -491,7 +501,7 @@ def _labelled_cells(section: Section, row: TableRow) -> Iterator[tuple[str, str]
 def _cell_text(column: str, value: object) -> str:
     """A cell of a table as text: yes or no, lists and mappings by commas, PCI ids with the vendor before them."""
     if isinstance(value, bool):
-        return _YES_NO[value]
+        return say(_YES_NO[value])
     if isinstance(value, dict):
         return ", ".join(f"{name} {number}" for name, number in value.items())
     if isinstance(value, (list, tuple)):

@@ -186,7 +186,8 @@ def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
         words = translated.pop(slot, english if slot[-1] in _OPTIONAL else "")
         if not words:
             raise RuleError(f"{where} is missing: {english}")
-        if words != english:  # a command that is left as it is may have braces of its own
+        is_command = slot == ("confirm",) and page.get("scope") != "cluster"
+        if words != english and not is_command:  # a command may have braces of its own
             _check_names(english, words, page.get("each", ""), where)
         sentences[english] = words
     if translated:

@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Iterable, Mapping
 
 from gpudoctor.core.catalog import Catalog, FactSpec, kind_name, unit_factor
-from gpudoctor.core.errors import RuleError, UsageError, meant
+from gpudoctor.core.errors import RuleError, UsageError
+from gpudoctor.core.language import meant
 from gpudoctor.diagnosis.expression import BUILTINS, parse
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.expressions import loop_groups

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gpudoctor.core.errors import RuleError, meant
-from gpudoctor.core.language import OTHERS
+from gpudoctor.core.errors import RuleError
+from gpudoctor.core.language import OTHERS, meant
 from gpudoctor.core.rule import (
     CONFIDENCES,
     LAYERS,

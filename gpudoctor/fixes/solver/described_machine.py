@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Fact, Known, Row
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
@@ -49,12 +50,14 @@ def parse_machine(text: str) -> Wishes:
         if key.lower() not in KEYS or not equals:
             raise UsageError(_usage_message(part, key, text))
         if key.lower() in keys_given:
-            raise UsageError(f"--for says {key.lower()} twice; several GPUs are joined by a plus: gpu=H100+RTX 4090")
+            raise UsageError(
+                say("--for says {key} twice; several GPUs are joined by a plus: gpu=H100+RTX 4090", key=key.lower())
+            )
         keys_given.add(key.lower())
         field, parsed = _PARSERS[key.lower()](value)
         wishes = wishes.with_wish(field, parsed)
     if not keys_given:
-        raise UsageError(f"--for is empty; say {_examples()}")
+        raise UsageError(say("--for is empty; say {value}", value=_examples()))
     return wishes
 
 
@@ -62,16 +65,23 @@ def refuse_unknown_gpus(wishes: Wishes) -> None:
     """Raises `UsageError` for a GPU that the tables do not know: what serves it would be a guess."""
     if unknown := next((gpu.name[:60] for gpu in wishes.gpus if not device(gpu).capabilities), ""):
         near = near_phrase(unknown)
-        raise UsageError(f"the tables do not know the GPU {unknown!r}{near}; give its compute capability: gpu=sm_120")
+        raise UsageError(
+            say(
+                "the tables do not know the GPU {unknown}{near}; give its compute capability: gpu=sm_120",
+                unknown=repr(unknown),
+                near=near,
+            )
+        )
 
 
 def _usage_message(part: str, key: str, text: str) -> str:
     """Error message for a part of ``--for`` that is not understood, with a suggestion if one is near."""
     near = get_close_matches(key.lower(), KEYS, n=1)
-    hint = f"; did you mean {near[0]}?" if near and near[0] != key.lower() else ""
+    hint = say("; did you mean {names}?", names=near[0]) if near and near[0] != key.lower() else ""
     if meant := _suggestion(text):
-        hint = f"; did you mean --for {shlex.quote(meant)}?"
-    return f"--for takes {_examples()}; {part[:40]!r} is none of these{hint}"
+        hint = say("; did you mean {names}?", names=f"--for {shlex.quote(meant)}")
+    sentence = "--for takes {examples}; {part} is none of these{hint}"
+    return say(sentence, examples=_examples(), part=repr(part[:40]), hint=hint)
 
 
 def _suggestion(text: str) -> str:
@@ -115,9 +125,14 @@ def machine_text(wishes: Wishes) -> str:
     return ",".join(f"{key}={value}" for key, value in values.items() if value)
 
 
+def _written(key: str) -> str:
+    """How the value of a key is written, with an example."""
+    return say(KEYS[key])
+
+
 def _examples() -> str:
     """All keys with an example each, for messages."""
-    return ", ".join(f"{key}= ({example})" for key, example in KEYS.items())
+    return say(", ").join(f"{key}= {say('({marks})', marks=_written(key))}" for key in KEYS)
 
 
 def gpus_of(text: str) -> tuple[GPU, ...]:
@@ -128,12 +143,18 @@ def gpus_of(text: str) -> tuple[GPU, ...]:
     for part in text.split("+"):
         name, count = _name_and_count(part.strip())
         if not name:
-            raise UsageError(f"gpu={text[:60]!r} names no GPU before or after a plus")
+            raise UsageError(say("gpu={text} names no GPU before or after a plus", text=repr(text[:60])))
         if "=" in name:
             meant = re.sub(r"[ ;]+(?=\w+=)", ",", f"gpu={text}")
-            raise UsageError(f"gpu={text[:60]!r} is no GPU; parts go between commas: --for {shlex.quote(meant)}")
+            raise UsageError(
+                say(
+                    "gpu={text} is no GPU; parts go between commas: --for {words}",
+                    text=repr(text[:60]),
+                    words=shlex.quote(meant),
+                )
+            )
         if not 0 < count <= _MOST_GPUS:
-            raise UsageError(f"gpu={part.strip()[:40]!r}: {count} GPUs are no machine")
+            raise UsageError(say("gpu={part}: {count} GPUs are no machine", part=repr(part.strip()[:40]), count=count))
         found.append(GPU(name, _compute_capability(name), count))
     return tuple(found)
 
@@ -161,14 +182,22 @@ def _parse_driver(value: str) -> tuple[str, object]:
     """(``driver``, the text) of a driver version or branch; raises `UsageError` for anything else."""
     number = parse(value)
     if number is None or not 100 <= number.major < 10_000 or not re.fullmatch(r"[\d.]+", value):
-        raise UsageError(f"driver={value[:40]!r} is no driver; it is written {KEYS['driver']}")
+        raise UsageError(
+            say("driver={value} is no driver; it is written {form}", value=repr(value[:40]), form=_written("driver"))
+        )
     return "driver", value
 
 
 def _parse_python(value: str) -> tuple[str, object]:
     """(``python``, the text) of a Python version; raises `UsageError` for anything else."""
     if not python_tag(value):
-        raise UsageError(f"python={value[:40]!r} is no Python version; it is written {KEYS['python']}")
+        raise UsageError(
+            say(
+                "python={value} is no Python version; it is written {form}",
+                value=repr(value[:40]),
+                form=_written("python"),
+            )
+        )
     return "python", value
 
 
@@ -178,9 +207,17 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
     def parse(value: str) -> tuple[str, object]:
         """(field, canonical spelling) of a value, ignoring case; `UsageError` for another."""
         if value.lower() not in spellings:
-            hint = "; a distribution is distribution=ubuntu 24.04" if field == "os" else ""
+            hint = say("; a distribution is distribution=ubuntu 24.04") if field == "os" else ""
             choices = ", ".join(dict.fromkeys(spellings.values()))
-            raise UsageError(f"{field}={value[:40]!r} is none of {choices}{hint}")
+            raise UsageError(
+                say(
+                    "{field}={value} is none of {names}{hint}",
+                    field=field,
+                    value=repr(value[:40]),
+                    names=choices,
+                    hint=hint,
+                )
+            )
         return field, spellings[value.lower()]
 
     return parse
@@ -192,7 +229,13 @@ def _parse_libc(value: str) -> tuple[str, object]:
     if bare.startswith("musl"):
         return "libc", "musl"
     if not re.fullmatch(r"2\.\d{1,3}(\.\d+)?", bare):
-        raise UsageError(f"glibc={value[:40]!r} is no version of it; it is written {KEYS['glibc']}")
+        raise UsageError(
+            say(
+                "glibc={value} is no version of it; it is written {form}",
+                value=repr(value[:40]),
+                form=_written("glibc"),
+            )
+        )
     return "libc", f"glibc {bare}"
 
 
@@ -200,7 +243,13 @@ def _parse_distribution(value: str) -> tuple[str, object]:
     """(``distribution``, ``ubuntu 24.04``) of a distribution's name and release; raises `UsageError` for no such."""
     match = re.fullmatch(r"([A-Za-z][\w-]*)[ :-]?([\d.]*)", value)
     if not match:
-        raise UsageError(f"distribution={value[:40]!r} is none; it is written {KEYS['distribution']}")
+        raise UsageError(
+            say(
+                "distribution={value} is none; it is written {form}",
+                value=repr(value[:40]),
+                form=_written("distribution"),
+            )
+        )
     return "distribution", f"{match[1].lower()} {match[2]}".strip()
 
 

@@ -109,9 +109,13 @@ def checked_base(url: str) -> str:
     """The URL without trailing slash; `UsageError` if it is no HTTP URL or contains a password."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"[\x00-\x20\x7f]", url):
-        raise UsageError(f"--index {url[:80]!r} is no http or https URL, such as https://download.pytorch.org/whl")
+        raise UsageError(
+            say("--index {url} is no http or https URL, such as https://download.pytorch.org/whl", url=repr(url[:80]))
+        )
     if parts.password:
-        raise UsageError("--index: a password does not belong in a command; keep it in .netrc, or in pip's keyring")
+        raise UsageError(
+            say("--index: a password does not belong in a command; keep it in .netrc, or in pip's keyring")
+        )
     return url.rstrip("/")
 
 

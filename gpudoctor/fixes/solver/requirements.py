@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen, replace
+from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.stack import Wishes
 from gpudoctor.core.versions import normal
@@ -154,7 +155,9 @@ def _parse_requirement(text: str, machine: Machine) -> _ParsedRequirement | None
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
-        raise UsageError(f"{text[:60]!r} is no requirement; write it as for pip: torch>=2.6") from None
+        raise UsageError(
+            say("{text} is no requirement; write it as for pip: torch>=2.6", text=repr(text[:60]))
+        ) from None
     if not _applies(requirement, machine):
         return None
     return _ParsedRequirement(requirement.name, str(requirement.specifier), bool(requirement.url))

@@ -137,7 +137,6 @@ def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -
         yield f"{kept} Did you mean {near[0]}?" if near else kept
 
 
-@lru_cache(maxsize=1)
 def sources() -> tuple[str, ...]:
     """Where the tables' facts come from, as phrases, each with the date checked."""
     about = {
@@ -146,7 +145,7 @@ def sources() -> tuple[str, ...]:
         "drivers": "NVIDIA's release notes and driver tables",
         "gpus": "NVIDIA's lists of GPUs and of the drivers that serve them",
     }
-    return tuple(f"{words} ({table(name)['checked']})" for name, words in about.items())
+    return tuple(f"{say(words)} {say('({marks})', marks=table(name)['checked'])}" for name, words in about.items())
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.language import say
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.texts import screened
@@ -53,7 +54,14 @@ def manifest(text: str, name: str) -> Snapshot | None:
         return None
     by_name = [module for module in formats() if module.named(file_name)]
     if by_name and len(text) > LONGEST_MANIFEST:
-        raise DocumentError(f"{name}: larger than {LONGEST_MANIFEST >> 20} MB, which no {by_name[0].KIND} file is")
+        raise DocumentError(
+            say(
+                "{name}: larger than {size} MB, which no {kind} file is",
+                name=name,
+                size=LONGEST_MANIFEST >> 20,
+                kind=by_name[0].KIND,
+            )
+        )
     for module in by_name:
         try:
             if snapshot := _read_as(module, text, name):

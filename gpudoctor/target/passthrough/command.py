@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.core.language import say
 from gpudoctor.target import child, proc
 
 if sys.platform != "win32":
@@ -222,7 +223,7 @@ def find(name: str, environ: Mapping[bytes, bytes]) -> str:
             refused = refused or "it is not executable (chmod +x)"
     if refused:
         raise CommandError(CANNOT_RUN, f"{name}: {refused}")
-    raise CommandError(NOT_FOUND, f"{name}: no such command")
+    raise CommandError(NOT_FOUND, say("{name}: no such command", name=name))
 
 
 @dataclass(slots=True)

@@ -173,7 +173,7 @@ def test_what_is_unmet_is_said_in_the_language_that_is_spoken(tmp_path: Path) ->
     assert [one.title for one in found.values()] == [
         "gpu.ecc 为 no（GPU 1、GPU 3、GPU 5），应为 yes（ours）",
         "GPU 1、GPU 3、GPU 5：gpu.ecc 为 no，应为 gpu.ecc（ours）",
-        "这里没有 rdma，而 ports 针对每一个（ours）",
+        "这里没有 rdma，而 ports 要求逐个检查（ours）",
         "7 only（ours）",
     ]
 
