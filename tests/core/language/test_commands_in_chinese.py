@@ -14,6 +14,7 @@ from gpudoctor.core.texts import texts
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.knowledge import explain_tables
+from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.diagnosis.rulebook.compiled import setups
 from tests.conftest import Program
 from tests.corpus import BOOK
@@ -129,17 +130,17 @@ def _data(places: dict[str, str]) -> str:
     """Texts that have no language: what machines said, where tables and pages are from, signs, what facts mean."""
     recorded = (Path(places[name.upper()]).read_text("utf-8") for name in NAMES)
     facts = (texts(json.loads(text)["facts"]) for text in recorded)
-    tables = (texts({k: v for k, v in explain_tables.table(n).items() if k != "words"}) for n in explain_tables.NAMES)
+    tables = (texts({k: v for k, v in table(n).items() if k != "words"}) for n in explain_tables.NAMES)
     told = (text for text, _ in chain.from_iterable((*facts, *tables)))
-    pages = (text for page in (*BOOK.rules, *setups().values()) for text in page.sources)
+    pages = (text for rule in BOOK.rules for text in rule.sources)
+    cures = (text for page in setups().values() for text in page.sources)
     page = BOOK.pages("driver.missing")[0]
     shown = (
         *(sign.match for sign in page.signs),
         *(case.name for case in rulebook.cases_of(page)),
-        *(one for proof in page.proofs for one in proof.when),
     )
     abouts = (spec.about for spec in catalog().specs.values())
-    return _words("\n".join((*told, *pages, *shown, *abouts, os.strerror(errno.ENOENT))))
+    return _words("\n".join((*told, *pages, *cures, *shown, *abouts, os.strerror(errno.ENOENT))))
 
 
 def _words(text: str) -> str:
@@ -150,6 +151,7 @@ def _words(text: str) -> str:
 NOT_OURS = re.compile(
     r"^ *(?:\d+\. +)?\$ .*"  # a command to type
     r"|^usage:.*(?:\n +.*)*"
+    r"|\w+\([\w.]+\)"  # a function of a condition
     r"|`[^`]*`|\"[^\"]*\"|'[^']*'|\([^()]*\)|\[[^][]*\]"  # quotations; columns and keys of rows
     r"|(?:gpudoctor|kubectl|dnf|systemctl|sudo) [^，。；：）]*",
     re.MULTILINE,

@@ -25,6 +25,7 @@ from gpudoctor.core.rule import CONFIDENCES
 from gpudoctor.core.shipped import own_command
 from gpudoctor.core.texts import texts
 from gpudoctor.diagnosis.knowledge import explain_tables
+from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.views import _report, _terminal, html, job
 from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
 from tests.conftest import Program
@@ -96,7 +97,7 @@ def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
 
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:
     constants = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    tables = {text for name in explain_tables.NAMES for text, _ in texts(explain_tables.table(name)["words"])}
+    tables = {text for name in explain_tables.NAMES for text, _ in texts(table(name)["words"])}
     assert set(WORDS) - constants - tables == set()
 
 
