@@ -108,7 +108,7 @@ _ENGLISH = ("mcp", "rules test", "rules new")
 
 
 def _language_of(options: argparse.Namespace) -> str:
-    """The language of the output; English for the commands in `_ENGLISH`, and for documents unless ``--lang`` is given."""
+    """The language of the output; English for commands in `_ENGLISH`, and for documents unless ``--lang`` is given."""
     form = getattr(options, "format", None)
     document = getattr(options, "json", False) or form not in {None, "text", "markdown", "html"}
     asked = language.ENGLISH if options.act in _ENGLISH else getattr(options, "lang", None)

@@ -119,4 +119,4 @@ def _source_lines(stack: Stack) -> Iterator[str]:
     """A blank line and the names of the stack's sources; nothing without sources."""
     if stack.sources:
         yield ""
-        yield from wrapped(say("Sources: {names}", names=one_line("; ".join(stack.sources))), 0, 2)
+        yield from wrapped(say("Sources: {names}", names=one_line(say("; ").join(stack.sources))), 0, 2)

@@ -48,6 +48,7 @@ _PHRASES = (
     "table {name}: {rest}",
     "table {name}",
     "asked from level {name} on",
+    "only {name} has it",
     "fewer than {number} hosts answered",
     "conda installed {framework}",
     "not judged, {rest}",

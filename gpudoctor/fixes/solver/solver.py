@@ -145,7 +145,7 @@ def sources() -> tuple[str, ...]:
         "drivers": "NVIDIA's release notes and driver tables",
         "gpus": "NVIDIA's lists of GPUs and of the drivers that serve them",
     }
-    return tuple(f"{say(words)} {say('({marks})', marks=table(name)['checked'])}" for name, words in about.items())
+    return tuple(say("{what} ({date})", what=say(words), date=table(name)["checked"]) for name, words in about.items())
 
 
 @lru_cache(maxsize=1)
