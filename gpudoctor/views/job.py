@@ -31,6 +31,10 @@ STATES = {
     "unseen": ("cannot be seen", "cannot be seen"),
 }
 """What one rank does, and several, by the fact ``rank.state``."""
+_LOOK_AGAIN = (
+    "Where it still does not move in a minute, run the same command again: ranks that start, load or compile wait like"
+    " this for a while."
+)
 _PHRASES = (
     "rank {numbers}",
     "ranks {numbers}",
@@ -75,6 +79,9 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
         "\n".join([*_group_lines(diagnosis), *_network_lines(diagnosis)]),
         *text.findings(diagnosis.findings, style),
     ]
+    stands = snapshot.number("job.waiting_count") or snapshot.value("job.still")
+    if stands and not diagnosis.findings:
+        blocks.append("\n".join(wrapped(say(_LOOK_AGAIN), hang=2)))
     unseen = [line for sentence in _unseen(snapshot) for line in wrapped(sentence, hang=2)]
     blocks += ["\n".join(unseen)] if unseen else []
     blocks += ["\n".join(text.unjudged_lines(diagnosis, style))] if diagnosis.unjudged else []

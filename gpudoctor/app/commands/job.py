@@ -117,7 +117,9 @@ def _list_jobs() -> str:
         first = job.ranks[0]
         sentence = "{count} rank" if len(job.ranks) == 1 else "{count} ranks"
         ranks = "" if first.rank is None else f"{say(sentence, count=len(job.ranks))}{say(': ')}"
-        print(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title)}", file=sys.stderr)
+        folder = proc.link(f"/proc/{first.member.pid}/cwd")
+        place = say(", in {folder}", folder=folder) if folder else ""
+        print(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title + place)}", file=sys.stderr)
     if len(jobs) > _MOST_JOBS:
         print(f"  {say('and {count} more', count=len(jobs) - _MOST_JOBS)}", file=sys.stderr)
     return say("the process id of one of these")

@@ -47,6 +47,11 @@ _REPOSITORIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Folders of developer.download.nvidia.com/compute/cuda/repos, and the releases that have one."""
 
 
+def is_distribution(text: str) -> bool:
+    """True if the text begins with the short id of a Linux distribution of a known family: ``Ubuntu 24.04``."""
+    return re.split(r"[ :]", text.strip().lower(), maxsplit=1)[0] in _SYSTEMS
+
+
 def system_fact(snapshot: Snapshot) -> Fact:
     """Whose packages the system takes (ubuntu, debian, rhel, ...), or ``container``, ``wsl``, ``jetson``, ``windows``.
 

@@ -15,6 +15,7 @@ from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import gpus
+from gpudoctor.diagnosis.knowledge.setup_facts import is_distribution
 from gpudoctor.fixes.solver.machine import device, near_phrase, newest_of, python_tag
 
 SOURCE = "as given"
@@ -40,13 +41,16 @@ def parse_machine(text: str) -> Wishes:
     `UsageError`.
 
     The key may be missing where the value names it, ``H100, driver 550``, but not before a bare number: 570 is a driver
-    and a GPU.
+    and a GPU. A distribution may be given as the system, ``os=Ubuntu 24.04``, and says
+    that it is Linux.
     """
     wishes = Wishes()
     keys_given: set[str] = set()
     for item in filter(None, map(str.strip, text.split(","))):
         part = item if "=" in item or not re.search("[A-Za-z]", item) else _as_key_value(item) or item
         key, equals, value = (item.strip() for item in part.partition("="))
+        if key.lower() == "os" and is_distribution(value):
+            key = "distribution"
         if key.lower() not in KEYS or not equals:
             raise UsageError(_usage_message(part, key, text))
         if key.lower() in keys_given:
@@ -56,6 +60,8 @@ def parse_machine(text: str) -> Wishes:
         keys_given.add(key.lower())
         field, parsed = _PARSERS[key.lower()](value)
         wishes = wishes.with_wish(field, parsed)
+    if "distribution" in keys_given and not wishes.os:
+        wishes = wishes.with_wish("os", "linux")
     if not keys_given:
         raise UsageError(say("--for is empty; say {value}", value=_examples()))
     return wishes
@@ -207,16 +213,9 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
     def parse(value: str) -> tuple[str, object]:
         """(field, canonical spelling) of a value, ignoring case; `UsageError` for another."""
         if value.lower() not in spellings:
-            hint = say("; a distribution is distribution=ubuntu 24.04") if field == "os" else ""
             choices = ", ".join(dict.fromkeys(spellings.values()))
             raise UsageError(
-                say(
-                    "{field}={value} is none of {names}{hint}",
-                    field=field,
-                    value=repr(value[:40]),
-                    names=choices,
-                    hint=hint,
-                )
+                say("{field}={value} is none of {names}", field=field, value=repr(value[:40]), names=choices)
             )
         return field, spellings[value.lower()]
 

@@ -54,6 +54,7 @@ def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str,
         ("H100, driver 550", "gpu=H100,driver=550"),
         ("2x RTX 4090, linux, python: 3.12", "gpu=2x RTX 4090,os=linux,python=3.12"),
         ("driver=550, amd64", "driver=550,arch=amd64"),
+        ("gpu=H100,os=Ubuntu 24.04", "gpu=H100,distribution=ubuntu 24.04"),
     ],
 )
 def test_a_value_that_names_its_key_needs_no_key(text: str, machine: str) -> None:
