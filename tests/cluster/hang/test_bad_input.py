@@ -141,7 +141,7 @@ def test_without_a_job_those_of_this_machine_are_named_with_what_to_type(sleeper
         alone.kill()
     assert (ran.code, ran.out) == (2, "")
     lines = ran.err.splitlines()
-    assert f"  gpudoctor job {sleeper.pid}    1 rank: {title}" in lines
+    assert f"  gpudoctor job {sleeper.pid}    1 rank: {title}, in {Path.cwd()}" in lines
     assert not any(f"gpudoctor job {alone.pid} " in line for line in lines)
 
 
