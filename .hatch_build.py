@@ -13,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds pages and tables to wheels as ``gpudoctor/rules``, and their compiled copies; translations compiled alone.
+    """Adds pages and tables to wheels as ``gpudoctor/rules``, and compiled copies; of translations the copies alone.
 
     An editable install reads ``rules`` and compiles on first use.
     """
@@ -36,6 +36,6 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
             file = scratch / name
             file.parent.mkdir(parents=True, exist_ok=True)
             written = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-            is_translation = file.stem in OTHERS  # mostly not read
-            file.write_bytes(zlib.compress(written, 9) if is_translation else written)
-            build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}{'.z' * is_translation}"
+            is_packed = file.stem in (*OTHERS, "fixes")  # read by some, or where something was found
+            file.write_bytes(zlib.compress(written, 9) if is_packed else written)
+            build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}{'.z' * is_packed}"
