@@ -334,7 +334,9 @@ PROC = "/proc/driver/nvidia"
 
 
 def module_params(target: Target) -> Fact:
-    """The loaded nvidia module's parameters by name: lines ``EnableGpuFirmware: 18``; absent or unread as the file."""
+    """A map of the loaded nvidia module's parameters, text by name, of lines as ``EnableGpuFirmware: 18``; absent or
+    unread as the file is.
+    """
     path = f"{PROC}/params"
     found = text(target, path, 1 << 16)
     if not isinstance(found, str):

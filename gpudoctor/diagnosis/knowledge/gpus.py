@@ -185,7 +185,10 @@ def _agreed_value(name: object, what: str, pick: Callable[[Gpu], Any]) -> Any:
 
 
 def is_system_on_chip(compute_capability: object) -> bool:
-    """Whether that generation is of systems on chip (Jetson), with drivers of their own; False if unknown."""
+    """Whether that generation is of systems on chip (Jetson), with drivers of their own; False if the table lacks it.
+
+    Raises `CannotJudge` for what is no capability.
+    """
     row = _generations().get(capability(compute_capability))
     return bool(row and row.get("soc"))
 
