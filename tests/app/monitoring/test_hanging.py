@@ -45,7 +45,7 @@ theirs.connect(ours.getsockname())
 theirs.recv(1)
 """
 CHILD = f"""{READY}
-subprocess.run(["sleep", "infinity"])
+subprocess.run(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 """
 SERVER = """
 import os, socket, threading, time
