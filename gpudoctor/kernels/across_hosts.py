@@ -26,7 +26,7 @@ from gpudoctor.target.protocol import answers, printable
 
 SOURCE = "torch.distributed"
 _MOST_OUTPUT_BYTES = 8 << 20
-_SLACK_SECONDS = 1.0
+_SLACK_SECONDS = 2.5
 """Seconds that a child may be late with its next word."""
 _MAX_ITEMS = 2000
 _MAX_TEXT = 600
@@ -80,6 +80,7 @@ def run(
         "level": level,
         "legs": {name: [list(ranks) for ranks in groups] for name, groups in (legs or {}).items()},
         "seconds": seconds,
+        "began": time.time(),
         "canary": canary,
     }
     return _CollectiveChild(me, tell, listening, halt).run(target, ask, seconds)

@@ -125,7 +125,7 @@ def add_recipes(commands: Any) -> None:
         help="files that run gpudoctor in images, clusters and CI",
         description="Each recipe is a file, or a folder, that says where it goes and what each exit code leads to.",
     ).add_subparsers(metavar="WHAT", required=True, parser_class=Intermixed)
-    new_command(recipes, "list", "every recipe, and what it does", act="recipe list")
+    add_lang(new_command(recipes, "list", "every recipe, and what it does", act="recipe list"))
     show = new_command(recipes, "show", "print one", act="recipe show")
     write = new_command(recipes, "write", "write one to a folder; what is there stays as it is", act="recipe write")
     for command in (show, write):

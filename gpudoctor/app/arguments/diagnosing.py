@@ -60,7 +60,8 @@ def add_demo(commands: Any) -> None:
     """Add the command ``demo``."""
     about = "look at a recorded sick machine: in the interface, or with NAME and a report's options as a report"
     demo = new_command(commands, "demo", about)
-    demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
+    names = "which one; list prints them all (default: choose from a list)"
+    demo.add_argument("name", nargs="?", default="", metavar="NAME", help=names)
     add_report(demo)
     add_expect(demo)
     add_serve(demo)
@@ -198,8 +199,8 @@ def add_job(commands: Any) -> None:
         description="Looks at the ranks of a job that runs, for some seconds, and stops none of them: which processes"
         " are its ranks, in which function each is (by py-spy), what it waits for, what its DataLoader's workers do,"
         " and its GPUs. Ranks are grouped by where they wait; the one that the others wait for is named.",
-        epilog="Exit code: 0 nothing is found, 1 an error is found (with --strict a warning, too), 2 misuse, 3 nothing"
-        " is found and not every rank could be seen.",
+        epilog="Exit code: 0 no error is found (warnings may be), 1 an error is found (with --strict a warning, too), 2"
+        " misuse, 3 no error is found and not every rank could be seen.",
     )
     job.add_argument("pids", nargs="*", type=count, metavar="PID", help="a process of the job: its launcher, or a rank")
     job.add_argument(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,8 @@ from gpudoctor.app.output import SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import ExtraError, UsageError
-from gpudoctor.core.language import say
+from gpudoctor.core.language import phrase, say
+from gpudoctor.views._terminal import wrapped
 
 _TITLE = r'(?m)^(?:#(?!!|SBATCH|cloud-config|\s*syntax=)[#\s]*|""")(.+)'
 """The first line that says something: a comment, a heading or a docstring, but no instruction to a program."""
@@ -34,7 +34,7 @@ def recipe_list(_: argparse.Namespace) -> int:
     about = recipe_titles()
     width = max(map(len, about)) + 2
     for name, title in about.items():
-        print(textwrap.fill(title, 80, initial_indent=f"{name:{width}}", subsequent_indent=" " * width))
+        print("\n".join(wrapped(f"{name:{width}}{phrase(title, ())}", 0, width)))
     return SOUND
 
 

@@ -12,6 +12,8 @@ from textual.content import Content
 from textual.screen import Screen
 
 from gpudoctor.core.diagnosis import Verdict
+from gpudoctor.core.language import phrase
+from gpudoctor.views._terminal import width
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, NARROW, SCREEN_ENTRIES, Keys, Line
@@ -79,7 +81,7 @@ class RecordingsTable(Rows):
         self.choices = choices
         self.border_title = "Recorded machines"
         self._name_width = max(len(choice.name) for choice in choices) + 2
-        self._title_width = max(len(choice.title) for choice in choices) + 2
+        self._title_width = max(width(phrase(choice.title, ())) for choice in choices) + 2
 
     @property
     def choice(self) -> RecordedMachine:
@@ -98,7 +100,8 @@ class RecordingsTable(Rows):
         glyph, _ = marks.VERDICT[choice.verdict]
         yield f"{glyph} ", _STYLES[choice.verdict]
         yield f"{choice.name:<{self._name_width}}", "accent"
-        yield f"{choice.title:<{self._title_width if wide else 0}}", ""
+        title = phrase(choice.title, ())
+        yield title + " " * (self._title_width - width(title) if wide else 0), ""
         if wide:
             yield choice.machine, "dim"
 
@@ -143,7 +146,7 @@ class RecordingsScreen(Screen[None]):
         self.chosen.put(
             choice.name,
             [
-                Block(plain(choice.title, "bold")),
+                Block(plain(phrase(choice.title, ()), "bold")),
                 GAP,
                 Block(plain(choice.meets), Content.styled("You meet", "bold"), 10),
                 Block(plain(choice.machine), Content.styled("Machine", "bold"), 10),

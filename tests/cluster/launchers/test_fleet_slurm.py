@@ -10,7 +10,7 @@ from tests.cluster.launchers.slurm import Slurm
 
 pytestmark = pytest.mark.full
 
-FLEET = [sys.executable, "-m", "gpudoctor", "fleet", "--level", "quick", "--timeout", "20", "--budget", "60", "--json"]
+FLEET = [sys.executable, "-m", "gpudoctor", "fleet", "--level", "quick", "--timeout", "60", "--budget", "120", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_in_a_job_its_nodes_are_asked_in_one_step(slurm: Slurm) -> None:
     assert ran.code == 1
     assert [host["name"] for host in fleet["hosts"]] == ["node1", "node2", "node3", "node4"]
     silent = {host["name"]: host["because"] for host in fleet["hosts"] if "because" in host}
-    assert silent["node2"] == "no answer within 20 s"
+    assert silent["node2"] == "no answer within 60 s"
     assert silent["node4"].startswith("gpudoctor cannot be run there: ")
     assert set(silent) == {"node2", "node4"}
     assert [drain["hosts"] for drain in fleet["drain"]] == [["node3"]]
@@ -45,7 +45,7 @@ def test_nodes_of_a_partition_that_cannot_be_had_are_named(slurm: Slurm) -> None
     assert ran.code == 3
     assert silent["node1"] == ""
     assert silent["node3"].startswith("Slurm calls it drain")
-    assert silent["node2"] == "no answer within 20 s"
+    assert silent["node2"] == "no answer within 60 s"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 RECIPE = Path(gpudoctor.__file__).parent / "app/recipes" / "torchrun.sh"
 _TRAINING = """
 import datetime, os, torch, torch.distributed as dist
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
 value = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(value)
 print("rank", dist.get_rank(), "sum", value.item(), flush=True)
@@ -29,7 +29,7 @@ dist.destroy_process_group()
 
 _INSIDE = """
 import datetime, torch.distributed as dist
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
 import gpudoctor
 print(gpudoctor.preflight(network=True).verdict)
 """

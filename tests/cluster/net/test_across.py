@@ -25,10 +25,10 @@ def hosts() -> Iterator[Hosts]:
         yield made
 
 
-def _answers(hosts: Hosts, seconds: float = 24.0, **env: str) -> list[Across]:
+def _answers(hosts: Hosts, seconds: float = 60.0, **env: str) -> list[Across]:
     """Each host's rank's, one a host."""
     argv = [sys.executable, str(RANK), needs.torch_python(), str(seconds)]
-    done = hosts.ranks(argv, {"PYTHONPATH": str(needs.REPOSITORY), **env})
+    done = hosts.ranks(argv, {"PYTHONPATH": str(needs.REPOSITORY), **env}, timeout=seconds + 60)
     return [Across.from_json(json.loads(one.stdout)) for one in done]
 
 
@@ -82,7 +82,7 @@ def test_large_packets_that_vanish_stop_what_small_ones_began(hosts: Hosts) -> N
 
 def test_a_store_that_nobody_can_reach_is_said_by_every_rank(hosts: Hosts) -> None:
     with hosts[0].drop(29500):
-        answers = _answers(hosts, seconds=12.0)
+        answers = _answers(hosts, seconds=30.0)
     assert answers[0].why == "ranks 1, 2 did not come"
     for answer in answers[1:]:
         assert answer.step == "store at node0 port 29500"

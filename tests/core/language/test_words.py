@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpudoctor
-from gpudoctor.app import cli
+from gpudoctor.app import cli, demos
 from gpudoctor.app.arguments import parse
+from gpudoctor.app.commands.bundled import recipe_titles
 from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, words
 from gpudoctor.core.measurement import COUNTERS
@@ -35,6 +36,8 @@ from tests.processes import free_port
 PACKAGE = Path(gpudoctor.__file__).parent
 WORDS = words("zh")
 HOLE = re.compile(r"\{(\w+)\}")
+_TITLES = [*recipe_titles().values(), *(demo.title for demo in demos.every())]
+"""Of what ships: recipes and recorded machines."""
 
 
 @lru_cache(maxsize=1)
@@ -89,6 +92,7 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
         *job._UNSEEN,
         *job._SIGNALS,
         *(severity.upper() for severity in _report.SEVERITY_COLOURS),
+        *_TITLES,
     ],
 )
 def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
@@ -98,7 +102,7 @@ def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:
     constants = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     tables = {text for name in explain_tables.NAMES for text, _ in texts(table(name)["words"])}
-    assert set(WORDS) - constants - tables == set()
+    assert set(WORDS) - constants - tables - {*_TITLES} == set()
 
 
 def test_english_is_said_as_it_stands_and_what_has_no_translation_stays_english() -> None:

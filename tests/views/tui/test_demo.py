@@ -152,10 +152,17 @@ def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]
     assert "sound" in capsys.readouterr().err
 
 
-def test_without_a_terminal_the_names_are_said(called: Program) -> None:
-    done = called("demo")
+@pytest.mark.parametrize("words", [["demo"], ["demo", "list"]])
+def test_without_a_terminal_the_list_is_printed(called: Program, words: list[str]) -> None:
+    done = called(*words)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines() if line[0] != " "] == list(NAMES)
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_a_report_is_of_one_demo(called: Program) -> None:
+    done = called("demo", "--json")
     assert (done.code, done.out) == (MISUSE, "")
-    assert "the list of demos needs a terminal" in done.err
     assert all(name in done.err for name in NAMES)
 
 

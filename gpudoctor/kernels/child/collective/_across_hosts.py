@@ -1,12 +1,13 @@
 """One rank of a job whose other ranks are on other hosts, each started there by a gpudoctor of its own.
 
 Asked with ``{"rank", "world", "local_rank", "host", "store": [address, port], "backend": "auto" | "gloo" | "nccl",
-"level": "quick" (no collectives) | "standard" | "deep", "legs": {name: [[ranks]]} or {}, "canary": bool, "seconds"}``;
-what rank 0 is asked for holds for all. Rank 0 listens at the store's port, any where that is 0, of its address alone
-where that is one of this host. Lines: ``{"listening": port}``; ``{"step": what, "seconds": limit, "leg", "backend"}``
-before each step; ``{"note": {...}}``; ``{"via": {"leg", "backend", "ways"}}``; ``{"found": {...}}`` for each operation
-and size; ``{"trained": {...}}`` for the canary's training; ``{"ended": {"leg", "backend", "operation", "why",
-"cannot"}}`` for what was not measured; and at the end ``{"answer": {}}`` or ``{"why": ..., "cannot": bool}``.
+"level": "quick" (no collectives) | "standard" | "deep", "legs": {name: [[ranks]]} or {}, "canary": bool, "seconds",
+"began": Unix time from which these count}``; what rank 0 is asked for holds for all. Rank 0 listens at the store's
+port, any where that is 0, of its address alone where that is one of this host. Lines: ``{"listening": port}``;
+``{"step": what, "seconds": limit, "leg", "backend"}`` before each step; ``{"note": {...}}``; ``{"via": {"leg",
+"backend", "ways"}}``; ``{"found": {...}}`` for each operation and size; ``{"trained": {...}}`` for the canary's
+training; ``{"ended": {"leg", "backend", "operation", "why", "cannot"}}`` for what was not measured; and at the end
+``{"answer": {}}`` or ``{"why": ..., "cannot": bool}``.
 
 What the ranks do together are legs, one after the other, each in groups side by side. A leg is a part of the way that
 data take; the canary's training is one more, ``training``. ``node``: the ranks of each host among themselves (NVLink,
@@ -71,7 +72,9 @@ class MemberRank:
         self.ask = ask
         self.rank = int(ask["rank"])
         self.world = int(ask["world"])
-        self.until = time.monotonic() + float(ask["seconds"]) - _ANSWER_SECONDS
+        seconds = float(ask["seconds"])
+        late = time.time() - float(ask["began"])  # a busy machine takes seconds to start an interpreter
+        self.until = time.monotonic() + seconds - min(max(late, 0.0), seconds / 2) - _ANSWER_SECONDS
 
     def left(self) -> float:
         """Seconds until the answer is due, at least 0."""

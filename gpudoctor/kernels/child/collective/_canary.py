@@ -19,8 +19,9 @@ from ._operations import Group, max_over_ranks
 
 OPERATION = "training_step"
 """By what name it is planned."""
-_WARM, _STEPS, _SERIES = 2, 5, 3
-"""Steps before anything is measured; steps of a series, and series of each way."""
+_WARM, _STEPS, _SERIES, _SERIES_CPU = 2, 5, 3, 12
+"""Steps before anything is measured; steps of a series, and series of each way. A step on a CPU takes milliseconds, and
+what shares its caches slows some: the fastest of many is its own."""
 _MATMUL_SIDE, _MATMUL_SIDE_CPU = 4096, 192
 _TENSOR_CORES = (7, 0)
 """Compute capability from which there are any (CUDA C++ Programming Guide, tensor cores)."""
@@ -100,7 +101,7 @@ class _Trainer:
 def _fastest(group: Group, context: Context, work: Callable[[], Any], clock: Callable[[], float]) -> float:
     """Seconds of one call of `work` in the fastest of some series, each of which all ranks begin together."""
     series: List[float] = []
-    for _ in range(_SERIES):
+    for _ in range(_SERIES_CPU if context.on_cpu else _SERIES):
         max_over_ranks(group, 0.0)
         context.synchronize()
         began = clock()
