@@ -35,6 +35,9 @@ def recipe_list(_: argparse.Namespace) -> int:
     width = max(map(len, about)) + 2
     for name, title in about.items():
         print("\n".join(wrapped(f"{name:{width}}{phrase(title, ())}", 0, width)))
+    print(
+        say("\n{show} prints one, {write} writes it.", show="gpudoctor recipe show NAME", write="recipe write NAME DIR")
+    )
     return SOUND
 
 

@@ -23,6 +23,7 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 """Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """What shells say of a command."""
+_NOT_STARTED = "The command was not started."
 _LAUNCHER_DRAIN_SECONDS = 0.2
 """Seconds for which the rank that tells of a no-go stays. Where a rank was killed, srun ends the step by force as soon
 as the last one is gone, and drops what it has not passed on by then: it passes on 16 KiB at a time.
@@ -71,6 +72,8 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
     if options.format in {None, "text"} and checked.place.alone:
         print(say("{title}: {text}", title=say(checked.verdict.upper()), text=host), end="\n\n", file=stream)
     print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
+    if options.command and options.format in {None, "text"} and checked.code != SOUND:
+        print("\n" + say(_NOT_STARTED), file=stream, flush=True)
     if not checked.place.alone and checked.code != SOUND:
         time.sleep(_LAUNCHER_DRAIN_SECONDS)
 

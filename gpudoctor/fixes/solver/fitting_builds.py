@@ -51,7 +51,7 @@ def with_libc(glibc: Glibc) -> Passing:
 
 def glibc_of(build: Build) -> tuple[int, int]:
     """Oldest glibc that the build's Linux wheels run on, as (2, 28)."""
-    major, _, minor = build.release["glibc"].partition(".")
+    major, _, minor = build.row.get("glibc", build.release["glibc"]).partition(".")
     return int(major), int(minor)
 
 

@@ -286,7 +286,7 @@ def machine_of(wishes: Wishes) -> Machine:
         driver=parsed_driver(wishes.driver),
         devices=tuple(dict.fromkeys(map(device, wishes.gpus))),
         python=python_tag(wishes.python),
-        glibc=_parsed_libc(wishes.libc) if system == "Linux" else None,
+        glibc=_parsed_libc(wishes.libc) or _libc_of(wishes.distribution) if system == "Linux" else None,
         wsl=wsl,
         bare=not wishes.gpus and not wishes.driver,
     )
@@ -320,6 +320,17 @@ def _parsed_libc(written: str) -> Glibc:
         return "musl"
     match = _GLIBC.fullmatch(written.strip().lower())
     return (int(match[1]), int(match[2])) if match else None
+
+
+def _libc_of(distribution: str) -> Glibc:
+    """C library of a distribution (``ubuntu 18.04``) by the tables, RHEL's for its rebuilds; None if not in them."""
+    name, _, release = distribution.lower().partition(" ")
+    own = _LIKE.get(name, name)
+    for row in table("torch")["glibc"]:
+        for listed in row["distributions"].lower().split(", "):
+            if f"{own} {release}.".startswith(f"{listed}."):
+                return _parsed_libc(row["glibc"])
+    return None
 
 
 def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:

@@ -12,7 +12,8 @@ from tests.conftest import Program
 
 
 def test_the_list_says_of_each_what_it_does(called: Program) -> None:
-    lines = called("recipe", "list").out.splitlines()
+    *lines, empty, how = called("recipe", "list").out.splitlines()
+    assert (empty, how) == ("", "gpudoctor recipe show NAME prints one, recipe write NAME DIR writes it.")
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(command.recipe_titles())
     assert max(map(len, lines)) <= 80
     assert all(title.endswith(".") and len(title) > 30 for title in command.recipe_titles().values())

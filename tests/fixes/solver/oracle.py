@@ -346,7 +346,9 @@ def torch_fits(row: Row, machine: Machine, place: Place) -> bool:
         return False
     if place.python and tag(place.python) not in tags(torch, place.column):
         return False
-    if place.libc and (place.libc == "musl" or numbers(place.libc) < numbers(RELEASES[torch]["glibc"])):
+    if place.libc and (
+        place.libc == "musl" or numbers(place.libc) < numbers(row.get("glibc", RELEASES[torch]["glibc"]))
+    ):
         return False
     if machine.driver and not reaches(machine.driver, cuda_floor(cuda, machine.floors)):
         return False

@@ -42,6 +42,26 @@ def test_the_choice_comes_first_with_why_and_then_what_else_there_was() -> None:
     assert "needs glibc 2.28 or newer, not glibc 2.17" in said(parse_machine(old))
 
 
+@pytest.mark.parametrize(
+    ("distribution", "best", "libc"),
+    [
+        ("ubuntu 18.04", "2.6.0", "glibc 2.27"),
+        ("rocky 8.9", "2.14.1", "glibc 2.28"),
+        ("ubuntu 24.04", "2.14.1", "glibc 2.39"),
+        ("gentoo", "2.14.1", ""),
+        ("ubuntu 18.10", "2.14.1", ""),
+    ],
+)
+def test_a_distribution_says_which_c_library_it_has(distribution: str, best: str, libc: str) -> None:
+    solution = solve(
+        parse_machine(f"gpu=RTX 3090,driver=550.54.14,python=3.10,arch=x86_64,distribution={distribution}")
+    )
+    assert solution.best
+    assert solution.best.torch == best
+    assert {need.what: need for need in solution.needs}["libc"].have == libc
+    assert any("C library" in remark for remark in solution.remarks) is (libc == "")
+
+
 def test_every_ranked_stack_begins_with_torch_and_the_newest_comes_first() -> None:
     ranked = solve(wanting("torchvision")).ranked
     assert all(candidate.packages[0].name == "torch" for candidate in ranked)
