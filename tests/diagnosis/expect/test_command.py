@@ -67,6 +67,9 @@ def test_a_machine_that_deviates_is_broken_and_preflight_says_no_go(on: Run) -> 
         assert names["expect.gpu-name"]["layer"] == "expect"
         assert names["expect.gpu-name"]["evidence"][0]["value"] == "NVIDIA A100-SXM4-80GB"
     assert on("hgx-a100", "preflight", "--expect", "hgx-h100").out.startswith("NO-GO")
+    refused = on("hgx-a100", "preflight", "--expect", "hgx-h100", "--", "echo", "started")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.endswith("\nThe command was not started.\n")
 
 
 @pytest.mark.full
