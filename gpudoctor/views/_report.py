@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Since, Unjudged, Verdict
 from gpudoctor.core.fact import Absent, known, listed, text_of
@@ -85,9 +84,11 @@ def packages_to_install(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
 
 
 def group_same_rule(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
-    """(first, others) of each run of adjacent findings with the same rule id and severity, as for several GPUs."""
-    for _, group in groupby(findings, key=lambda finding: (finding.id, finding.severity)):
-        first, *others = group
+    """(first, others) of the findings of each rule id and severity, as for several GPUs, in the order of the first."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.id, finding.severity), []).append(finding)
+    for first, *others in groups.values():
         yield first, others
 
 

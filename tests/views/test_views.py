@@ -134,6 +134,13 @@ def test_one_finding_about_several_gpus_is_told_once() -> None:
     assert "also: The loaded module" in said
 
 
+def test_findings_of_one_rule_are_told_together_though_another_stands_between() -> None:
+    other = replace(FINDING, id="gpu.ecc", title="Memory errors", why="Cells of the memory are worn.")
+    said = text.render(diagnosis(FINDING, other, replace(FINDING, title="The same of GPU 2", subjects=({"gpu": 2},))))
+    assert said.count("Both must be of one version.") == 1
+    assert said.index("also: The same of GPU 2") < said.index("Memory errors\n")
+
+
 def test_the_first_cause_to_act_on_is_the_first_finding_of_its_rule() -> None:
     other = replace(FINDING, id="gpu.ecc", fixes=(Fix("Replace the GPU", ()),))
     said = text.render(diagnosis(FINDING, other, replace(FINDING, subjects=({"gpu": 1},))))
