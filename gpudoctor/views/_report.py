@@ -52,7 +52,7 @@ def verdict(diagnosis: Diagnosis) -> str:
             return say(_UNPROVEN)
         if first.role == "symptom":
             return say(_ONLY_SYMPTOMS)
-        if len(diagnosis.findings) == 1:
+        if len(list(group_same_rule(diagnosis.findings))) == 1:
             return say(_ONE_CAUSE)
     if diagnosis.verdict == "impaired" and diagnosis.snapshot.pasted:  # what somebody pasted has mostly failed
         return say(_READ_IMPAIRED)

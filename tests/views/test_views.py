@@ -151,6 +151,7 @@ def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
     same = [replace(FINDING, subjects=({"gpu": gpu, "name": "B200"},)) for gpu in range(4)]
     said = text.render(diagnosis(*same))
     assert "the same of gpu 1, gpu 2, gpu 3" in said
+    assert "Broken: the finding below is why" in said
     assert "also:" not in said
 
 
