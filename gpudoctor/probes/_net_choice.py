@@ -160,7 +160,7 @@ def _resolve_by_child(target: Target, names: Sequence[str], seconds: float) -> d
     except OSError as error:
         return dict.fromkeys(names, Unread(f"the resolver could not be asked: {error.strerror or error}"))
     entries = {entry["name"]: entry for entry in answers(answer.out) if "name" in entry}
-    late = Unread(f"the resolver did not answer ({answer.how})")
+    late = Unread(f"the resolver did not answer ({answer.how})", reason=answer.reason)
     return {name: _resolution(entries[name]) if name in entries else late for name in names}
 
 

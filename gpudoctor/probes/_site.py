@@ -235,7 +235,8 @@ def _ask_interpreter(target: Target, python: str) -> Site | Unread:
         return Unread(f"{python} could not be started: {error.strerror or error}")
     except (ValueError, KeyError, TypeError):
         complaint = answer.complaint or "it printed nothing"
-        return Unread(f"{python} did not say where its packages are ({answer.how}): {complaint[:120]}")
+        why = f"{python} did not say where its packages are ({answer.how}): {complaint[:120]}"
+        return Unread(why, reason=answer.reason)
     kind = "venv" if prefix != base else "conda" if target.exists(f"{prefix}/conda-meta") else "system"
     folders += [path for path in own if path and path not in folders and path != user and target.exists(path)]
     source = f"{python} -c 'import sys, site'"

@@ -287,7 +287,7 @@ def _device_access(target: Target) -> Fact:
         return Known(True, f"{_CONTROL} could be opened")
     if "not permitted" in answer.err:
         return Known(False, f"{_CONTROL}: Operation not permitted, though its mode allows it")
-    return Unread(f"{_CONTROL}: {answer.err.strip()[-120:] or answer.how}")
+    return Unread(f"{_CONTROL}: {answer.err.strip()[-120:] or answer.how}", reason=answer.reason)
 
 
 # ---- Container engines on a host, and what their configuration says of NVIDIA's runtime ----

@@ -228,7 +228,7 @@ def _release_by_running(target: Target, path: str, seconds: float) -> Fact:
     match = _RELEASE.search(answer.out)
     if match:
         return Known(match[1], f"{path} --version")
-    return Unread(f"`{path} --version` told no release ({answer.how})")
+    return Unread(f"`{path} --version` told no release ({answer.how})", reason=answer.reason)
 
 
 # ---- The host compiler that nvcc and torch's extension builder would take ----
@@ -307,7 +307,7 @@ def _installed_msvc(target: Target) -> tuple[str, str] | Absent | Unread:
     except OSError as error:
         return Unread(f"{vswhere} could not be started: {error.strerror or error}")
     if not answer.ok:
-        return Unread(f"{vswhere}: {answer.how}")
+        return Unread(f"{vswhere}: {answer.how}", reason=answer.reason)
     folder = system_paths.spelled((answer.out.strip().splitlines() or [""])[0].strip())
     if not folder:
         return Absent("no cl.exe on PATH, and no Visual Studio that has the C++ tools")
@@ -369,5 +369,6 @@ def _compiler_version(target: Target, path: str) -> tuple[Fact, Fact]:
     gcc = re.search(r"\)\s+(\d+(?:\.\d+)+)", first)
     if gcc and ("Free Software Foundation" in answer.out or "gcc" in first.lower() or "g++" in first):
         return Known(gcc[1], source), Known("gcc", source)
-    unread = Unread(printable(f"`{source}` is neither gcc's nor clang's answer ({answer.how}): {first}"))
+    why = printable(f"`{source}` is neither gcc's nor clang's answer ({answer.how}): {first}")
+    unread = Unread(why, reason=answer.reason)
     return unread, unread

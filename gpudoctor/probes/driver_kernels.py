@@ -75,7 +75,7 @@ def _devices(target: Target, program: str) -> tuple[Device, ...] | Absent | Unre
         return Unread(printable(entries["closed"], 600))
     listing = entries.get("opened")
     if not isinstance(listing, dict) or not isinstance(listing.get("devices"), list):
-        return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}")
+        return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}", reason=answer.reason)
     found = tuple(_device(item) for item in listing["devices"] if isinstance(item, dict))
     return found or Absent(printable(listing.get("because", "CUDA lists no device"), 600))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpudoctor.core.catalog import column, fact
-from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, known, text_of, value_of
 from gpudoctor.core.frozen import field, mutable
 from gpudoctor.probes._loader import libcuda_kind
 from gpudoctor.probes._nvml.values import COMPUTE_MODES, dashed_uuid, pci_address
@@ -137,7 +137,7 @@ def _run_child(target: Target, depth: str, seconds: float) -> Replies | Unread:
     ``unmasked`` does so without CUDA_VISIBLE_DEVICES. Unread if neither interpreter started it.
     """
     started = time.monotonic()
-    why = ""
+    why, reason = "", Reason.UNSPECIFIED
     for python in dict.fromkeys(name for name in (target.python, sys.executable) if name):
         argv = [python, "-I", "-S", *script("ask_cuda.py"), depth]
         try:
@@ -149,10 +149,10 @@ def _run_child(target: Target, depth: str, seconds: float) -> Replies | Unread:
         if next(answers(answer.out), None):
             return _parse_replies(answer, depth)
         ended = printable(f"{answer.how} {answer.complaint}".strip())
-        why = why or f"the child that asks libcuda did not start: {ended}"
+        why, reason = why or f"the child that asks libcuda did not start: {ended}", answer.reason
         if answer.status is None:
             break
-    return Unread(why)
+    return Unread(why, reason=reason)
 
 
 def _progress_watch(target: Target) -> Watch:

@@ -136,8 +136,8 @@ def _ask(target: Target) -> tuple[Answers, Unread]:
         if "call" in entry:
             failed = Unread(f"Windows: {printable(entry.get('text'))}", reason=Reason.FAILED)
             replies[str(entry["call"])] = entry.get("is", failed)
-    reason = Reason.TIMED_OUT if answer.status is None else Reason.CRASHED
-    return replies, Unread(f"the child that asks Windows ended at {asked or 'its start'}: {answer.how}", reason=reason)
+    why = f"the child that asks Windows ended at {asked or 'its start'}: {answer.how}"
+    return replies, Unread(why, reason=answer.reason)
 
 
 def _answer_fact(part: Any, name: str, source: str) -> Fact:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from gpudoctor.core.fact import Reason
 from gpudoctor.core.frozen import frozen
 from gpudoctor.core.system import signal_name
 
@@ -78,6 +79,13 @@ class Answer:
         if self.status is None:
             return "stopped for printing without end" if self.cut else f"stopped after {self.seconds:.0f} s"
         return crash(self.status) if self.status < 0 else f"exit {self.status}"
+
+    @property
+    def reason(self) -> Reason:
+        """Why it is no answer: it was stopped at its deadline, crashed, or said something else than was asked."""
+        if self.status is None and not self.cut:
+            return Reason.TIMED_OUT
+        return Reason.CRASHED if self.status is not None and self.status < 0 else Reason.FAILED
 
     @property
     def complaint(self) -> str:

@@ -96,11 +96,18 @@ def all_at_once(desk: Desk, commands: Sequence[Sequence[str]]) -> list[tuple[int
 
 
 def test_twenty_checks_at_once_say_what_one_says(desk: Desk) -> None:
+    """On a busy machine a probe may be stopped at its deadline: what rests on it is then unjudged for that reason."""
     check = ("check", "--level", "quick", "--json")
     code, out, _ = desk.run(*check)
+    alone = verdict(out)
     for told in all_at_once(desk, [check] * 20):
         assert told[0] == code, told[2]
-        assert verdict(told[1]) == verdict(out)
+        assert verdict(told[1])[:2] == alone[:2]
+        unjudged = {item["id"]: item.get("reason") for item in json.loads(told[1])["unjudged"]}
+        assert set(alone[2]) <= set(unjudged)
+        more = {reason for name, reason in unjudged.items() if name not in alone[2]}
+        assert more <= {"timed_out", "needs_standard"}, told[1]
+        assert "timed_out" in more or not more
         plain(told[2])
     listed = desk.run("history")
     assert (listed[0], listed[2], "(damaged)" in listed[1]) == (0, "", False)

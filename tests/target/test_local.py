@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Reason
 from gpudoctor.probes._site import Site, site_of
 from gpudoctor.target import local
 from gpudoctor.target.local import Local
@@ -70,6 +71,19 @@ def test_programs_get_the_sessions_environment(tmp_path: Path) -> None:
     target = Local("quick", environ={"A": "1", "B": "2", "PATH": str(tmp_path / "bin")})
     assert target.which("tool") == str(tmp_path / "bin/tool")
     assert target.run([str(tmp_path / "bin/tool")], env={"B": "3"}).out == "1 3\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("sleep 99", Reason.TIMED_OUT),
+        ("kill -KILL $$", Reason.CRASHED),
+        ("exit 3", Reason.FAILED),
+        ("echo something else", Reason.FAILED),
+    ],
+)
+def test_why_a_program_gave_no_answer(script: str, reason: Reason) -> None:
+    assert Local("quick").run(["/bin/sh", "-c", script], timeout=1.0).reason is reason
 
 
 def test_an_environment_made_by_venv_goes_before_condas(tmp_path: Path) -> None:
