@@ -15,6 +15,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
+from gpudoctor.core.plan import Plan
 from gpudoctor.core.rule import SetupPage
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import Stack, Wishes, parse_requirements, wishes_from_snapshot
@@ -29,7 +30,7 @@ from gpudoctor.fixes.solver.environment import Environment
 from gpudoctor.fixes.solver.install_commands import BASE
 from gpudoctor.views import plan as plans
 from gpudoctor.views import stack as view
-from gpudoctor.views._terminal import one_line, style_of, wrapped
+from gpudoctor.views._terminal import command, one_line, style_of, wrapped
 from gpudoctor.views.progress import progress_on
 
 _TOOLS = ("pip", "uv", "conda")
@@ -142,17 +143,17 @@ def setup_system(options: argparse.Namespace) -> int:
     if options.apply:
         settle_unfinished(options)
     page = setups()[options.what]
-    snapshot = _machine(options)
-    if options.cuda:
-        snapshot = replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(options.cuda, "--cuda")})
-    fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
-    plan = setup_plan(page, fixes, snapshot, system.is_root())
+    wishes = described_machine.parse_machine(options.machine) if options.machine else None
+    snapshot = _with_cuda(_described(wishes) if wishes else _this_machine(options), options.cuda)
+    plan = _system_plan(page, snapshot)
     if not plan.steps:
-        print(_why_no_plan(page, snapshot), file=sys.stderr)
+        missing = _missing_key(page, wishes, options.cuda) if wishes else ""
+        print(missing or _why_no_plan(page, snapshot), file=sys.stderr)
         return BROKEN
     if options.apply:
         return int(run_plan(plan, options))
-    plan = shared(plan, options)
+    assumed = described_machine.assumption_remark(wishes) if wishes else ""
+    plan = shared(replace(plan, remarks=(*plan.remarks, assumed)) if assumed else plan, options)
     if options.json:
         print(plans.document(plan))
     else:
@@ -161,13 +162,39 @@ def setup_system(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _machine(options: argparse.Namespace) -> Snapshot:
-    """The snapshot of this machine, or of the one described by ``--for``."""
-    if options.machine:
-        return complete(described_machine.snapshot_of(described_machine.parse_machine(options.machine)))
+def _described(wishes: Wishes) -> Snapshot:
+    """The snapshot of the machine that ``--for`` describes, of the usual system and architecture if not given."""
+    return complete(described_machine.snapshot_of(described_machine.with_usual_platform(wishes)))
 
+
+def _this_machine(options: argparse.Namespace) -> Snapshot:
+    """The snapshot of this machine."""
     with progress_on(sys.stderr) as progress:
         return complete(pipeline.look(options.level, options.python, progress))
+
+
+def _with_cuda(snapshot: Snapshot, cuda: str) -> Snapshot:
+    """The snapshot with that release as torch's CUDA; unchanged for ``""``."""
+    return replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(cuda, "--cuda")}) if cuda else snapshot
+
+
+def _system_plan(page: SetupPage, snapshot: Snapshot) -> Plan:
+    """The page's plan for the machine; without steps if no way is known."""
+    fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
+    return setup_plan(page, fixes, snapshot, system.is_root())
+
+
+def _missing_key(page: SetupPage, wishes: Wishes, cuda: str) -> str:
+    """Text that names what ``--for`` does not give where a plan depends on it alone, with the completed command; ``""``
+    if no single key would do.
+    """
+    for what, completed in described_machine.completions(wishes):
+        if _system_plan(page, _with_cuda(_described(completed), cuda)).steps:
+            machine = described_machine.given_text(described_machine.with_usual_platform(completed))
+            argv = ["gpudoctor", "setup", page.id, "--for", machine, *(("--cuda", cuda) if cuda else ())]
+            depends = "{title}: it depends on {what}, which --for does not give. For example:"
+            return f"{say(depends, title=page.title, what=what)}\n    $ {command(argv)}"
+    return ""
 
 
 def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:

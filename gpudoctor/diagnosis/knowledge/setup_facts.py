@@ -118,6 +118,12 @@ _NAMED = ("ubuntu", "debian", "rhel", "rocky", "almalinux", "ol", "centos", "fed
 """Distributions whose release number is that of the repository."""
 
 
+def repository_releases(distribution: str) -> tuple[str, ...]:
+    """Releases of a distribution (its short id) that NVIDIA has a repository for, newest first; empty if not known."""
+    _, releases = _REPOSITORIES.get(_SYSTEMS.get(distribution, ""), ("", ()))
+    return releases[::-1] if distribution in _NAMED else ()
+
+
 _MANAGERS = {
     "ubuntu": "apt",
     "debian": "apt",

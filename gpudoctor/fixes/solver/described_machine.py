@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Fact, Known, Row
+from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.knowledge import gpus
-from gpudoctor.diagnosis.knowledge.setup_facts import is_distribution
-from gpudoctor.fixes.solver.machine import device, near_phrase, newest_of, python_tag
+from gpudoctor.diagnosis.knowledge.setup_facts import is_distribution, repository_releases
+from gpudoctor.fixes.solver.machine import device, long_term_branches, near_phrase, newest_of, python_tag
 
 SOURCE = "as given"
 _BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")
@@ -118,17 +119,42 @@ def _as_key_value(part: str) -> str:
 
 def machine_text(wishes: Wishes) -> str:
     """The machine in the form of ``--for``; Python, system and architecture default to `USUAL`."""
+    return given_text(replace(with_usual_platform(wishes), python=wishes.python or USUAL["python"]))
+
+
+def given_text(wishes: Wishes) -> str:
+    """The machine in the form of ``--for``, only what the wishes give."""
     names = [f"{gpu.name}x{gpu.count}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
     values = {
         "gpu": "+".join(names),
         "driver": wishes.driver,
-        "python": wishes.python or USUAL["python"],
-        "os": wishes.os or USUAL["os"],
-        "arch": wishes.arch or USUAL["arch"],
+        "python": wishes.python,
+        "os": wishes.os,
+        "arch": wishes.arch,
         "glibc": wishes.libc.removeprefix("glibc "),
         "distribution": wishes.distribution.replace(" ", ":"),
     }
     return ",".join(f"{key}={value}" for key, value in values.items() if value)
+
+
+def with_usual_platform(wishes: Wishes) -> Wishes:
+    """The wishes with the usual system and architecture where they give none."""
+    return replace(wishes, os=wishes.os or USUAL["os"], arch=wishes.arch or USUAL["arch"])
+
+
+def assumption_remark(wishes: Wishes) -> str:
+    """What `with_usual_platform` adds to the wishes, as a sentence without its stop; ``""`` if nothing."""
+    taken = ", ".join(f"{key}={USUAL[key]}" for key in ("os", "arch") if not getattr(wishes, key))
+    return say("Not given in --for, so the usual is taken: {keys}", keys=taken) if taken else ""
+
+
+def completions(wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
+    """(What the wishes do not give, the wishes with an example of it): a release of the distribution, a driver."""
+    name, _, release = wishes.distribution.partition(" ")
+    for example in () if release else repository_releases(name):
+        yield say("the release of {name}", name=name), wishes.with_wish("distribution", f"{name} {example}")
+    if not wishes.driver:
+        yield say("the driver"), wishes.with_wish("driver", long_term_branches()[0])
 
 
 def _written(key: str) -> str:

@@ -133,9 +133,13 @@ def preferred_branch(distribution: str, suits: Callable[[str], bool]) -> Branch 
     for row in _shipped_rows(distribution):
         if found := next((branch for branch in row["branches"].split() if suits(branch)), None):
             return Branch(found, row.get("from") or f"{row['distribution'].capitalize()} {row['release']}".strip())
-    long_term = (row["branch"] for row in table("drivers")["branch"] if row.get("kind") == "long-term")
-    found = next((branch for branch in long_term if suits(branch)), None)
+    found = next((branch for branch in long_term_branches() if suits(branch)), None)
     return Branch(found) if found else None
+
+
+def long_term_branches() -> tuple[str, ...]:
+    """NVIDIA's long-term driver branches, newest first."""
+    return tuple(row["branch"] for row in table("drivers")["branch"] if row.get("kind") == "long-term")
 
 
 def ships(distribution: str, name: str) -> bool:

@@ -1,5 +1,7 @@
 """Machines in one line: what they are read as, what is refused, and the facts that they become."""
 
+import shlex
+
 import pytest
 
 from gpudoctor.core import plan as plans
@@ -175,3 +177,42 @@ def test_misuse_is_refused(words: tuple[str, ...], called: Program) -> None:
     code, out, err = called("setup", *words)
     assert (code, out) == (2, "")
     assert err.startswith("gpudoctor: ")
+
+
+def test_setup_assumes_the_usual_platform_and_says_so(called: Program) -> None:
+    machine = "gpu=RTX 5070 Ti,driver=560.35.03,distribution=debian 12"
+    code, out, _ = called("setup", "driver", "--for", machine)
+    assert code == 0
+    assert "repos/debian12/x86_64/cuda-keyring_1.1-1_all.deb" in out
+    assert "Not given in --for, so the usual is taken: arch=x86_64." in out
+    plan = plans.from_json(called("setup", "cuda-toolkit", "--json", "--for", machine).document)
+    assert any("repos/debian12/x86_64" in word for step in plan.chosen for word in step.argv)
+    assert plan.remarks == ("Not given in --for, so the usual is taken: arch=x86_64",)
+    _, given, _ = called("setup", "driver", "--for", f"{machine},arch=aarch64")
+    assert "repos/debian12/sbsa/cuda-keyring_1.1-1_all.deb" in given
+    assert "Not given" not in given
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "machine"),
+    [
+        (
+            ("driver", "gpu=H100,distribution=ubuntu"),
+            "the release of ubuntu",
+            "gpu=H100,os=linux,arch=x86_64,distribution=ubuntu:26.04",
+        ),
+        (("driver", "gpu=H100,distribution=rhel"), "the release of rhel", "distribution=rhel:10"),
+        (("driver", "distribution=fedora"), "the release of fedora", "distribution=fedora:44"),
+        (("cuda-toolkit", "gpu=H100,os=windows"), "the driver", "gpu=H100,driver=580,os=windows,arch=x86_64"),
+    ],
+)
+def test_where_only_a_key_is_missing_it_is_named_with_the_command(
+    words: tuple[str, str], missing: str, machine: str, called: Program
+) -> None:
+    code, out, err = called("setup", words[0], "--for", words[1])
+    assert (code, out) == (1, "")
+    assert f"it depends on {missing}, which --for does not give" in err
+    assert "no way is known" not in err
+    (command,) = (line.strip() for line in err.splitlines() if line.strip().startswith("$ "))
+    assert machine in command
+    assert called(*shlex.split(command)[2:])[0] == 0
