@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Known
 from gpudoctor.core.stack import GPU, Wishes
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.knowledge.setup_facts import NONE, with_setup_facts
 from gpudoctor.diagnosis.page_cache import toml
-from gpudoctor.fixes.solver.described_machine import parse_machine
+from gpudoctor.fixes.solver.described_machine import parse_machine, snapshot_of
 from gpudoctor.fixes.solver.environment import Environment
 from gpudoctor.fixes.solver.solution import Candidate, facts_once_installed
 from gpudoctor.fixes.solver.solver import solve
@@ -233,6 +236,22 @@ def test_a_driver_is_named_that_the_distribution_ships() -> None:
     assert told["debian 12"].text == "driver 525.60.13 or newer; Debian 12 ships 535"
     assert told["rocky 9.4"].text.endswith("NVIDIA's repository ships 580")
     assert told["gentoo"].text.endswith("580 is the long-term branch")
+
+
+@pytest.mark.parametrize("gpu", ["RTX 5090", "H100", "Tesla V100-SXM2-32GB"])
+@pytest.mark.parametrize(
+    "distribution", ["ubuntu 22.04", "ubuntu 24.04", "debian 12", "debian 13", "rhel 9", "fedora 43", "arch"]
+)
+def test_the_driver_named_for_torch_is_the_one_that_setup_driver_installs(gpu: str, distribution: str) -> None:
+    """The table `shipped` of drivers.toml decides both."""
+    wishes = parse_machine(f"gpu={gpu},driver=470.256.02,python=3.12,os=linux,arch=x86_64,distribution={distribution}")
+    remedy = next(one for one in solve(replace(wishes, wants=("torch>=2.11",))).smallest if one.field == "driver")
+    build = solve(wishes.remedied(remedy)).best
+    assert build
+    facts = {**snapshot_of(wishes).facts, "torch.cuda": Known(build.cuda, "test")}
+    there = with_setup_facts(replace(complete(snapshot_of(wishes)), facts=facts))
+    own = there.text("setup.branch")
+    assert remedy.value == (own if own != NONE else there.text("setup.nvidia_branch"))
 
 
 def test_a_driver_that_the_distribution_does_not_ship_costs_more_than_another_python() -> None:
