@@ -48,8 +48,10 @@ _REPOSITORIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def is_distribution(text: str) -> bool:
-    """True if the text begins with the short id of a Linux distribution of a known family: ``Ubuntu 24.04``."""
-    return re.split(r"[ :]", text.strip().lower(), maxsplit=1)[0] in _SYSTEMS
+    """True if the text begins with the short id of a Linux distribution of a known family: ``Ubuntu 24.04``,
+    ``debian12``.
+    """
+    return re.split(r"[ :\d]", text.strip().lower(), maxsplit=1)[0].rstrip("-") in _SYSTEMS
 
 
 def system_fact(snapshot: Snapshot) -> Fact:

@@ -42,8 +42,8 @@ def parse_machine(text: str) -> Wishes:
     `UsageError`.
 
     The key may be missing where the value names it, ``H100, driver 550``, but not before a bare number: 570 is a driver
-    and a GPU. A distribution may be given as the system, ``os=Ubuntu 24.04``, and says
-    that it is Linux.
+    and a GPU. A distribution may be given as the system, ``os=Ubuntu 24.04`` or ``os=debian12``, and says that it is
+    Linux.
     """
     wishes = Wishes()
     keys_given: set[str] = set()
@@ -107,7 +107,8 @@ def _as_key_value(part: str) -> str:
         key, _, value = part.partition(" ")
         key = key.rstrip(":")
     if key.lower() not in KEYS or not value.strip():
-        key, value = next(((key, part) for key in ("os", "arch") if part.lower() in _SPELLINGS[key]), ("gpu", part))
+        other = "distribution" if is_distribution(part) else "gpu"
+        key, value = next(((key, part) for key in ("os", "arch") if part.lower() in _SPELLINGS[key]), (other, part))
         if key == "gpu" and not gpus.gpu_known(_name_and_count(part)[0]):
             return ""
     try:
@@ -240,9 +241,8 @@ def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], 
         """(field, canonical spelling) of a value, ignoring case; `UsageError` for another."""
         if value.lower() not in spellings:
             choices = ", ".join(dict.fromkeys(spellings.values()))
-            raise UsageError(
-                say("{field}={value} is none of {names}", field=field, value=repr(value[:40]), names=choices)
-            )
+            refused = say("{field}={value} is none of {names}", field=field, value=repr(value[:40]), names=choices)
+            raise UsageError(refused + (say(_DISTRIBUTION_HINT) if field == "os" else ""))
         return field, spellings[value.lower()]
 
     return parse
@@ -266,7 +266,7 @@ def _parse_libc(value: str) -> tuple[str, object]:
 
 def _parse_distribution(value: str) -> tuple[str, object]:
     """(``distribution``, ``ubuntu 24.04``) of a distribution's name and release; raises `UsageError` for no such."""
-    match = re.fullmatch(r"([A-Za-z][\w-]*)[ :-]?([\d.]*)", value)
+    match = re.fullmatch(r"([A-Za-z](?:[\w-]*[A-Za-z])?)[ :-]?([\d.]*)", value)
     if not match:
         raise UsageError(
             say(
@@ -275,9 +275,12 @@ def _parse_distribution(value: str) -> tuple[str, object]:
                 form=_written("distribution"),
             )
         )
-    return "distribution", f"{match[1].lower()} {match[2]}".strip()
+    name = match[1].lower()
+    release = re.sub(r"^(\d\d)(\d\d)$", r"\1.\2", match[2]) if name == "ubuntu" else match[2]
+    return "distribution", f"{name} {release}".strip()
 
 
+_DISTRIBUTION_HINT = "; a distribution of Linux goes under distribution=: ubuntu 24.04"
 _SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "os": {"linux": "linux", "windows": "windows", "win": "windows", "wsl": "wsl", "wsl2": "wsl"},
     "arch": {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"},
