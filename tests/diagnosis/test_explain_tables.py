@@ -94,6 +94,9 @@ def test_a_build_of_torch_with_its_release_and_what_it_pins() -> None:
     assert titles("torch", "2.9.0+cu128") == ["torch 2.9.0", "torch 2.9.0+cu128", "Wheels of CUDA toolkit 12.8.1"]
     assert titles("torch", "torch==2.9.0+cu128") == titles("torch", "2.9.0+cu128")
     assert "sm_120" in said("torch", "2.9.0+cu128")["torch 2.9.0+cu128"]["GPU code, Linux x86_64"]
+    unknown = said("torch", "2.13.0+cu129")["torch 2.13.0+cu129"]
+    assert unknown["GPU code, Linux x86_64"] == "not in the tables"
+    assert list(unknown)[:3] == ["CUDA", "built with toolkit", "GPU code, Linux x86_64"]
     assert {"torch 2.9.0", "torch 2.9.1", "torch 2.9.1+cu130"} <= set(titles("torch", "2.9"))
     assert titles("torch", "2.9.1+cpu") == ["torch 2.9.1"]
     assert not [title for title in titles("torch", "2.1") if "2.10" in title or "2.11" in title]

@@ -56,7 +56,7 @@ def find_torch(key: str) -> Matches:
     """
     wanted = strip_leading_word(key, "torch", "pytorch")
     if re.match(r"cu\d+$", wanted):
-        return Matches(matching_rows("torch", "build", lambda row: row["build"] == wanted))
+        return Matches(_build_rows(lambda row: row["build"] == wanted))
     if toolkit := re.match(r"toolkit ([\d.]+)$", wanted):
         return Matches(matching_rows("torch", "toolkit", lambda row: has_version_prefix(row["cuda"], toolkit[1])))
     if libc := re.match(r"glibc[\s-]?([\d.]+)$", wanted):
@@ -64,15 +64,24 @@ def find_torch(key: str) -> Matches:
     public, _, local = wanted.partition("+")
     hits = matching_rows("torch", "release", lambda row: has_version_prefix(row["version"], public))
     hits += matching_rows("torch", "early", lambda row: has_version_prefix(row["version"], public))
-    made = matching_rows(
-        "torch", "build", lambda row: has_version_prefix(row["torch"], public) and local in ("", row["build"])
-    )
+    made = _build_rows(lambda row: has_version_prefix(row["torch"], public) and local in ("", row["build"]))
     toolkits = {hit.row.get("toolkit") for hit in made if local}
     pins = matching_rows("torch", "toolkit", lambda row: row["cuda"] in toolkits)
     if local and not made and builds.flavor_of(f"+{local}") and not local.startswith("cu"):
         return Matches(hits, f"{local} builds have no rows: what is said is of the release")
     early = any(hit.section == "early" for hit in hits)
     return Matches([*hits, *made, *pins] if made or early else [])
+
+
+def _build_rows(fits: Callable[[TableRow], bool]) -> list[Hit]:
+    """Rows of torch's builds for which `fits` is true; where the GPU code of one is not known, ``archs`` says so."""
+    return [Hit(part, _with_archs(row)) for part, row in matching_rows("torch", "build", fits)]
+
+
+def _with_archs(row: TableRow) -> TableRow:
+    """The build's row with ``archs``, in its usual place, also where the table does not know them."""
+    first = {column: row[column] for column in ("torch", "build", "cuda", "toolkit") if column in row}
+    return row if "archs" in row else {**first, "archs": say("not in the tables"), **row}
 
 
 def find_images(key: str) -> Matches:
