@@ -113,7 +113,7 @@ STACK = object_of(
         "files": by_name(TEXT),
         "reasons": list_of({"candidate": TEXT, "standing": {"enum": list(get_args(Standing))}, "because": TEXT}),
         **dict.fromkeys(("remarks", "sources"), TEXTS),
-        "smallest": list_of(_REMEDY),
+        "smallest": list_of(_REMEDY, commands={"type": "array", "items": TEXTS}),
         "downloads_mib": {"type": ["number", "null"]},
         "offers": by_name(TEXTS),
         "makes": {"type": "object"},

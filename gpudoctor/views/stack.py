@@ -81,6 +81,9 @@ def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:
         if number == 0:
             yield ""
         yield from wrapped(f"{padded(lead, 14)} {remedy.text}", 0, 15)
+    if driver := next((remedy for remedy in stack.smallest if remedy.commands), None):
+        yield from ("", say("For driver {version}, and then torch:", version=driver.value))
+        yield from (f"    $ {command(argv)}" for argv in driver.commands)
     yield from _remark_lines(stack)
     yield from _reason_lines("Rejected", stack, "rejected", style)
     yield from _source_lines(stack)

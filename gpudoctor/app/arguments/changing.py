@@ -237,8 +237,9 @@ def add_setup_system(subcommands: Any) -> None:
             help="another machine: distribution=ubuntu 24.04,gpu=RTX 5090,arch=x86_64,driver=570",
         )
         add_share(command)
-        if what == "cuda-toolkit":
-            command.add_argument("--cuda", metavar="X.Y", default="", help="that release (default: torch's own)")
+        if what != "container":
+            about_cuda = "that release" if what == "cuda-toolkit" else "a driver for that release"
+            command.add_argument("--cuda", metavar="X.Y", default="", help=f"{about_cuda} (default: torch's own)")
         command.add_argument("--apply", action="store_true", help="run the plan, asking before each step")
         command.add_argument("--dry-run", action="store_true", help="print the plan (the default)")
         add_python(command)

@@ -283,6 +283,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using setup; and test $_shtab_gpudoct
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l for -x -d 'another machine: distribution=ubuntu 24.04,gpu=RTX 5090,arch=x86_64,driver=570'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l share -d 'hide personal data: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets'
+complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l cuda -x -d 'a driver for that release (default: torch'"'"'s own)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l apply -d 'run the plan, asking before each step'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l dry-run -d 'print the plan (the default)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using setup driver' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'the Python whose torch is examined'

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
-from gpudoctor.core.stack import Reason, Stack, Wishes
-from gpudoctor.fixes.solver.described_machine import machine_text
+from gpudoctor.core.stack import Reason, Remedy, Stack, Wishes
+from gpudoctor.fixes.solver.described_machine import given_text, machine_text
 from gpudoctor.fixes.solver.environment import ELSEWHERE, Environment
 from gpudoctor.fixes.solver.index import Indexes
 from gpudoctor.fixes.solver.install_commands import (
@@ -25,6 +25,7 @@ from gpudoctor.fixes.solver.install_commands import (
     not_on_conda,
     pip_commands,
 )
+from gpudoctor.fixes.solver.machine import device, parsed_driver, version
 from gpudoctor.fixes.solver.solution import Candidate, Solution, facts_once_installed
 from gpudoctor.fixes.solver.solver import solve
 
@@ -55,7 +56,7 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
         heading=found.heading,
         reasons=(*choice.reasons, *found.reasons),
         remarks=(*choice.remarks, *found.remarks),
-        smallest=found.smallest,
+        smallest=tuple(replace(remedy, commands=tuple(_commands_for(remedy, wishes))) for remedy in found.smallest),
         sources=found.sources,
         offers=found.offers,
     )
@@ -119,6 +120,26 @@ def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
     wanted = ("--want", " ".join(wishes.wants)) if wishes.wants else ()
     command = shlex.join(["gpudoctor", "setup", "torch", "--for", machine_text(wishes), *wanted])
     return (say("To have it verified, say which; for the usual ones: {command}", command=command),)
+
+
+def _commands_for(remedy: Remedy, wishes: Wishes) -> Iterator[tuple[str, ...]]:
+    """The command that plans the remedy's driver and the one for torch on it, for the machine described or this one.
+
+    Nothing for other remedies. The driver's names the CUDA that it must serve where the GPUs alone would take an older
+    one.
+    """
+    if remedy.field != "driver":
+        return
+    changed, own = wishes.remedied(remedy), parsed_driver(wishes.driver)
+    floors = [version(floor) for gpu in wishes.gpus for floor in device(gpu).floors]
+    newer = own is not None and not own.reaches(remedy.least)
+    best = solve(changed).best if newer and max(floors, default=version("0")) < version(remedy.least) else None
+    serves = ("--cuda", best.cuda) if best else ()
+    wanted = (f"torch=={wishes.torch}.*", *wishes.extras) if wishes.torch else wishes.extras
+    wants = " ".join((*wanted, *wishes.wants)) if wishes.elsewhere else " ".join(wishes.wants)
+    for what, machine, more in (("driver", wishes, serves), ("torch", changed, ("--want", wants) if wants else ())):
+        described = ("--for", given_text(machine)) if wishes.elsewhere else ()
+        yield ("gpudoctor", "setup", what, *described, *more)
 
 
 def minor(python: str) -> str:

@@ -1,6 +1,7 @@
 """Machines in one line: what they are read as, what is refused, and the facts that they become."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from gpudoctor.fixes.solver.described_machine import (
     refuse_unknown_gpus,
     snapshot_of,
 )
+from gpudoctor.fixes.solver.stacks import stack
 from tests.conftest import Program
 
 WHOLE = "gpu=RTX 5090x2+H100,driver=570.124.06,python=3.12,os=wsl,arch=aarch64,glibc=2.31,distribution=Ubuntu 24.04"
@@ -224,3 +226,53 @@ def test_where_only_a_key_is_missing_it_is_named_with_the_command(
     (command,) = (line.strip() for line in err.splitlines() if line.strip().startswith("$ "))
     assert machine in command
     assert called(*shlex.split(command)[2:])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("machine", "wants", "driver", "torch"),
+    [
+        (
+            "gpu=RTX 5070 Ti,driver=560.35.03,distribution=debian 12",
+            (),
+            "gpu=RTX 5070 Ti,driver=560.35.03,os=linux,distribution=debian:12",
+            "gpu=RTX 5070 Ti,driver=580,os=linux,distribution=debian:12",
+        ),
+        (  # its GPU alone would take an older branch than torch's CUDA does
+            "gpu=A100,driver=450.80.02,python=3.12",
+            ("--want", "torch>=2.8"),
+            "gpu=A100,driver=450.80.02,python=3.12 --cuda",
+            "gpu=A100,driver=580,python=3.12 --want torch>=2.8",
+        ),
+        (
+            "gpu=GTX 1080 Ti,driver=590.48.01",
+            (),
+            "gpu=GTX 1080 Ti,driver=590.48.01",
+            "gpu=GTX 1080 Ti,driver=580",
+        ),
+    ],
+)
+def test_a_driver_that_would_do_comes_with_what_to_type(
+    machine: str, wants: tuple[str, ...], driver: str, torch: str, called: Program
+) -> None:
+    asked = ("setup", "torch", "--offline", "--for", machine, *wants)
+    code, out, _ = called(*asked)
+    assert code == 1
+    first, second = (line.strip() for line in out.splitlines() if line.startswith("    $ "))
+    assert f"setup driver --for {driver}" in " ".join(shlex.split(first))
+    assert " ".join(shlex.split(second)).endswith(f"setup torch --for {torch}")
+    remedies = called(*asked, "--json").document["smallest"]
+    commands = next(one["commands"] for one in remedies if one["commands"])
+    assert [shlex.split(line)[1:] for line in (first, second)] == commands
+    assert [called(*argv[1:], *more)[0] for argv, more in zip(commands, ((), ("--offline",)), strict=True)] == [0, 0]
+    assert all(not one["commands"] for one in remedies if one["field"] != "driver")
+
+
+def test_on_this_machine_what_to_type_needs_no_description() -> None:
+    here = replace(parse_machine("gpu=RTX 5090,driver=550.54.14,python=3.12"), set_by_user=frozenset())
+    (remedy, *_) = stack(here).smallest
+    assert remedy.commands == (("gpudoctor", "setup", "driver"), ("gpudoctor", "setup", "torch"))
+
+
+def test_without_a_driver_to_change_there_is_nothing_to_type(called: Program) -> None:
+    code, out, _ = called("setup", "torch", "--offline", "--for", "gpu=H100,driver=580,python=3.6")
+    assert (code, "It would with" in out, "    $ " in out) == (1, True, False)
