@@ -5,11 +5,9 @@ In messages a line ``== cause`` (or ``== sound``) starts a block; the lines belo
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from gpudoctor.app.pipeline import diagnose
-from gpudoctor.core import language
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.document import parse_toml
 from gpudoctor.diagnosis import rulebook
@@ -53,14 +51,3 @@ def sick_texts(pair: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             assert old in text, (old, "is not in the text")
             text = text.replace(old, new)
         yield text, sick
-
-
-@contextmanager
-def speaking(name: str) -> Iterator[None]:
-    """Context manager: that language within it, the previous one after."""
-    before = language.current()
-    language.use(name)
-    try:
-        yield
-    finally:
-        language.use(before)

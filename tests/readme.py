@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gpudoctor.app import pipeline, reading
 from gpudoctor.core import language
+from gpudoctor.core.language import speaking
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.page_cache import home
 from gpudoctor.diagnosis.rulebook.compiled import translations
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style
-from tests.corpus import speaking
 from tests.needs import REPOSITORY
 
 README = REPOSITORY / "README.md"

@@ -103,15 +103,11 @@ def _line_of(error: Exception) -> str:
     return one_line(without_secrets(str(error)))
 
 
-_ENGLISH = ("mcp", "rules test", "rules new")
-"""Commands that are always English: assistants ask for the one, the others are of pages, which are English."""
-
-
 def _language_of(options: argparse.Namespace) -> str:
-    """The language of the output; English for commands in `_ENGLISH`, and for documents unless ``--lang`` is given."""
+    """The language of the output; English for assistants (``mcp``), and for documents unless ``--lang`` is given."""
     form = getattr(options, "format", None)
     document = getattr(options, "json", False) or form not in {None, "text", "markdown", "html"}
-    asked = language.ENGLISH if options.act in _ENGLISH else getattr(options, "lang", None)
+    asked = language.ENGLISH if options.act == "mcp" else getattr(options, "lang", None)
     return choose_language(asked, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
 
 

@@ -14,10 +14,10 @@ from gpudoctor.app import pipeline
 from gpudoctor.app.cli import run
 from gpudoctor.cluster.fleet.remote import Question
 from gpudoctor.core.diagnosis import from_json
+from gpudoctor.core.language import speaking
 from gpudoctor.diagnosis import rulebook
 from tests.cluster.fleet_documents import LOST, hosts
 from tests.cluster.test_fleet_fold import OLD
-from tests.corpus import speaking
 
 Capture = pytest.CaptureFixture[str]
 

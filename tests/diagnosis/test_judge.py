@@ -8,6 +8,7 @@ import pytest
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Unjudged
 from gpudoctor.core.fact import Fact, Known, Reason, Row, Rows, Unread
+from gpudoctor.core.language import speaking
 from gpudoctor.core.pattern import TOO_COSTLY, Budget
 from gpudoctor.core.rule import Fix, Proof, Rule, Sign, Step
 from gpudoctor.core.snapshot import Snapshot, Target
@@ -15,7 +16,6 @@ from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge import judge, judge_rule
 from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook import Rulebook
-from tests.corpus import speaking
 
 PLAIN = Rule("driver.a", "driver", "A", "error", "cause", "a holds", "why", "misses", ("source",))
 

@@ -12,11 +12,11 @@ import pytest
 from gpudoctor.app.arguments import COMMANDS
 from gpudoctor.app.commands import rules
 from gpudoctor.core.errors import RuleError
+from gpudoctor.core.language import speaking
 from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.rulebook.check import BLANK
 from tests import needs
 from tests.conftest import Program
-from tests.corpus import speaking
 
 PAGE = """\
 id = "site.shm"
@@ -48,6 +48,9 @@ facts = { "limits.shm_mib" = { unread = "no right to" } }
 unjudged = "no right to"
 """
 WHEN = "limits.shm_mib < 16384"
+IN_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+ENGLISH_SENTENCE = re.compile(r"\b[A-Za-z]{2,}(?: [a-z]{2,}){2,}\b")
+QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\[row[^]]*\]")
 SMALL = 'facts = { "limits.shm_mib" = 64 }'
 
 
@@ -139,6 +142,13 @@ def test_the_line_and_what_to_write_instead(
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"gpudoctor: {path}:{line}: ")
     assert says in done.err
+    chinese = called("rules", "test", str(tmp_path), "--lang", "zh")
+    assert (chinese.code, chinese.out) == (2, "")
+    problem = chinese.err.removeprefix(f"gpudoctor：{path}:{line}: ")
+    assert problem != chinese.err
+    if says not in ("Illegal character", "sign 'a(b'"):  # words of Python's own
+        assert IN_CHINESE.search(problem)
+        assert not ENGLISH_SENTENCE.search(QUOTED.sub("", problem))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +169,9 @@ def test_what_is_missing_altogether(called: Program, tmp_path: Path, old: str, s
     assert done.code == 2
     assert done.err.startswith(f"gpudoctor: {path}: ")
     assert says in done.err
+    chinese = called("rules", "test", str(path), "--lang", "zh").err
+    assert IN_CHINESE.search(chinese)
+    assert not ENGLISH_SENTENCE.search(QUOTED.sub("", chinese))
 
 
 def test_a_report_refuses_such_a_page_with_the_same_words(called: Program, tmp_path: Path) -> None:
@@ -175,6 +188,11 @@ def test_a_case_that_fails_is_named_with_its_line(called: Program, tmp_path: Pat
     done = called("rules", "test", str(tmp_path))
     assert done.code == 1
     assert done.out.startswith(f"{path}:19: case 'large': should find '64000 MiB', said 'passed'\n")
+    chinese = called("rules", "test", str(tmp_path), "--lang", "zh")
+    assert (chinese.code, chinese.out) == (
+        1,
+        f"{path}:19: 用例 'large': 应得出 '64000 MiB'，实际为 '通过'\n3 个用例通过，1 个失败，共 1 个页面\n",
+    )
 
 
 def test_pages_and_folders_are_tested_alike(called: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +222,13 @@ def test_of_our_own_pages_one_can_be_tested(called: Program) -> None:
     assert (page.code, "on 1 page" in page.out) == (0, True)
     setup = called("rules", "test", str(rules / "setup" / "driver.toml"))
     assert (setup.code, "on 1 page" in setup.out) == (0, True)
+
+
+def test_cases_are_judged_in_english_whatever_the_language(called: Program) -> None:
+    rules = Path(__file__).parents[2] / "rules"
+    for place in (rules / "driver", rules / "setup" / "driver.toml"):
+        chinese = called("rules", "test", "--lang", "zh", str(place))
+        assert (chinese.code, "，0 个失败，共 " in chinese.out) == (0, True), chinese
 
 
 def test_where_no_page_is_that_is_said(called: Program, tmp_path: Path) -> None:

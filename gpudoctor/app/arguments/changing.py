@@ -145,10 +145,12 @@ def add_rulebook(commands: Any) -> None:
     test.add_argument(
         "places", nargs="*", default=[], type=Path, metavar="DIR", help="folders of pages, or pages (default: ours)"
     )
+    add_lang(test)
     new = new_command(rules, "new", "write a page to fill in, with what belongs where", act="rules new")
     new.add_argument("id", metavar="ID", help="<topic>.<what-is>: driver.too-old, site.no-quota")
     new.add_argument("folder", nargs="?", type=Path, metavar="DIR", default=Path("rules"), help="default: rules")
     new.add_argument("--layer", choices=LAYERS, help="what it is about, from the ground up (default: the topic's)")
+    add_lang(new)
 
 
 def add_schema(commands: Any) -> None:

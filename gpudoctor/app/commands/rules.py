@@ -15,7 +15,7 @@ from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Finding, Unjudged
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, value_from_json
-from gpudoctor.core.language import say
+from gpudoctor.core.language import ENGLISH, say, speaking
 from gpudoctor.core.rule import LAYERS, Case, Rule, SetupCase
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import page_cache, rulebook
@@ -77,7 +77,7 @@ def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) 
                 id=repr(rule_id),
             )
         )
-    known = {rule.id: f"gpudoctor explain {rule.id} shows it" for rule in rules}
+    known = {rule.id: say("gpudoctor explain {id} shows it", id=rule.id) for rule in rules}
     pages = folder.rglob("*.toml") if folder.is_dir() else ()
     taken = known.get(rule_id) or next((str(path) for path in pages if path.stem == rule_id), None)
     if taken:
@@ -105,7 +105,7 @@ def next_steps(path: Path, folder: Path) -> str:
     ours = folder.resolve() == page_cache.home().resolve()
     test = ["gpudoctor", "rules", "test"] + ([] if ours else [str(folder)])
     check = ["gpudoctor", "check"] + ([] if ours else ["--rules", str(folder)])
-    intro = f"{path} is written. Fill in its blanks, which begin {BLANK!r}, then type:"
+    intro = say("{path} is written. Fill in its blanks, which begin {blank}, then type:", path=path, blank=repr(BLANK))
     return "\n".join([intro, *(f"  $ {shlex.join(words)}" for words in (test, check))])
 
 
@@ -121,13 +121,14 @@ class Failures:
 
 
 def run(places: Sequence[Path] = ()) -> Failures:
-    """Run every case on those pages (none: all that ship), and list stale translations, which are no failures.
+    """Run every case on those pages (none: all that ship), judged in English, as pages are, whatever the language in
+    use; and list stale translations, which are no failures.
 
     `places` are folders and files. Raises `RuleError` on a broken page or translation, `UsageError` where there is no
     page.
     """
     home = page_cache.home().resolve()
-    book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
+    book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)], ENGLISH)
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
     named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
     own = page_cache.home().resolve() / SETUP
@@ -136,22 +137,25 @@ def run(places: Sequence[Path] = ()) -> Failures:
     wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
     lines = [f"{_case_location(case, cases)}: {problem}" for case, problem in wrong]
     refused = [(case, problem) for case in cures if (problem := setup_failure(case))]
-    lines += [f"setup {case.page}: case {case.name!r}: {problem}" for case, problem in refused]
+    lines += [f"setup {case.page}: {say('case {name}', name=repr(case.name))}: {problem}" for case, problem in refused]
     pages_tested = len({(case.scope, case.rule) for case in cases} | {("setup", case.page) for case in cures})
     for place in places or [home]:
         lines += stale(place)
     if not cases and not cures:
         raise UsageError(say(_NO_PAGE, names=" ".join(map(str, places))))
     failed = len(wrong) + len(refused)
-    pages = "1 page" if pages_tested == 1 else f"{pages_tested} pages"
-    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages}")
+    passed = len(cases) + len(cures) - failed
+    result = "{passed} cases passed, {failed} failed, on {pages} pages"
+    if pages_tested == 1:
+        result = "{passed} cases passed, {failed} failed, on {pages} page"
+    lines.append(say(result, passed=passed, failed=failed, pages=pages_tested))
     return Failures("\n".join(lines), failed)
 
 
 def _case_location(case: Case, cases: Sequence[Case]) -> str:
     """Page, line and name of a case, for messages."""
     position = [other for other in cases if other.origin == case.origin].index(case)
-    return str(Spot(case.origin).entry("case", position).called(f"case {case.name!r}"))
+    return str(Spot(case.origin).entry("case", position).called(say("case {name}", name=repr(case.name))))
 
 
 def setup_failure(case: SetupCase) -> str | None:
@@ -159,18 +163,28 @@ def setup_failure(case: SetupCase) -> str | None:
 
     It tests the title of the first fix, its first command, and that the commands of `has` follow in order.
     """
-    snapshot = _snapshot(case.name, case.facts)
-    fixes = [fix for _, fix in setup_options(case.page, snapshot, new_evaluator(snapshot))]
+    with speaking(ENGLISH):
+        snapshot = _snapshot(case.name, case.facts)
+        fixes = [fix for _, fix in setup_options(case.page, snapshot, new_evaluator(snapshot))]
     title = fixes[0].title if fixes else ""
     if title != case.offers:
-        return f"should offer {case.offers or 'nothing'!r}, offers {title or 'nothing'!r}"
+        return say("should offer {expected}, offers {offered}", expected=_quoted(case.offers), offered=_quoted(title))
     commands = [step.argv for step in fixes[0].steps if step.argv] if fixes else []
     first = commands[0] if commands else ()
     if case.argv and first != case.argv:
-        return f"should begin with {shlex.join(case.argv)!r}, begins with {shlex.join(first)!r}"
+        wrong = "should begin with {expected}, begins with {first}"
+        return say(wrong, expected=repr(shlex.join(case.argv)), first=repr(shlex.join(first)))
     rest = iter(commands)
     missing = next((command for command in case.has if command not in rest), None)
-    return f"should run {shlex.join(missing)!r}, runs {'; '.join(map(shlex.join, commands))!r}" if missing else None
+    if missing is None:
+        return None
+    runs = "; ".join(map(shlex.join, commands))
+    return say("should run {expected}, runs {commands}", expected=repr(shlex.join(missing)), commands=repr(runs))
+
+
+def _quoted(text: str) -> str:
+    """The text in quotes; the word for nothing where it is empty."""
+    return repr(text) if text else say("nothing")
 
 
 def failure(case: Case, rule: Rule) -> str | None:
@@ -178,22 +192,23 @@ def failure(case: Case, rule: Rule) -> str | None:
 
     That the rule matched no message counts as unjudged only in a case that expects unjudged, else as passing.
     """
-    snapshot = snapshot_of(case)
-    outcomes = judge_rule(rule, snapshot)
+    with speaking(ENGLISH):
+        snapshot = snapshot_of(case)
+        outcomes = judge_rule(rule, snapshot)
     findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
     pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+    said = [finding.title for finding in findings] or [item.because for item in pending] or [say("passed")]
+    reported = repr(said[0])
     if case.finds is not None:
         if case.finds not in [finding.title for finding in findings]:
-            reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
-            return f"should find {case.finds!r}, said {reported[0]!r}"
+            return say("should find {expected}, said {reported}", expected=repr(case.finds), reported=reported)
         return _evidence_problem(findings, rule, snapshot)
     pending = [item for item in pending if case.unjudged is not None or item.reason is not Reason.NO_MESSAGE]
     if case.passes and (findings or pending):
-        reported = [finding.title for finding in findings] or [f"not judged: {item.because}" for item in pending]
-        return f"should pass, said {reported[0]!r}"
+        unjudged = repr(say("not judged: {because}", because=pending[0].because)) if pending else ""
+        return say("should pass, said {reported}", reported=reported if findings else unjudged)
     if case.unjudged is not None and (findings or not any(case.unjudged in item.because for item in pending)):
-        reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
-        return f"should be unjudged because of {case.unjudged}, said {reported[0]!r}"
+        return say("should be unjudged because of {fact}, said {reported}", fact=case.unjudged, reported=reported)
     return None
 
 
@@ -201,13 +216,16 @@ def _evidence_problem(findings: list[Finding], rule: Rule, snapshot: Snapshot) -
     """What is wrong with the findings' evidence; None if it exists and alone gives the same title and confidence."""
     for finding in findings:
         if not finding.evidence:
-            return "the finding has no evidence"
-        alone = evidence_alone(finding, snapshot)
-        again = [item for item in judge_rule(rule, alone) if isinstance(item, Finding)]
+            return say("the finding has no evidence")
+        with speaking(ENGLISH):
+            outcomes = judge_rule(rule, evidence_alone(finding, snapshot))
+        again = [item for item in outcomes if isinstance(item, Finding)]
         if finding.title not in [item.title for item in again]:
-            return f"its evidence alone does not give {finding.title!r} but {again[0].title if again else 'nothing'!r}"
+            wrong = "its evidence alone does not give {expected} but {given}"
+            return say(wrong, expected=repr(finding.title), given=_quoted(again[0].title if again else ""))
         if finding.confidence not in [item.confidence for item in again]:
-            return f"its evidence alone gives confidence {again[0].confidence}, not {finding.confidence}"
+            wrong = "its evidence alone gives confidence {given}, not {expected}"
+            return say(wrong, given=again[0].confidence, expected=finding.confidence)
     return None
 
 

@@ -8,7 +8,8 @@ in ``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no lan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 
 from gpudoctor.core import shipped
@@ -33,6 +34,17 @@ def use(name: str) -> None:
     if name not in LANGUAGES:
         raise ValueError(f"no language {name!r}; available: {', '.join(LANGUAGES)}")
     _current = name
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Context manager: that language within it, the previous one after."""
+    before = current()
+    use(name)
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def say(english: str, **values: object) -> str:

@@ -19,6 +19,7 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, IterableTooLong
 
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
 from gpudoctor.core.pattern import TooCostlyError, pattern
 from gpudoctor.core.values import CannotJudge, Nothing, Version
 from gpudoctor.diagnosis.expression.facts import (
@@ -339,7 +340,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         """The loop variables of each iteration, by name; inner loops vary fastest; raises `RuleError` for unpacking."""
         target = loops[0].target
         if not isinstance(target, ast.Name):
-            raise RuleError("a loop has one variable")
+            raise RuleError(say("a loop has one variable"))
         for item in items:
             scope: dict[str, object] = {target.id: item}
             if len(loops) == 1:
@@ -395,7 +396,7 @@ def parse(text: str) -> ast.AST:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise RuleError(f"not an expression: {text!r} ({error.msg})") from error
+        raise RuleError(say("not an expression: {text} ({problem})", text=repr(text), problem=error.msg)) from error
 
 
 def evaluate(text: str, evaluator: Evaluator) -> object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.core import files, language
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import field, frozen
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.rulebook.compiled import (
@@ -64,8 +65,9 @@ class Rulebook:
         return [rule for rule in (*self.rules, *self.cluster) if rule.id == rule_id]
 
 
-def load(extra: Sequence[Path] = ()) -> Rulebook:
-    """The rulebook of the shipped pages and those of `extra` folders or pages, in the language in use.
+def load(extra: Sequence[Path] = (), language_code: str = "") -> Rulebook:
+    """The rulebook of the shipped pages and those of `extra` folders or pages, in the language of that code (empty: in
+    the one in use).
 
     Raises `RuleError` on a broken page, a folder that may not be read or an id defined twice, `UsageError` where others
     can write to a page.
@@ -73,16 +75,19 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     rules_by_key: dict[tuple[Scope, str], Rule] = {}
     for folder in (None, *extra):
         if folder and not os.path.exists(folder):  # noqa: PTH110 - False also where it cannot be looked at
-            raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
+            raise RuleError(say("{folder}: no such rule page, or folder of rule pages", folder=folder))
         if folder:
             _refuse_untrusted(folder)
-        translated = translations(folder, language.current())
+        translated = translations(folder, language_code or language.current())
         parts = PageParts(folder)
         for raw in compiled(folder, "rules"):
             rule = rule_from_compiled(raw, parts, translated.get(raw["origin"]))
             key = rule.scope, rule.id
             if key in rules_by_key:
-                raise RuleError(f"{rule.origin}: {rule.id} is already defined by {rules_by_key[key].origin}")
+                there = rules_by_key[key].origin
+                raise RuleError(
+                    say("{page}: {id} is already defined by {there}", page=rule.origin, id=rule.id, there=there)
+                )
             rules_by_key[key] = rule
     ordered = sorted(rules_by_key.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
     machine = tuple(rule for rule in ordered if rule.scope == "machine")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.core.catalog import Catalog, fits
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import SOLVED, Case, Fix, Proof, Rule, SetupCase, SetupPage, Sign
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
@@ -23,7 +24,7 @@ from gpudoctor.diagnosis.rulebook.conditions import (
     value_with_kind,
 )
 from gpudoctor.diagnosis.rulebook.expressions import expressions, expressions_of
-from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
+from gpudoctor.diagnosis.rulebook.page import SETUP, Spot, with_correction
 from gpudoctor.diagnosis.rulebook.required_words import codes, syntax_tree
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
@@ -43,10 +44,10 @@ def refuse_blanks(raw: object, page: Spot, where: str = "") -> None:
     """
     if isinstance(raw, str) and raw.startswith(BLANK):
         blank = raw.removeprefix(BLANK).strip()
-        raise page.text(raw).broken(f"{where} is still to be filled in: {blank}")
+        raise page.text(raw).broken(say("{where} is still to be filled in: {blank}", where=where, blank=blank))
     if isinstance(raw, Mapping):
         for key, value in raw.items():
-            refuse_blanks(key, page, f"a name under {where}")
+            refuse_blanks(key, page, say("a name under {where}", where=where))
             refuse_blanks(value, page, str(key))
     elif isinstance(raw, list):
         for value in raw:
@@ -65,14 +66,14 @@ def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
     ways: Sequence[Proof | Sign] = (*rule.proofs, *rule.signs)
     for title in (title for way in ways for title in way.fixes):
         if title not in titles:
-            raise page.text(title).broken(f"no fix is called {title!r}")
+            raise page.text(title).broken(say("no fix is called {title}", title=repr(title)))
     for number, case in enumerate(cases):
         _check_facts(case.facts, known, spot_of(page, number, case.name))
 
 
 def spot_of(page: Spot, number: int, name: str) -> Spot:
     """The place of the page's case of that number, from 0, called by its name in messages."""
-    return page.entry("case", number).called(f"case {name!r}")
+    return page.entry("case", number).called(say("case {name}", name=repr(name)))
 
 
 def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None:
@@ -84,7 +85,7 @@ def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None
         where = spot_of(spot, number, case.name)
         _check_facts(case.facts, known, where)
         if case.offers and case.offers not in [fix.title for fix in page.fixes]:
-            raise where.key("offers").broken(f"no fix is called {case.offers!r}")
+            raise where.key("offers").broken(say("no fix is called {title}", title=repr(case.offers)))
     if unproven := next((fix for fix in page.fixes if fix.title not in [case.offers for case in cases]), None):
         raise spot.text(unproven.title).broken(f"no case offers {unproven.title!r}")
 
@@ -97,9 +98,11 @@ def _known_setups() -> tuple[str, ...]:
 def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:
     """Raises `RuleError` for a fix with an unknown ``setup``, or a step with a wrong fact or value in ``makes``."""
     for number, fix in enumerate(fixes):
-        where = page.entry("fix", number).called(f"fix {fix.title!r}")
+        where = page.entry("fix", number).called(say("fix {title}", title=repr(fix.title)))
         if fix.setup and fix.setup not in (there := _known_setups()):
-            raise where.key("setup").broken(f"nothing sets up {fix.setup!r}; available: {', '.join(there)}")
+            raise where.key("setup").broken(
+                say("nothing sets up {what}; available: {names}", what=repr(fix.setup), names=", ".join(there))
+            )
         for step in fix.steps:
             for name, value in step.makes:
                 filled = isinstance(value, str) and "{" in value and known.find(name)
@@ -114,23 +117,30 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
     """
     page = Spot(path)
     if not _ID.match(rule.id) or path.stem != rule.id:
-        raise page.key("id").broken(f"the file is named by its id, <layer>/<topic>.<what-is>.toml, not {rule.id!r}")
+        raise page.key("id").broken(
+            say("the file is named by its id, <layer>/<topic>.<what-is>.toml, not {id}", id=repr(rule.id))
+        )
     if not rule.when and not rule.proofs and not rule.signs:
-        raise page.broken("nothing to look for: neither when nor proof nor sign")
+        raise page.broken(say("nothing to look for: neither when nor proof nor sign"))
     if not rule.sources:
-        raise page.key("sources").broken("no source")
+        raise page.key("sources").broken(say("no source"))
     if any(proof.once and not (rule.each and proof.finding) for proof in rule.proofs):
-        raise page.key("once").broken("a proof that is once stands on a page with each, and has a finding of its own")
+        raise page.key("once").broken(
+            say("a proof that is once stands on a page with each, and has a finding of its own")
+        )
     for sign in rule.signs:
         try:
             re.compile(sign.match, re.IGNORECASE | re.MULTILINE)
         except re.error as error:
-            raise page.text(sign.match).broken(f"sign {sign.match!r}: {error}") from error
-        if has_nested_repeat(sign.match):
             raise page.text(sign.match).broken(
-                f"sign {sign.match!r}: a repetition within a repetition, such as (a+b?)+, can search one line for"
-                " years: bound the inner one to fewer than 30, or end each turn with what it does not repeat"
+                say("sign {match}: {problem}", match=repr(sign.match), problem=error)
+            ) from error
+        if has_nested_repeat(sign.match):
+            problem = say(
+                "a repetition within a repetition, such as (a+b?)+, can search one line for years: bound the inner one"
+                " to fewer than 30, or end each turn with what it does not repeat"
             )
+            raise page.text(sign.match).broken(say("sign {match}: {problem}", match=repr(sign.match), problem=problem))
     proofs = (
         ("one that fires, with finds = its sentence, word for word", any(case.finds is not None for case in cases)),
         ("one that passes, a near miss, with passes = true", any(case.passes for case in cases)),
@@ -140,7 +150,7 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
         ),
     )
     if missing := [what for what, there in proofs if not there]:
-        raise page.broken(f"a case is missing: {missing[0]}")
+        raise page.broken(say("a case is missing: {what}", what=say(missing[0])))
 
 
 def _check_facts(facts: Mapping[str, object], known: Catalog, case: Spot) -> None:
@@ -151,13 +161,15 @@ def _check_facts(facts: Mapping[str, object], known: Catalog, case: Spot) -> Non
         elif isinstance(value, list):
             for row in value:
                 if not isinstance(row, Mapping):
-                    problem = f'a row of {name} is a table, {name} = [{{ column = "value" }}], not {row!r}'
-                    raise case.text(name).broken(problem)
+                    problem = 'a row of {name} is a table, {name} = [{{ column = "value" }}], not {row}'
+                    raise case.text(name).broken(say(problem, name=name, row=repr(row)))
                 for column, item in row.items():
                     _check_value(f"{name}.{column}", item, known, case.key(name).key(column))
         elif isinstance(value, Mapping) and not {"absent", "unread"} & set(value):
             wanted = '[{ column = "value" }], {absent = why} or {unread = why}'
-            raise case.text(name).broken(f"{name} is a list of rows, {name} = {wanted}")
+            raise case.text(name).broken(
+                say("{name} is a list of rows, {name} = {wanted}", name=name, wanted=say(wanted))
+            )
 
 
 def _check_value(name: str, value: object, known: Catalog, where: Spot) -> None:
@@ -167,11 +179,11 @@ def _check_value(name: str, value: object, known: Catalog, where: Spot) -> None:
         raise where.text(name).broken(no_fact(name, known))
     if isinstance(value, dict) and spec.kind != "map":
         if not {"absent", "unread"} & set(value):
-            raise where.text(name).broken(f"{name} is a value, {{absent = why}} or {{unread = why}}")
+            raise where.text(name).broken(say("{name} is a value, {{absent = why}} or {{unread = why}}", name=name))
     elif not fits(tuple(value) if isinstance(value, list) else value, spec.kind):
         better = suggested_value(value, spec)
-        instead = "" if better is None else f": write {json.dumps(better)}"
-        raise where.text(name).broken(f"{described(name, spec)}, is given as {value_with_kind(value)}{instead}")
+        given = say("{fact}, is given as {value}", fact=described(name, spec), value=value_with_kind(value))
+        raise where.text(name).broken(with_correction(given, None if better is None else json.dumps(better)))
 
 
 # ---- Repetitions within repetitions ----

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpudoctor import probes
 from gpudoctor.core.errors import RuleError
-from gpudoctor.core.language import OTHERS
+from gpudoctor.core.language import OTHERS, say
 from gpudoctor.core.rule import Part
 from gpudoctor.diagnosis import page_cache
 from gpudoctor.diagnosis.catalog import catalog
@@ -128,11 +128,13 @@ def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
     }
 
 
+_STALE = '{page}: its page has changed, and is shown in English until this says the same again, with of = "{digest}"'
+
+
 def stale(folder: Path) -> list[str]:
     """A message for each translation under `folder` whose page has changed since; raises `RuleError` if one is bad."""
     return [
-        f"{language}/{origin}: its page has changed, and is shown in English until this says the same again,"
-        f' with of = "{digest(page)}"'
+        say(_STALE, page=f"{language}/{origin}", digest=digest(page))
         for language in OTHERS
         for origin, page, _, sentences in _read_translations(folder, language)
         if not sentences

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from gpudoctor.core.catalog import Catalog, FactSpec, kind_name, unit_factor
 from gpudoctor.core.errors import RuleError, UsageError
-from gpudoctor.core.language import meant
+from gpudoctor.core.language import meant, say
 from gpudoctor.diagnosis.expression import BUILTINS, parse
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.expressions import loop_groups
-from gpudoctor.diagnosis.rulebook.page import Spot
+from gpudoctor.diagnosis.rulebook.page import Spot, with_correction
 
 # ---- What kind of value a fact has ----
 # And how a value of another kind would be written as one of it.
@@ -26,7 +26,10 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([^\d\s].*?)?\s*\Z")
 
 def described(name: str, spec: FactSpec) -> str:
     """The fact and its kind, for messages: ``limits.shm_mib, a whole number in MiB``."""
-    return f"{name}, {kind_name(spec.kind)}{f' in {spec.unit}' if spec.unit else ''}"
+    kind = say(kind_name(spec.kind))
+    if spec.unit:
+        kind = say("{kind} in {unit}", kind=kind, unit=spec.unit)
+    return say("{name}, {kind}", name=name, kind=kind)
 
 
 def family_of(value: object) -> str:
@@ -38,8 +41,10 @@ def family_of(value: object) -> str:
 
 def value_with_kind(value: object) -> str:
     """A page's value with its kind, for messages: ``the text '64'``."""
-    names = {"bool": "", "number": "the number ", "text": "the text "}
-    return f"{names.get(family_of(value), '')}{value!r}"
+    family = family_of(value)
+    if family not in ("number", "text"):
+        return repr(value)
+    return say("the number {value}" if family == "number" else "the text {value}", value=repr(value))
 
 
 def suggested_value(value: object, spec: FactSpec) -> bool | int | float | str | None:
@@ -78,7 +83,7 @@ def check_expressions(found: Iterable[str], known: Catalog, each: str, page: Spo
         try:
             check_expression(_parse_strictly(text), known, each)
         except RuleError as error:
-            raise page.text(text).broken(f"in {text!r}: {error}") from error
+            raise page.text(text).broken(say("in {text}: {problem}", text=repr(text), problem=error)) from error
 
 
 def _parse_strictly(text: str) -> ast.AST:
@@ -110,28 +115,37 @@ def check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
 
 def no_group(name: str, known: Catalog) -> str:
     """Message for an unknown group, with near names or all of them."""
-    return f"no group {name!r}" + (meant(name, known.groups) or f"; available: {', '.join(sorted(known.groups))}")
+    near = meant(name, known.groups) or say("; available: {names}", names=", ".join(sorted(known.groups)))
+    return say("no group {name}", name=repr(name)) + near
 
 
 def _group_as_value_message(name: str, known: Catalog) -> str:
     """Message for a group used where a value belongs."""
     first = next(spec.name for spec in known.specs.values() if spec.name.startswith(f"{name}."))
-    return f"{name} is rows, not a value: write len({name}), or [row.{first.rpartition('.')[2]} for row in {name}]"
+    column = first.rpartition(".")[2]
+    template = "{name} is rows, not a value: write len({name}), or [row.{column} for row in {name}]"
+    return say(template, name=name, column=column)
 
 
 def no_fact(name: str, known: Catalog) -> str:
     """Message for an unknown fact: near names, and the command that lists others."""
     topic = name.partition(".")[0]
     listed = f"facts {topic}" if any(known_name.startswith(f"{topic}.") for known_name in known.specs) else "facts"
-    return f"no fact {name}{meant(name, known.specs) or ';'} `gpudoctor explain {listed}` lists what there is"
+    near = meant(name, known.specs)
+    template = "{problem}; `gpudoctor explain {listed}` lists what there is"
+    if near:  # a question, which ends by itself
+        template = "{problem} `gpudoctor explain {listed}` lists what there is"
+    return say(template, problem=say("no fact {name}", name=name) + near, listed=listed)
 
 
 def _check_call(node: ast.Call, name: str) -> None:
     """Raises `RuleError` for an unknown function or a wrong number of arguments."""
     known = {**BUILTINS, **LOOKUPS}
     if name not in known:
-        offered = meant(name, known) or f"; available: {', '.join(sorted(BUILTINS))}, and look-ups in tables"
-        raise RuleError(f"no function {name!r}{offered}")
+        offered = meant(name, known) or say(
+            "; available: {names}, and look-ups in tables", names=", ".join(sorted(BUILTINS))
+        )
+        raise RuleError(say("no function {name}", name=repr(name)) + offered)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or node.keywords:
         return
     try:
@@ -141,8 +155,12 @@ def _check_call(node: ast.Call, name: str) -> None:
     try:
         signature.bind(*node.args)
     except TypeError:
-        asked = ", ".join(signature.parameters)
-        raise RuleError(f"{name}({asked}) is called with {len(node.args) or 'none'} of these") from None
+        call = f"{name}({', '.join(signature.parameters)})"
+        raise RuleError(
+            say("{call} is called with {count} of these", call=call, count=len(node.args))
+            if node.args
+            else say("{call} is called with none of these", call=call)
+        ) from None
 
 
 def _fact_spec(node: ast.Attribute, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
@@ -169,9 +187,11 @@ def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, st
     if (wrapped or bare) and numbers:
         fact = ast.unparse(bare[0]) if bare else "..."
         example = f'version({fact}) {_SIGNS.get(type(node.ops[0]), "==")} "{numbers[0].value!r}"'
-        raise RuleError(f"a bare number where a version belongs (12.10 is not 12.1): write {example}")
+        problem = say("a bare number where a version belongs (12.10 is not 12.1)")
+        raise RuleError(with_correction(problem, example))
     if bare and any(isinstance(op, _ORDERED) for op in node.ops) and not wrapped:
-        raise RuleError(f"versions are ordered by version(...), not as text: write version({ast.unparse(bare[0])})")
+        problem = say("versions are ordered by version(...), not as text")
+        raise RuleError(with_correction(problem, f"version({ast.unparse(bare[0])})"))
     for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
         if isinstance(op, (*_ORDERED, *_ALIKE)):
             _check_pair(node, left, right, known, variables)
@@ -196,22 +216,28 @@ def _check_pair(
     if theirs is not None:
         if FAMILIES.get(theirs.kind, theirs.kind) != family:
             names = [ast.unparse(side) for side in (left, right)]
-            raise RuleError(f"{described(names[0], ours)}, is compared with {described(names[1], theirs)}")
+            described_sides = described(names[0], ours), described(names[1], theirs)
+            raise RuleError(_compared(*described_sides))
     elif isinstance(right, ast.Constant) and family_of(right.value) != family:
         raise RuleError(_mismatch_message(whole, ast.unparse(left), ours, right))
+
+
+def _compared(fact: str, other: str) -> str:
+    """Message for a fact that is compared with something of another kind."""
+    return say("{fact}, is compared with {other}", fact=fact, other=other)
 
 
 def _mismatch_message(whole: ast.Compare, name: str, spec: FactSpec, constant: ast.Constant) -> str:
     """Message for a value that the fact cannot have, with what to write instead where that is clear."""
     if constant.value is None:
-        return f"nothing equals None: write absent({name}) or present({name})"
-    message = f"{described(name, spec)}, is compared with {value_with_kind(constant.value)}"
+        return say("nothing equals None: write absent({name}) or present({name})", name=name)
+    message = _compared(described(name, spec), value_with_kind(constant.value))
     better = suggested_value(constant.value, spec)
     if better is None:
         return message
     written = constant.value
     constant.value = better
     try:
-        return f"{message}: write {ast.unparse(whole)}"
+        return with_correction(message, ast.unparse(whole))
     finally:
         constant.value = written  # the tree is kept for whoever parses that text again

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.core.errors import RuleError
-from gpudoctor.core.language import OTHERS, meant
+from gpudoctor.core.language import OTHERS, meant, say
 from gpudoctor.core.rule import (
     CONFIDENCES,
     LAYERS,
@@ -112,6 +112,11 @@ class Spot:
         return page.count("\n", 0, found) + 1 if found else 0
 
 
+def with_correction(problem: str, instead: str | None) -> str:
+    """The message, with what to write instead where that is clear."""
+    return problem if instead is None else say("{problem}: write {instead}", problem=problem, instead=instead)
+
+
 # ---- What TOML gave, as a rule and its cases ----
 
 
@@ -124,18 +129,17 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
     refuse_unknown_keys(raw, _KEYS, page)
     for key, what in _REQUIRED.items():
         if key not in raw:
-            raise page.broken(f"{key} is missing: {what}")
+            raise page.broken(say("{key} is missing: {what}", key=key, what=say(what)))
     for key in _TEXTS:
         if key in raw:
             text(raw, key, page)
     for key in _SWITCHES:
         if not isinstance(raw.get(key, False), bool):
-            raise page.key(key).broken(f"{key} is true or false, not {raw[key]!r}")
+            raise page.key(key).broken(say("{key} is true or false, not {value}", key=key, value=repr(raw[key])))
     layer = raw.get("layer", Path(origin).parent.name)
     if layer not in LAYERS:
-        raise page.key("layer").broken(
-            f"layer {layer!r} is none of {', '.join(LAYERS)}: name the folder by it, or write layer = ... on the page"
-        )
+        problem = "layer {layer} is none of {names}: name the folder by it, or write layer = ... on the page"
+        raise page.key("layer").broken(say(problem, layer=repr(layer), names=_comma_list(LAYERS)))
     return Rule(
         id=raw["id"],
         layer=layer,
@@ -169,7 +173,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
 _REQUIRED = {
     "id": 'as in id = "site.no-quota", which names the file, too',
     "title": "the problem as a heading, without values",
-    "severity": f"one of {', '.join(SEVERITIES)}",
+    "severity": "one of error, warning, info",
     "finding": "the sentence to say, with facts in braces",
     "why": "what follows from it, and why",
     "misses": "what the page will not catch",
@@ -188,9 +192,8 @@ def refuse_unknown_keys(raw: Mapping[str, Any], keys: str, where: Spot) -> None:
     known = keys.split()
     for key in raw:
         if key not in known:
-            raise where.key(key).broken(
-                f"unknown key {key!r}{meant(key, known) or f'; available: {_comma_list(known)}'}"
-            )
+            near = meant(key, known) or say("; available: {names}", names=_comma_list(known))
+            raise where.key(key).broken(say("unknown key {key}", key=repr(key)) + near)
 
 
 def _comma_list(words: Iterable[object]) -> str:
@@ -227,7 +230,9 @@ def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
     """The conditions under ``when``; raises `RuleError` where there are none, or they are no list of texts."""
     found = texts(raw, "when", where)
     if not found:
-        raise where.broken("when is missing: a list of conditions, all of which must hold")
+        raise where.broken(
+            say("{key} is missing: {what}", key="when", what=say("a list of conditions, all of which must hold"))
+        )
     return found
 
 
@@ -276,7 +281,7 @@ def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
     refuse_unknown_keys(raw, "title when steps undo setup", where)
     title = _required_text(raw, "title", where)
     if ("setup" in raw) == ("steps" in raw):
-        raise where.broken(f"the fix {title!r} has steps, or says what is set up")
+        raise where.broken(say("the fix {title} has steps, or says what is set up", title=repr(title)))
     steps = tuple(_step(step, where.key("steps")) for step in tables(raw, "steps", where))
     return Fix(title, steps, texts(raw, "when", where), raw.get("undo", ""), raw.get("setup", ""))
 
@@ -309,15 +314,16 @@ def _case(entry: Mapping[str, Any], raw: Mapping[str, Any], where: Spot, path: P
     Raises `RuleError` unless it has facts or a report, and exactly one of finds, passes and unjudged.
     """
     name = _required_text(entry, "name", where)
-    where = where.called(f"case {name!r}")
+    where = where.called(say("case {name}", name=repr(name)))
     refuse_unknown_keys(entry, f"name facts report {' '.join(_VERDICTS)}", where)
     if len([key for key in _VERDICTS if key in entry]) != 1:
-        raise where.broken(f"it says what comes of it, by one of {_comma_list(_VERDICTS)}")
+        raise where.broken(say("it says what comes of it, by one of {names}", names=_comma_list(_VERDICTS)))
     if not {"facts", "report"} & set(entry):
-        raise where.broken("it has facts, or the report that somebody pasted")
+        raise where.broken(say("it has facts, or the report that somebody pasted"))
     facts = entry.get("facts", {})
     if not isinstance(facts, Mapping):
-        raise where.key("facts").broken(f'facts is a table, {{ "driver.version" = "580.95.05" }}, not {facts!r}')
+        problem = 'facts is a table, {{ "driver.version" = "580.95.05" }}, not {value}'
+        raise where.key("facts").broken(say(problem, value=repr(facts)))
     return Case(
         raw.get("id", ""),
         name,
@@ -334,7 +340,7 @@ def _case(entry: Mapping[str, Any], raw: Mapping[str, Any], where: Spot, path: P
 def _required_text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
     """The text under `key`; raises `RuleError` where it is missing or no text."""
     if key not in raw:
-        raise where.broken(f"{key} is missing")
+        raise where.broken(say("{key} is missing", key=key))
     return text(raw, key, where)
 
 
@@ -342,7 +348,7 @@ def text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
     """The text under `key`, which must be there; raises `RuleError` where it is something else."""
     value = raw[key]
     if not isinstance(value, str):
-        raise where.key(key).broken(f"{key} is text, in quotes, not {value!r}")
+        raise where.key(key).broken(say("{key} is text, in quotes, not {value}", key=key, value=repr(value)))
     return value
 
 
@@ -350,8 +356,8 @@ def texts(raw: Mapping[str, Any], key: str, where: Spot) -> tuple[str, ...]:
     """The list of texts under `key`, empty where it is missing; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
     if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
-        instead = f": write {key} = [{json.dumps(value)}]" if isinstance(value, str) else ""
-        raise where.key(key).broken(f"{key} is a list of texts{instead}")
+        instead = f"{key} = [{json.dumps(value)}]" if isinstance(value, str) else None
+        raise where.key(key).broken(with_correction(say("{key} is a list of texts", key=key), instead))
     return tuple(value)
 
 
@@ -361,7 +367,7 @@ def tables(raw: Mapping[str, Any], key: str, where: Spot) -> Sequence[Mapping[st
     is_list = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
     if not is_list or not all(isinstance(item, Mapping) for item in value):
         written = f"{key} = [{{ ... }}]" if key in ("steps", "proof", "detail") else f"[[{key}]]"
-        raise where.key(key).broken(f"{key} is a list of tables, each written {written}")
+        raise where.key(key).broken(say("{key} is a list of tables, each written {written}", key=key, written=written))
     return value  # type: ignore[no-any-return]
 
 
@@ -369,6 +375,6 @@ def _one_of(raw: Mapping[str, Any], key: str, allowed: Sequence[Any], otherwise:
     """The value under `key`, `otherwise` where it is missing; raises `RuleError` where it is not allowed."""
     value = raw.get(key, otherwise)
     if value not in allowed:
-        problem = f"{key} is missing: one of" if key not in raw else f"{key} is {value!r}, which is none of"
-        raise where.key(key).broken(f"{problem} {_comma_list(allowed)}")
+        problem = "{key} is {value}, which is none of {names}" if key in raw else "{key} is missing: one of {names}"
+        raise where.key(key).broken(say(problem, key=key, value=repr(value), names=_comma_list(allowed)))
     return value

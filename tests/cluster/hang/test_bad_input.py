@@ -18,6 +18,7 @@ from gpudoctor.app import live_gpus
 from gpudoctor.cluster.running_job import looking
 from gpudoctor.cluster.running_job.job_diagnosis import compared, diagnose, ranges
 from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, texts_of, value_of
+from gpudoctor.core.language import speaking
 from gpudoctor.core.shipped import own_command
 from gpudoctor.probes._job import stacks
 from gpudoctor.probes._job.members import Job, read_job
@@ -27,7 +28,6 @@ from gpudoctor.views import job as view
 from tests import needs
 from tests.cluster.hang.jobs import asked
 from tests.conftest import Program
-from tests.corpus import speaking
 from tests.processes import until
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"

@@ -71,6 +71,11 @@ soak --minutes 0
 history foo
 replay NOWHERE
 check --python NOWHERE
+rules test NOWHERE
+rules test EMPTY-FOLDER
+rules new foo
+rules new gpu.ecc
+rules new site.foo
 """.strip().splitlines()
 ]
 SHOWN = [
@@ -88,6 +93,7 @@ diff SOUND SOUND
 diff CPU-TORCH RTX-5090
 history
 replay SOUND LOST-GPU NOTHING
+rules new site.foo --layer env NEW
 explain driver.missing
 explain gpu.name
 explain gpus
@@ -119,11 +125,19 @@ def places(tmp_path: Path, called: Program, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("EMPTY", "NOTHING"):
         (tmp_path / name).write_text("", "utf-8")
         found[name] = str(tmp_path / name)
+    (tmp_path / "empty").mkdir()
     monkeypatch.setenv("GPUDOCTOR_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("GPUDOCTOR_HISTORY", "on")
     monkeypatch.setenv("GPUDOCTOR_LANG", "")
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
-    return {**found, "NOWHERE": str(tmp_path / "nowhere"), "FOLDER": str(tmp_path), "FILE": str(tmp_path / "file")}
+    return {
+        **found,
+        "NOWHERE": str(tmp_path / "nowhere"),
+        "FOLDER": str(tmp_path),
+        "FILE": str(tmp_path / "file"),
+        "NEW": str(tmp_path / "new"),
+        "EMPTY-FOLDER": str(tmp_path / "empty"),
+    }
 
 
 def _data(places: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from gpudoctor.app.commands.rules import snapshot_of
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.errors import RuleError
+from gpudoctor.core.language import speaking
 from gpudoctor.core.rule import Case, Rule
 from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.expression import NOT_KNOWN
@@ -18,7 +19,6 @@ from gpudoctor.diagnosis.rulebook.compiled import setups, translations
 from gpudoctor.diagnosis.rulebook.compiling import stale
 from gpudoctor.views._terminal import width
 from tests.conftest import Program
-from tests.corpus import speaking
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 PAGE = "driver/driver.missing.toml"
@@ -113,7 +113,7 @@ def test_a_page_that_has_changed_is_english_until_its_translation_follows(site: 
         ("{pci.nvidia_count}", "{pci.nvidia_count + gpu.count}", "has gpu.count, which its original has not"),
         ("{pci.nvidia_count}", "{round(pci.nvidia_count)}", "has round, which its original has not"),
         ('title = "安装驱动"', 'title = "安装驱动"\nsteps = ["重启"]', "no fix 0 steps 0 to translate"),
-        ('why = "', 'wy = "', "unknown key 'wy'"),
+        ('why = "', 'wy = "', "未知的键 'wy'"),
         ('misses = "', 'misses = ""\n# "', "misses is missing"),
         ('of = "d37f7583"', "", "is missing: the digest of the words"),
     ],

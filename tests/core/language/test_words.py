@@ -20,7 +20,7 @@ from gpudoctor.app import cli, demos
 from gpudoctor.app.arguments import parse
 from gpudoctor.app.commands.bundled import recipe_titles
 from gpudoctor.core import language
-from gpudoctor.core.language import choose_language, words
+from gpudoctor.core.language import choose_language, speaking, words
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.rule import CONFIDENCES
 from gpudoctor.core.shipped import own_command
@@ -30,7 +30,6 @@ from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.views import _report, _terminal, html, job
 from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
 from tests.conftest import Program
-from tests.corpus import speaking
 from tests.processes import free_port
 
 PACKAGE = Path(gpudoctor.__file__).parent

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.core.fact import Absent, Known, Unread
+from gpudoctor.core.language import speaking
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.expect import load
-from tests.corpus import speaking
 from tests.diagnosis.expect.machines import folded, held, known, lines_passed, machine, profile, unjudged, unmet
 
 _HOLDS: list[tuple[str, str, object]] = [
