@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
-from gpudoctor.core.language import phrase, say
+from gpudoctor.core.language import RANK_PHRASES, phrase, say
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
@@ -35,23 +35,9 @@ _LOOK_AGAIN = (
     "Where it still does not move in a minute, run the same command again: ranks that start, load or compile wait like"
     " this for a while."
 )
-_PHRASES = (
-    "rank {numbers}",
-    "ranks {numbers}",
-    "ranks {numbers} and {count} more",
-    "process {numbers}",
-    "processes {numbers}",
-    "processes {numbers} and {count} more",
-    "pid {pid} on {host}, GPU {gpu}",
-    "pid {pid} on {host}",
-    "on {host}",
-    "{command} on {host}, GPU {gpu}",
-    "{command} on {host}",
-)
-"""How facts name ranks and their processes."""
 _JOBS = ("job of process {numbers}", "job on {hosts}", "Slurm job {job}")
 """How jobs are named."""
-_UNSEEN = ("{who}: {rest}", "host {host}", *_PHRASES[:6])
+_UNSEEN = ("{who}: {rest}", "host {host}", *RANK_PHRASES[:6])
 """Why ranks or hosts were not seen."""
 _SIGNALS = ("{signal} from the terminal or the kernel", "{signal} from {sender} (pid {pid})")
 """A signal, and where it came from."""
@@ -108,7 +94,7 @@ def summary(diagnosis: Diagnosis) -> str:
     """The job in one sentence: which ranks wait, in what and for whom, or that none is found that others wait for."""
     snapshot = diagnosis.snapshot
     awaited = [row for row in listed(snapshot.rows("rank_group")) if value_of(row.get("awaited"))]
-    waiting = phrase(snapshot.text("job.waiting"), _PHRASES)
+    waiting = phrase(snapshot.text("job.waiting"), RANK_PHRASES)
     wait = say(
         "{ranks} waits in {call}" if snapshot.number("job.waiting_count") == 1 else "{ranks} wait in {call}",
         ranks=_upper(waiting),
@@ -185,7 +171,7 @@ def _group(row: Row) -> str:
         does = say("{does} in {call}", does=does, call=say(text_of(row.get("collective"))))
     if place and state != "moves":
         does = say("{does} at {place}", does=does, place=place)
-    named = say("{name} ({who})", name=name, who=phrase(who, _PHRASES)) if who and not several else name
+    named = say("{name} ({who})", name=name, who=phrase(who, RANK_PHRASES)) if who and not several else name
     return one_line(say("{title}: {text}", title=named, text=does))
 
 
@@ -197,7 +183,7 @@ def _does(row: Row) -> str:
 
 def _name(row: Row) -> str:
     """The ranks of a row of ``rank_group`` as within a sentence: ``ranks 0-6, 9``."""
-    return phrase(_lower(text_of(row.get("name"))), _PHRASES)
+    return phrase(_lower(text_of(row.get("name"))), RANK_PHRASES)
 
 
 def _lower(name: str) -> str:

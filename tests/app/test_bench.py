@@ -196,7 +196,7 @@ def test_a_measurement_that_cannot_begin_ends_the_reading(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--minutes", "0"], "argument --minutes: invalid minutes value: '0'"),
+        (["--minutes", "0"], "argument --minutes: '0' is no time in minutes, more than 0 and a week at most"),
         (["--device", "cuda:97"], "--device cuda:97: no such device; available:"),
         (["-o", "/no/such/folder/soak.json"], "-o /no/such/folder/soak.json:"),
     ],

@@ -21,6 +21,7 @@ from gpudoctor.app.arguments.options import (
     count,
     minutes,
     new_command,
+    process_id,
     seconds,
 )
 
@@ -202,7 +203,9 @@ def add_job(commands: Any) -> None:
         epilog="Exit code: 0 no error is found (warnings may be), 1 an error is found (with --strict a warning, too), 2"
         " misuse, 3 no error is found and not every rank could be seen.",
     )
-    job.add_argument("pids", nargs="*", type=count, metavar="PID", help="a process of the job: its launcher, or a rank")
+    job.add_argument(
+        "pids", nargs="*", type=process_id, metavar="PID", help="a process of the job: its launcher, or a rank"
+    )
     job.add_argument(
         "--match",
         action="append",

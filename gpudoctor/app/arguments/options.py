@@ -24,9 +24,9 @@ _ARGPARSE = (
     "argument {option}: expected one argument",
     "argument {option}: expected at least one argument",
     "argument {option}: invalid choice: {value} (choose from {names})",
-    "argument {option}: invalid {kind} value: {value}",
     "argument {option}: not allowed with argument {other}",
     "argument {option}: ignored explicit argument {value}",
+    "argument {argument}: {rest}",
 )
 """What argparse says of words that it does not take."""
 
@@ -230,31 +230,54 @@ def add_serve(command: argparse.ArgumentParser) -> None:
     )
 
 
+# ---- Types of values ----
+# argparse names the option, and shows their message.
+
+
 def seconds(text: str) -> float:
-    """A time limit in seconds, greater than 0 and less than a million; raises ValueError otherwise."""
-    seconds = float(text)
-    if not 0 < seconds < 1e6:
-        raise ValueError(text)
+    """A time limit in seconds, greater than 0 and less than a million; raises ArgumentTypeError otherwise."""
+    if not 0 < (seconds := _number(text)) < 1e6:
+        raise argparse.ArgumentTypeError(
+            say("{value} is no time in seconds, more than 0 and less than a million", value=repr(text))
+        )
     return seconds
 
 
 def minutes(text: str) -> float:
-    """A time in minutes, greater than 0 and at most a week; raises ValueError otherwise."""
-    minutes = float(text)
-    if not 0 < minutes <= 7 * 24 * 60:
-        raise ValueError(text)
+    """A time in minutes, greater than 0 and at most a week; raises ArgumentTypeError otherwise."""
+    if not 0 < (minutes := _number(text)) <= 7 * 24 * 60:
+        raise argparse.ArgumentTypeError(
+            say("{value} is no time in minutes, more than 0 and a week at most", value=repr(text))
+        )
     return minutes
 
 
 def count(text: str) -> int:
-    """A number of at least 1; raises ValueError otherwise."""
-    count = int(text)
-    if count < 1:
-        raise ValueError(text)
-    return count
+    """A number of at least 1; raises ArgumentTypeError otherwise."""
+    if (count := _number(text)) < 1 or not count.is_integer():
+        raise argparse.ArgumentTypeError(say("{value} is no whole number of at least 1", value=repr(text)))
+    return int(count)
+
+
+def process_id(text: str) -> int:
+    """The number of a process; raises ArgumentTypeError for anything but digits."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(say("{value} is no process id, a positive whole number", value=repr(text)))
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """The text as a number; 0, which none of these values may be, where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def words(text: str) -> str:
-    """The text unchanged if a shell can split it; raises ValueError for an unclosed quote."""
-    shlex.split(text)
+    """The text unchanged if a shell can split it; raises ArgumentTypeError for an unclosed quote."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(say("{value} has a quote that is not closed", value=repr(text))) from error
     return text

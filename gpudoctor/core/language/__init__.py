@@ -85,10 +85,27 @@ _HOLES = {
     "fact": r"[a-z]\w*(?:\.\w+)*",
     "numbers": r"\d[\d, -]*",
     "path": r"/\S+",
+    "argument": r"[^\s:]+",
     "who": r"\w+ (?:\d[\d, -]*(?: and \d+ more)?|\S+)",
 }
 _NESTED = ("rest", "who")
 """Holes that hold a phrase."""
+
+
+RANK_PHRASES = (
+    "rank {numbers}",
+    "ranks {numbers}",
+    "ranks {numbers} and {count} more",
+    "process {numbers}",
+    "processes {numbers}",
+    "processes {numbers} and {count} more",
+    "pid {pid} on {host}, GPU {gpu}",
+    "pid {pid} on {host}",
+    "on {host}",
+    "{command} on {host}, GPU {gpu}",
+    "{command} on {host}",
+)
+"""How facts name the ranks of a job and their processes."""
 
 
 def phrase(english: str, templates: tuple[str, ...] = _PHRASES) -> str:

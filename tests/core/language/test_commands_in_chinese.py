@@ -65,6 +65,8 @@ run
 job
 job 99999999
 job --match foo
+job train.py
+fleet --fanout 0 n1
 preflight --budget 0
 bench --kernel foo
 soak --minutes 0
