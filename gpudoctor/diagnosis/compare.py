@@ -136,7 +136,7 @@ def _one_sided_findings(
             if _identity(finding) not in theirs and finding.id not in folded:
                 rows = {group: pair[side == "B"] for group, pair in labels.items()}
                 proof = {(change.fact, change.row): change for change in _evidence_changes(finding, rows, changes)}
-                found.append(OneSided(side, finding, _rule_result(finding.id, other), tuple(proof.values())))
+                found.append(OneSided(side, finding, _rule_result(finding, other), tuple(proof.values())))
     return sorted(found, key=lambda item: (SEVERITIES.index(item.finding.severity), item.finding.role != "cause"))
 
 
@@ -145,16 +145,19 @@ def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.id, finding.severity, next(iter((finding.subject or {}).values()), None)
 
 
-def _rule_result(rule_id: str, other: Diagnosis) -> str:
-    """The other side's result of the rule, in words: ``passed``, ``not judged, WHY``, ``not found``, or, where its
-    finding is of another subject or severity, ``found, of something else or less grave``.
+def _rule_result(finding: Finding, other: Diagnosis) -> str:
+    """The other side's result of the finding's rule, in words: ``passed``, ``not judged, WHY``, ``not found``, or where
+    it is found of another subject, or with another severity, that.
     """
-    if rule_id in other.passed:
+    if finding.id in other.passed:
         return "passed"
-    why = next((item.because for item in other.unjudged if item.id == rule_id), "")
+    why = next((item.because for item in other.unjudged if item.id == finding.id), "")
     if why:
         return f"not judged, {why}"
-    return "found, of something else or less grave" if any(f.id == rule_id for f in other.findings) else "not found"
+    subjects = [_identity(found)[2] for found in other.findings if found.id == finding.id]
+    if not subjects:
+        return "not found"
+    return "found, with another severity" if _identity(finding)[2] in subjects else "found of another, not of this one"
 
 
 def _evidence_changes(

@@ -107,8 +107,10 @@ def fact_sentence(name: str, value: Json) -> str:
         return say("{name} is read again", name=name)
     if isinstance(value, bool):
         return say("{name} is {value}", name=name, value="true" if value else "false")
+    if isinstance(value, list) and not value:
+        return say("{name} is empty", name=name)
     if isinstance(value, list):
-        return say("{name} is {value}", name=name, value=", ".join(map(str, value)) or say("empty"))
+        return say("{name} is {value}", name=name, value=", ".join(map(str, value)))
     return say("{name} is {value}", name=name, value=value)
 
 

@@ -26,14 +26,15 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield ""
     yield from wrapped(_COMPUTED.sub("…", rule.why), paragraphs=True)
     yield from _condition_lines(say("Found when all of these hold"), rule.when)
+    if len(rule.proofs) > 1:
+        yield from ("", *wrapped(say("One of the proofs below must hold, and of that one each line.")))
     for number, proof in enumerate(rule.proofs, 1):
-        several = "Proof {number}, of which one must hold"
-        title = say(several if len(rule.proofs) > 1 else "Proof, all of which must hold", number=number)
+        title = say("Proof {number}" if len(rule.proofs) > 1 else "Proof, all of which must hold", number=number)
         yield from _condition_lines(title, proof.when)
         if proof.confidence or proof.finding or proof.severity:
             says = _COMPUTED.sub("…", proof.finding or rule.finding)
             words = [say(word) for word in (proof.severity, proof.confidence or rule.confidence) if word]
-            yield from wrapped(f"→ {say(', ').join(words)}: {says}", 2, 4)
+            yield from wrapped(f"→ {say('{title}: {text}', title=say(', ').join(words), text=says)}", 2, 4)
     yield from _condition_lines(say("Never where one of these holds"), rule.unless)
     yield from _section_lines(
         "Signs in machine-printed text",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.language import say
 from gpudoctor.core.stack import Reason, Stack, Wishes, to_json
-from gpudoctor.views._terminal import Style, command, one_line, padded, width, wrapped
+from gpudoctor.views._terminal import Style, command, has_wide, one_line, padded, width, wrapped
 
 _MOST_REASONS = 6
 """Reasons of one standing that are shown; the JSON document has all."""
@@ -76,11 +76,12 @@ def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:
     wanted = ", ".join((*([f"torch {stack.wishes.torch}"] if stack.wishes.torch else []), *stack.wishes.wants))
     yield style.paint(say("Nothing fits."), "bold", "red")
     yield from wrapped(f"{one_line(wanted)} {say('for {machine}', machine=machine_text(stack.wishes))}".strip(), 2, 2)
+    leads = [say("It would with"), say("or with")]
+    column = max(map(width, leads)) + (0 if has_wide(leads[0]) else 2)
     for number, remedy in enumerate(stack.smallest):
-        lead = say("or with" if number else "It would with")
         if number == 0:
             yield ""
-        yield from wrapped(f"{padded(lead, 14)} {remedy.text}", 0, 15)
+        yield from wrapped(f"{padded(leads[min(number, 1)], column)}{remedy.text}", 0, column)
     if driver := next((remedy for remedy in stack.smallest if remedy.commands), None):
         yield from ("", say("For driver {version}, and then torch:", version=driver.value))
         yield from (f"    $ {command(argv)}" for argv in driver.commands)

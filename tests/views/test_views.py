@@ -177,7 +177,7 @@ def test_a_page_numbers_its_proofs_only_where_there_are_several() -> None:
     proofs = (Proof(when=("present(torch.version)",)), Proof(when=("gpu.count > 0",)))
     rule = Rule("torch.none", "torch", "None", "error", "cause", "None", "It is.", "None", (), proofs=proofs)
     several, one = (explain.rule_page(page, ()) for page in (rule, replace(rule, proofs=proofs[:1])))
-    assert re.findall("Proof.*", several) == [f"Proof {number}, of which one must hold:" for number in (1, 2)]
+    assert re.findall("Proof.*", several) == [f"Proof {number}:" for number in (1, 2)]
     assert re.findall("Proof.*", one) == ["Proof, all of which must hold:"]
 
 

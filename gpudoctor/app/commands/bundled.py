@@ -73,7 +73,7 @@ def _recipe(name: str) -> Mapping[str, str]:
     names = [one for one in recipes if name in {one, Path(one).stem}]
     if len(names) != 1:
         near = [one for one in recipes if name.lower() in one.lower()]
-        hint = say("; did you mean {names}?", names=" or ".join(near[:3])) if near else ""
+        hint = say("; did you mean {names}?", names=say(" or ").join(near[:3])) if near else ""
         raise UsageError(
             say("{name} is no recipe; available: {names}{hint}", name=repr(name), names=", ".join(recipes), hint=hint)
         )

@@ -358,22 +358,24 @@ def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
 def near_phrase(name: str) -> str:
     """`` (near it: A, B, C)`` naming similar GPUs; ``""`` if there are none."""
     near = near_gpus(name[:60])[:3]
-    return f" (near it: {', '.join(near)})" if near else ""
+    return say(" (near it: {names})", names=", ".join(near)) if near else ""
 
 
 def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
     """Sentences on what is not known of one GPU, and what was assumed instead."""
     if not gpu.capabilities:
         near = near_phrase(gpu.name)
-        yield f"The tables do not know the GPU {gpu.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."
+        sentence = "The tables do not know the GPU {gpu}{near}; give its compute capability, as in gpu=sm_120."
+        yield say(sentence, gpu=repr(gpu.name[:60]), near=near)
         return
     if gpus.candidate_gpus(gpu.name) and not gpu_is_listed(gpu.name):
-        took = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
-        near = near_phrase(gpu.name)
-        yield f"No {gpu.name} is in the tables{near}; its name was taken for compute capability {took}."
+        took = say(" or ").join(f"{major}.{minor}" for major, minor in gpu.capabilities)
+        sentence = "No {gpu} is in the tables{near}; its name was taken for compute capability {took}."
+        yield say(sentence, gpu=gpu.name, near=near_phrase(gpu.name), took=took)
     if len(gpu.capabilities) > 1:
-        several = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
-        yield f"{gpu.name} may be of compute capability {several}; what is offered serves each."
+        several = say(" or ").join(f"{major}.{minor}" for major, minor in gpu.capabilities)
+        sentence = "{gpu} may be of compute capability {several}; what is offered serves each."
+        yield say(sentence, gpu=gpu.name, several=several)
     for major, minor in gpu.capabilities:
         try:
             gpus.gpu_floor(f"{major}.{minor}")
