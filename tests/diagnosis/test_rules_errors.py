@@ -206,6 +206,21 @@ def test_pages_and_folders_are_tested_alike(called: Program, tmp_path: Path, mon
     assert called("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 page\n"
 
 
+@pytest.mark.parametrize("folder", ["pages", "tables", "zh"])
+def test_a_page_that_names_its_layer_may_lie_anywhere(
+    called: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    page = tmp_path / folder / "site.shm.toml"
+    page.parent.mkdir()
+    page.write_text(f'layer = "env"\n{PAGE}', "utf-8")
+    monkeypatch.chdir(page.parent)
+    for place in (page.name, str(page), "."):
+        assert called("rules", "test", place).out == "3 cases passed, 0 failed, on 1 page\n"
+    page.write_text(PAGE, "utf-8")
+    refused = called("rules", "test", page.name)
+    assert (refused.code, "or write layer = ... on the page" in refused.err) == (2, True)
+
+
 def test_a_page_written_for_1_0_still_loads(called: Program, tmp_path: Path) -> None:
     """What it says to guess from is not read any more, and a fact that nothing tells any more is not known."""
     written(

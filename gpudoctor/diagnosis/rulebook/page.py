@@ -29,6 +29,7 @@ from gpudoctor.core.rule import (
     Sign,
     Step,
 )
+from gpudoctor.diagnosis import page_cache
 
 # ---- Which files of a folder are pages ----
 # Not the tables, the shared cures or the translations.
@@ -38,12 +39,13 @@ _NO_PAGES = ("profiles", "tables", SETUP, *OTHERS)
 
 
 def page_files(place: Path) -> list[Path]:
-    """The rule pages under the folder, sorted; a page by itself gives that page.
+    """The rule pages under the folder, sorted; a page by itself gives that page, whatever its folder is called.
 
-    Tables, profiles, setup pages and translations are none.
+    Tables, profiles, setup pages and translations are none: those below the folder, and those that ship.
     """
     if place.is_file():
-        if place.resolve().parent.name in _NO_PAGES:
+        there = place.resolve()
+        if there.parent.name in _NO_PAGES and there.is_relative_to(page_cache.home().resolve()):
             return []
         return [place if place.parent.name not in {"", ".."} else place.resolve()]  # its folder names its layer
     found = (path for path in place.rglob("*.toml") if not set(path.relative_to(place).parts[:-1]) & set(_NO_PAGES))
