@@ -36,6 +36,8 @@ class Smallest(App):
 Smallest().run()
 """
 _GPUS, _WATCHED_SECONDS, _DOCUMENTS = 64, 30.0, 10_000
+_SETTLED_SECONDS = 10.0
+"""Seconds in which no process begins or ends."""
 
 
 def _seconds(*argv: str, **options: Any) -> float:
@@ -80,7 +82,11 @@ def live(_: int, folder: Path) -> float:
         terminal.wait_for("GPUs")
         terminal.type("2")
         terminal.wait_for("fan", "util")
-        time.sleep(5.0)
+        processes, since = set(_tree(terminal.pid)), time.monotonic()
+        while time.monotonic() < since + _SETTLED_SECONDS:  # the check that the interface begins with is not counted
+            time.sleep(1.0)
+            if processes != (now := set(_tree(terminal.pid))):
+                processes, since = now, time.monotonic()
         before, started = _processor_seconds(terminal.pid), time.perf_counter()
         time.sleep(_WATCHED_SECONDS)
         return 100 * (_processor_seconds(terminal.pid) - before) / (time.perf_counter() - started)
@@ -143,7 +149,13 @@ ROWS = (
         1.3,
         "our screens and the recording, beside Textual's own 0.16 s",
     ),
-    Row("64 GPUs live, twice a second", live, "% of a core", 3.0),
+    Row(
+        "64 GPUs live, twice a second",
+        live,
+        "% of a core",
+        3.0,
+        "2.57 on 2026-11-22, on a machine where collect_env took 2.5 s",
+    ),
     Row("`gpudoctor fleet` on 10,000 documents", fold, "s", 12.0, "half is JSON, 112 kB a document"),
     Row("`gpudoctor bench --device cpu`", bench, "s", 30.0, "59 kernels; each family of them imports torch in a child"),
 )
