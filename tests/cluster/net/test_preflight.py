@@ -1,4 +1,4 @@
-"""Each fault of a network gives its id, its host and its direction, on all ranks that can know, within their budget."""
+"""Each fault of a network gives its id, its host and its direction, on all ranks that can know, within 25 s."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 
 DELAYED = r"([4-9]\d|\d{3,})"
 """Milliseconds of a round trip where each way waits 20: on a busy machine more."""
-SOON = ("--json", "--budget", "60")
+SOON = ("--json", "--budget", "25")
 """With less time for those who do not come."""
 Broken = Callable[[Hosts], AbstractContextManager[Any]]
 UNREACHABLE = "nccl.unreachable"
