@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.language import say
 from gpudoctor.core.stack import Reason, Remedy, Stack, Wishes
-from gpudoctor.fixes.solver.described_machine import given_text, machine_text
+from gpudoctor.fixes.solver.described_machine import (
+    assumption_remark,
+    given_text,
+    machine_text,
+    with_usual_platform,
+)
 from gpudoctor.fixes.solver.environment import ELSEWHERE, Environment
 from gpudoctor.fixes.solver.index import Indexes
 from gpudoctor.fixes.solver.install_commands import (
@@ -98,14 +103,17 @@ def _with_commands(stack: Stack, order: Order) -> Stack:
 def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _Choice:
     """The first of up to four candidates that the indexes do not lack, with why others were rejected; a choice without
     candidate if they lack all. Where they do not answer, the best one, noted as not verified.
+
+    A described machine that does not give its system or architecture is taken to have the usual one; a remark says so.
     """
     rejected: list[Reason] = []
-    for candidate in (completed(candidate_fit, wishes.arch) for candidate_fit in solution.ranked[:_MOST_ASKED]):
-        verdict = shelves.verdict(Order(candidate, base=shelves.base), minor(wishes.python), wishes.os, wishes.arch)
+    assumed = assumption_remark(wishes) if wishes.elsewhere and wishes.python else ""
+    place = with_usual_platform(wishes) if assumed else wishes
+    for candidate in (completed(candidate_fit, place.arch) for candidate_fit in solution.ranked[:_MOST_ASKED]):
+        verdict = shelves.verdict(Order(candidate, base=shelves.base), minor(place.python), place.os, place.arch)
         if not verdict.lacks:
-            return _Choice(
-                candidate, tuple(rejected), (verdict.summary, *_verify_hint(wishes, shelves)), verdict.hashes
-            )
+            hints = (say("{sentence}.", sentence=assumed),) if assumed else _verify_hint(wishes, shelves)
+            return _Choice(candidate, tuple(rejected), (verdict.summary, *hints), verdict.hashes)
         name = f"torch {candidate.torch} {candidate.build}"
         rejected.append(Reason(name, "rejected", f"{verdict.summary}: {', '.join(verdict.lacks)}"))
     return _Choice(None, tuple(rejected), ("The index has none of the builds that fit; --offline leaves it unasked.",))

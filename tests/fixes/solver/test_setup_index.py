@@ -181,10 +181,18 @@ def test_nobody_there_leaves_it_unverified_and_says_so() -> None:
 
 
 def test_what_the_wheels_depend_on_and_nobody_said_is_named_with_the_command_that_says_it() -> None:
-    found = stacks.stack(parse_machine("gpu=RTX 4090,driver=570,python=3.12"), shelves=Indexes())
-    assert "Not verified: the wheels depend on os, arch, and nobody said which." in found.remarks
+    found = stacks.stack(parse_machine("gpu=RTX 4090,driver=570"), shelves=Indexes())
+    assert "Not verified: the wheels depend on python, os, arch, and nobody said which." in found.remarks
     command = "gpudoctor setup torch --for 'gpu=RTX 4090,driver=570,python=3.12,os=linux,arch=x86_64'"
     assert f"To have it verified, say which; for the usual ones: {command}" in found.remarks
+
+
+def test_the_usual_architecture_is_asked_about_where_none_is_given() -> None:
+    with served(broken) as url:
+        pass
+    found = stacks.stack(parse_machine("gpu=RTX 4090,driver=570,python=3.12,os=linux"), shelves=Indexes(url, url))
+    assert found.remarks[0].startswith("Not verified: 127.0.0.1: ")
+    assert found.remarks[1] == "Not given in --for, so the usual is taken: arch=x86_64."
 
 
 @pytest.mark.parametrize(
