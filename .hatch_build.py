@@ -23,7 +23,7 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from gpudoctor.core.language import OTHERS
+        from gpudoctor.core.language import OTHERS, words
         from gpudoctor.diagnosis.rulebook.compiling import compiled_copies
 
         rules = Path(self.root) / "rules"
@@ -32,6 +32,10 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
             if page.is_file() and place.parts[0] not in OTHERS:
                 build_data["force_include"][str(page)] = f"gpudoctor/rules/{place.as_posix()}"
         scratch = Path(tempfile.mkdtemp())
+        for name in OTHERS:
+            written = json.dumps(dict(words(name)), separators=(",", ":"), ensure_ascii=False).encode()
+            (scratch / f"{name}.json.z").write_bytes(zlib.compress(written, 9))
+            build_data["force_include"][str(scratch / f"{name}.json.z")] = f"gpudoctor/core/language/{name}.json.z"
         for name, content in compiled_copies(rules).items():
             file = scratch / name
             file.parent.mkdir(parents=True, exist_ok=True)

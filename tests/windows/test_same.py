@@ -154,6 +154,6 @@ def test_tests_of_rooms_pass(windows: Windows) -> None:
     windows.with_environment()
     places = ["E:\\tests\\" + place.replace("/", "\\") for place in ROOMS]
     options = ["-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-q", "-m"]
-    ran = windows.python("-m", "pytest", *options, "not gpu and not full", "-rp", *places, env={"CI": ""})
+    ran = windows.python("-m", "pytest", *options, "not gpu and not full", "-rpf", *places, env={"CI": ""})
     assert ran.code == 0, ran.out[-6000:] + ran.err[-2000:]
     assert [place for place in places if f"PASSED {place}" not in ran.out] == []

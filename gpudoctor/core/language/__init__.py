@@ -151,8 +151,17 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 @lru_cache(maxsize=len(OTHERS))
 def words(name: str) -> Mapping[str, str]:
-    """Translations of that language by English sentence, from its TOML file; raises `FileNotFoundError` for English."""
-    return parse_toml(shipped.text(f"core/language/{name}.toml"))
+    """Translations of that language by English sentence; raises `FileNotFoundError` for English.
+
+    From its TOML file, or from the packed JSON that a wheel has instead.
+    """
+    packed = shipped.data(f"core/language/{name}.json.z")
+    if packed is None:
+        return parse_toml(shipped.text(f"core/language/{name}.toml"))
+    import json  # heavy for those who speak English
+    import zlib
+
+    return dict(json.loads(zlib.decompress(packed)))
 
 
 # ---- Which language a run speaks ----
