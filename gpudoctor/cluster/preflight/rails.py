@@ -95,6 +95,15 @@ class RailPlan:
                 tried += [(port, (rail, host)) for host in others[:FEWEST_BAD]]
         return tried
 
+    def paths(self, blamed: Iterable[Suspect]) -> list[tuple[RailPort, RailPort]]:
+        """(port, port) both ways, to be tried once more, of each path between two of many hosts that is to blame."""
+        ends = [[(one.rail, host) for host in one.names] for one in blamed if self.is_path(one)]
+        return [way for a, b in ends for way in ((a, b), (b, a))]
+
+    def is_path(self, suspect: Suspect) -> bool:
+        """True if the suspect is one path of many on its rail, by which no connection came about."""
+        return suspect.measure == "reach" and len(suspect.names) == 2 and not self.is_unreachable(suspect)
+
     def is_unreachable(self, suspect: Suspect) -> bool:
         """True if the suspect is a port that reaches none of its rail, or the path between the only two of a rail.
 
@@ -155,6 +164,12 @@ def _other_network(ends: Sequence[RailPort], crossings: Crossings) -> tuple[str,
     elsewhere = [(host, *_reached(crossings.get((rail, host), ()))) for rail, host in ends]
     host, network = next((one for one in elsewhere if len(one) == 2), ("", ""))
     return host, network
+
+
+def _all_connected(path: Suspect, again: Crossings) -> bool:
+    """True if both ends of the path were tried once more, and each connection came about."""
+    tried = [again.get((path.rail, host), ()) for host in path.names]
+    return all(tried) and all(outcome == CONNECTED for outcomes in tried for _, outcome in outcomes)
 
 
 def _reached(tried: Sequence[tuple[str, str]]) -> set[str]:
@@ -345,11 +360,13 @@ class _Stage:
 
     def conclude(self) -> None:
         """Record counters, pairs, usual rates, suspects and why ports were not measured, after ports that reach nobody
-        were tried once more.
+        and single paths were tried once more.
         """
         result = self._found.rails
         result.gains = dict(self._gains(time.monotonic() - self._began))
         blamed = [replace(one, rdma=one.rail in self._rdma) for one in self.plan.suspects()]
+        again = self._cross(self.plan.paths(blamed))  # a busy machine may miss one connection of hundreds
+        blamed = [one for one in blamed if not (self.plan.is_path(one) and _all_connected(one, again))]
         crossings = self._cross(self.plan.crossings(blamed))
         result.suspects = tuple(conclude(blamed, crossings, self.plan))
         self._found.suspects += result.suspects

@@ -63,15 +63,16 @@ def test_slow_dead_lossy_and_exchanged_ports_are_named_by_host_port_and_directio
     assert max(rounds) + 1 <= 6  # and one in which ports that reach nobody try those of other rails
 
 
-def test_sound_ports_are_a_go_and_each_has_its_rates(eight: Hosts) -> None:
-    said = checked(eight)
+def test_sound_ports_are_a_go_and_each_has_its_rates() -> None:
+    """On hosts of its own: what was plugged into another switch a second ago may still be looked for there."""
+    with Hosts(8, rails=4) as hosts:
+        ports = {(rail.device, host.name) for host in hosts for rail in host.rails}
+        said = checked(hosts)
     worse = [finding["title"] for finding in said.document["findings"] if finding["severity"] != "info"]
     assert worse == [], worse
     assert said.document["verdict"] == "sound", said.document["unjudged"]
     rows = said.document["facts"]["rail"]
-    assert {(row["rail"]["value"], row["host"]["value"]) for row in rows} == {
-        (rail.device, host.name) for host in eight for rail in host.rails
-    }
+    assert {(row["rail"]["value"], row["host"]["value"]) for row in rows} == ports
     rates = [row[way]["value"] for row in rows for way in ("sends_gbps", "receives_gbps") if "value" in row[way]]
     assert len(rates) > len(rows)
     assert min(rates) > 0
