@@ -60,7 +60,7 @@ def test_it_says_what_the_text_says() -> None:
     page = page_of(diagnosis)
     said = "\n".join(page.text)
     for words in (
-        "✗ Broken: the first finding is the one to act on first",
+        "✗ Broken: the finding below is why",
         "The driver is older than the B200: 550.163.01 is installed",
         "The same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7.",
         "What to do: Install a newer driver (NVIDIA's repository for Ubuntu and Debian)",

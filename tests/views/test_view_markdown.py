@@ -21,7 +21,7 @@ def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> N
     said = markdown.render(diagnosis)
     unjudged, passed = len(diagnosis.unjudged), len(diagnosis.passed)
     assert said.startswith(
-        "## gpudoctor: Broken: the first finding is the one to act on first\n\nnode, level standard, "
+        "## gpudoctor: Broken: the finding below is why\n\nnode, level standard, "
     )
     assert "### Error: The driver is older than the B200: 550.163.01 is installed" in said
     assert "The same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7." in said
