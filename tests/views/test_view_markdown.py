@@ -20,9 +20,7 @@ def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> N
     diagnosis = diagnosis_of("too-old-b200")
     said = markdown.render(diagnosis)
     unjudged, passed = len(diagnosis.unjudged), len(diagnosis.passed)
-    assert said.startswith(
-        "## gpudoctor: Broken: the finding below is why\n\nnode, level standard, "
-    )
+    assert said.startswith("## gpudoctor: Broken: the finding below is why\n\nnode, level standard, ")
     assert "### Error: The driver is older than the B200: 550.163.01 is installed" in said
     assert "The same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7." in said
     assert "| `gpu[0].name` | `B200` | table gpus: PCI id 10de:2901 |" in said
