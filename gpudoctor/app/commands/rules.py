@@ -197,8 +197,8 @@ def failure(case: Case, rule: Rule) -> str | None:
         outcomes = judge_rule(rule, snapshot)
     findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
     pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
-    said = [finding.title for finding in findings] or [item.because for item in pending] or [say("passed")]
-    reported = repr(said[0])
+    texts = [finding.title for finding in findings] or [item.because for item in pending] or [say("passed")]
+    reported = repr(texts[0])
     if case.finds is not None:
         if case.finds not in [finding.title for finding in findings]:
             return say("should find {expected}, said {reported}", expected=repr(case.finds), reported=reported)
