@@ -33,10 +33,10 @@ COMMANDS = (
     *("read -", "read - --json", "read - --lang zh", "read - --format html", "read - --format markdown --share"),
     *("explain driver.too-old-for-gpu", "explain gpu.name", "rules list", "rules test", "schema", "recipe list"),
     *("expect list", "expect show hgx-h100", "recipe show slurm-prolog.sh"),
-    "setup torch --for gpu=RTX_5090,driver=570,python=3.12",
-    "setup torch --for gpu=RTX_5090,driver=580,python=3.12,os=windows --json",
+    "setup torch --for gpu=RTX_5090,driver=570,python=3.12 --offline",
+    "setup torch --for gpu=RTX_5090,driver=580,python=3.12,os=windows --offline --json",
     *(f"demo {name} --json" for name in ("sound", "no-gpus", "hot-gpu", "lost-gpu", "dark-nvlink", "upgraded")),
-    *("setup torch --for gpu=K80,driver=470,python=3.12", "read nothing-there.txt", "nonsense"),
+    *("setup torch --for gpu=K80,driver=470,python=3.12 --offline", "read nothing-there.txt", "nonsense"),
 )
 
 

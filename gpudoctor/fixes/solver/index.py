@@ -9,6 +9,7 @@ import html.parser
 import json
 import os
 import re
+import socket
 import threading
 import time
 import urllib.error
@@ -152,7 +153,7 @@ class _PageRequest:
         host = urllib.parse.urlsplit(index).hostname or "the index"
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            raise UnreachableError(f"{host} did not answer in time")
+            raise UnreachableError(say("{host} did not answer in time", host=host))
         if self._trouble:
             reason = self._trouble if isinstance(self._trouble, UnreachableError) else _error_text(self._trouble)
             raise UnreachableError(f"{host}: {reason}") from self._trouble
@@ -160,9 +161,13 @@ class _PageRequest:
 
 
 def _error_text(trouble: BaseException) -> str:
-    """Text of a network error in one line of at most 120 characters, without errno; else the name of its class."""
+    """Text of a network error in one line of at most 120 characters, without errno; else the name of its class. A host
+    without an address has one text, for each system words it in its own way.
+    """
     wrapped = isinstance(trouble, urllib.error.URLError) and not isinstance(trouble, urllib.error.HTTPError)
     inner = trouble.reason if wrapped else trouble  # type: ignore[attr-defined]
+    if isinstance(inner, socket.gaierror):
+        return say("its name does not resolve (no network, or no DNS)")
     return re.sub(r"^\[Errno -?\d+\] ", "", " ".join(str(inner).split()))[:120] or type(inner).__name__
 
 

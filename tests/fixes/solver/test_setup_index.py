@@ -162,6 +162,11 @@ def test_a_stranger_neither_holds_up_nor_leads_astray(respond: Callable[[Handler
         index.wheels([(url, "torch")], seconds=0.5)
 
 
+def test_a_host_without_an_address_has_one_text_on_every_system() -> None:
+    with pytest.raises(index.UnreachableError, match=r"^no-such-host\.invalid: its name does not resolve"):
+        index.wheels([("http://no-such-host.invalid/whl", "torch")], seconds=20)
+
+
 def test_a_broken_page_has_no_wheels() -> None:
     with served(broken) as url:
         assert index.wheels([(url, "torch")]) == {(url, "torch"): []}
