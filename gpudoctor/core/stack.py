@@ -171,7 +171,8 @@ class Remedy:
     `least` is the bound from which on it would do, where the value goes beyond it: driver ``570``, of which the
     distribution ships ``580``. `also` are the changes that it takes besides. The value of ``wants`` is the name of the
     package to leave out, that of ``gpus`` the names that stay, joined by a plus. `commands` are what to type for it,
-    in order, each an argv; empty where no command of gpudoctor makes the change.
+    in order, each an argv; empty where no command of gpudoctor makes the change. `installs` are the commands of pip
+    that install what fits then, by the tables.
     """
 
     field: str
@@ -180,6 +181,7 @@ class Remedy:
     least: str = ""
     also: tuple[Remedy, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
+    installs: tuple[tuple[str, ...], ...] = ()
 
 
 @frozen

@@ -101,6 +101,7 @@ _WISHES = object_of(
         **dict.fromkeys(("extras", "wants", "said"), TEXTS),
     }
 )
+_ARGVS: dict[str, object] = {"type": "array", "items": TEXTS}
 _REMEDY = {**dict.fromkeys(("field", "value", "text", "least"), TEXT), "also": {"type": "array"}}
 STACK = object_of(
     {
@@ -113,7 +114,7 @@ STACK = object_of(
         "files": by_name(TEXT),
         "reasons": list_of({"candidate": TEXT, "standing": {"enum": list(get_args(Standing))}, "because": TEXT}),
         **dict.fromkeys(("remarks", "sources"), TEXTS),
-        "smallest": list_of(_REMEDY, commands={"type": "array", "items": TEXTS}),
+        "smallest": list_of(_REMEDY, commands=_ARGVS, installs=_ARGVS),
         "downloads_mib": {"type": ["number", "null"]},
         "offers": by_name(TEXTS),
         "makes": {"type": "object"},

@@ -85,6 +85,9 @@ def _no_stack_lines(stack: Stack, style: Style) -> Iterator[str]:
     if driver := next((remedy for remedy in stack.smallest if remedy.commands), None):
         yield from ("", say("For driver {version}, and then torch:", version=driver.value))
         yield from (f"    $ {command(argv)}" for argv in driver.commands)
+        if driver.installs:
+            yield say("By the tables, the second will give:")
+            yield from (f"    $ {command(argv)}" for argv in driver.installs)
     yield from _remark_lines(stack)
     yield from _reason_lines("Rejected", stack, "rejected", style)
     yield from _source_lines(stack)

@@ -204,7 +204,11 @@ def add_job(commands: Any) -> None:
         " misuse, 3 no error is found and not every rank could be seen.",
     )
     job.add_argument(
-        "pids", nargs="*", type=process_id, metavar="PID", help="a process of the job: its launcher, or a rank"
+        "pids",
+        nargs="*",
+        type=process_id,
+        metavar="PID",
+        help="its launcher, or a rank (without any: list the jobs of this machine)",
     )
     job.add_argument(
         "--match",

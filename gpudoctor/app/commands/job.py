@@ -33,12 +33,16 @@ _SLACK_SECONDS = 30.0
 
 def job(options: argparse.Namespace) -> int:
     """``gpudoctor job``: look at the job's ranks, and print the report or show it with --tui; the verdict's exit code.
+    Where nothing says which job, and nothing asks for a document, list this machine's.
 
     Raises `UsageError` where there is no such job, for options that do not go together, and anywhere but on Linux. The
     document of ``--json`` has no ranks then: a machine of the job may have none of them.
     """
     if sys.platform != "linux":
         raise UsageError(say("job reads /proc, which only Linux has"))
+    if not (options.pids or options.slurm or options.match or options.hosts or options.format or options.tui):
+        output.put(_listed(), options.out)
+        return 0
     match = _match(options)
     if options.tui:
         from gpudoctor.app import interactive, live_job
@@ -83,7 +87,7 @@ def _match(options: argparse.Namespace) -> dict[str, str]:
     if options.pids and (options.slurm or options.match):
         raise UsageError(say("job: a PID is of this machine; leave it out beside --slurm and --match"))
     if not (options.pids or options.slurm or options.match):
-        raise UsageError(say("job: give {what}, --match NAME=VALUE, or --slurm JOBID", what=_list_jobs()))
+        raise UsageError(say("job: give a process id of a job (gpudoctor job lists them), --match, or --slurm JOBID"))
     found = {}
     for word in options.match:
         name, mark, value = word.partition("=")
@@ -103,26 +107,27 @@ def _no_process(options: argparse.Namespace, match: dict[str, str]) -> str:
     return f"no process {where} was started with {pairs}{others}"
 
 
-def _list_jobs() -> str:
-    """Print to standard error the command to type for each job of this machine, at most 8; returns the words that ask
-    for a process id, for an error's message.
+def _listed() -> str:
+    """At most 8 jobs of this machine, each as the command to type for it; what else can be given if there are none.
 
     A job is what a launcher has numbered as ranks, or a Python program that has a GPU's device file open.
     """
     jobs = find_jobs([pid for name in proc.names("/proc") if name.isdigit() and on_gpu(pid := int(name))])
     if not jobs:
-        return say("the process id of a job (none is seen here: no ranks of a launcher, no Python program on a GPU)")
-    print(say("Jobs of this machine:"), file=sys.stderr)
+        others = "" if is_root() else say(" Only root sees those of other users.")
+        none = say("No job is seen on this machine: no ranks of a launcher, no Python program on a GPU.")
+        return f"{none}{others}\n{say('A job elsewhere: gpudoctor job --slurm JOBID, or PID --hosts NODESET')}"
+    lines = [say("Jobs of this machine, and what to type for each:")]
     for job in jobs[:_MOST_JOBS]:
         first = job.ranks[0]
         sentence = "{count} rank" if len(job.ranks) == 1 else "{count} ranks"
         ranks = "" if first.rank is None else f"{say(sentence, count=len(job.ranks))}{say(': ')}"
         folder = proc.link(f"/proc/{first.member.pid}/cwd")
         place = say(", in {folder}", folder=folder) if folder else ""
-        print(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title + place)}", file=sys.stderr)
+        lines.append(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title + place)}")
     if len(jobs) > _MOST_JOBS:
-        print(f"  {say('and {count} more', count=len(jobs) - _MOST_JOBS)}", file=sys.stderr)
-    return say("the process id of one of these")
+        lines.append(f"  {say('and {count} more', count=len(jobs) - _MOST_JOBS)}")
+    return "\n".join(lines)
 
 
 def _of_this_machine(options: argparse.Namespace, match: dict[str, str]) -> Diagnosis:

@@ -61,7 +61,7 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
         heading=found.heading,
         reasons=(*choice.reasons, *found.reasons),
         remarks=(*choice.remarks, *found.remarks),
-        smallest=tuple(replace(remedy, commands=tuple(_commands_for(remedy, wishes))) for remedy in found.smallest),
+        smallest=tuple(_with_what_to_type(remedy, wishes, environment) for remedy in found.smallest),
         sources=found.sources,
         offers=found.offers,
     )
@@ -130,24 +130,28 @@ def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
     return (say("To have it verified, say which; for the usual ones: {command}", command=command),)
 
 
-def _commands_for(remedy: Remedy, wishes: Wishes) -> Iterator[tuple[str, ...]]:
-    """The command that plans the remedy's driver and the one for torch on it, for the machine described or this one.
+def _with_what_to_type(remedy: Remedy, wishes: Wishes, environment: Environment) -> Remedy:
+    """The remedy with the command that plans its driver, the one for torch on it, and what the latter would give, for
+    the machine described or this one. Other remedies than a driver stay as they are.
 
-    Nothing for other remedies. The driver's names the CUDA that it must serve where the GPUs alone would take an older
-    one.
+    The driver's command names the CUDA that it must serve where the GPUs alone would take an older one.
     """
     if remedy.field != "driver":
-        return
+        return remedy
     changed, own = wishes.remedied(remedy), parsed_driver(wishes.driver)
+    best = solve(changed).best
     floors = [version(floor) for gpu in wishes.gpus for floor in device(gpu).floors]
     newer = own is not None and not own.reaches(remedy.least)
-    best = solve(changed).best if newer and max(floors, default=version("0")) < version(remedy.least) else None
-    serves = ("--cuda", best.cuda) if best else ()
+    too_old = newer and max(floors, default=version("0")) < version(remedy.least)
+    serves = ("--cuda", best.cuda) if best and too_old else ()
     wanted = (f"torch=={wishes.torch}.*", *wishes.extras) if wishes.torch else wishes.extras
     wants = " ".join((*wanted, *wishes.wants)) if wishes.elsewhere else " ".join(wishes.wants)
+    commands = []
     for what, machine, more in (("driver", wishes, serves), ("torch", changed, ("--want", wants) if wants else ())):
         described = ("--for", given_text(machine)) if wishes.elsewhere else ()
-        yield ("gpudoctor", "setup", what, *described, *more)
+        commands.append(("gpudoctor", "setup", what, *described, *more))
+    then = Order(completed(best, changed.arch), environment.by("pip"), pinned=bool(wishes.torch)) if best else None
+    return replace(remedy, commands=tuple(commands), installs=tuple(pip_commands(then)) if then else ())
 
 
 def minor(python: str) -> str:

@@ -257,13 +257,16 @@ def test_a_driver_that_would_do_comes_with_what_to_type(
     asked = ("setup", "torch", "--offline", "--for", machine, *wants)
     code, out, _ = called(*asked)
     assert code == 1
-    first, second = (line.strip() for line in out.splitlines() if line.startswith("    $ "))
+    first, second, *then = (line.strip() for line in out.splitlines() if line.startswith("    $ "))
     assert f"setup driver --for {driver}" in " ".join(shlex.split(first))
     assert " ".join(shlex.split(second)).endswith(f"setup torch --for {torch}")
     remedies = called(*asked, "--json").document["smallest"]
     commands = next(one["commands"] for one in remedies if one["commands"])
     assert [shlex.split(line)[1:] for line in (first, second)] == commands
-    assert [called(*argv[1:], *more)[0] for argv, more in zip(commands, ((), ("--offline",)), strict=True)] == [0, 0]
+    plan, fit = (called(*argv[1:], *more) for argv, more in zip(commands, ((), ("--offline",)), strict=True))
+    assert (plan[0], fit[0]) == (0, 0)
+    assert then
+    assert then == [line.strip() for line in fit[1].splitlines() if line.startswith("    $ ")]
     assert all(not one["commands"] for one in remedies if one["field"] != "driver")
 
 

@@ -96,6 +96,8 @@ async def test_nothing_fits_and_the_smallest_change_is_one_key_away(opened: Open
         said = text(pilot)
         assert "It would with" in said
         assert "driver 580.65.06 or newer" in said
+        assert "$   gpudoctor setup driver" in said
+        assert "$   python -m pip install torch==2.15.0+cu132" in said
         await pilot.press("s")
         await until(pilot, lambda: "2.15.0+cu132" in text(pilot))
         assert "set: driver 580.65.06 or newer" in shown(pilot)[1]

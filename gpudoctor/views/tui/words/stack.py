@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textual.content import Content
 
 from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Stack, Wishes
+from gpudoctor.core.system import shell_line
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, labelled, plain
 from gpudoctor.views.tui.words import summary
@@ -126,6 +127,7 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
         if stack.smallest:
             yield GAP
             yield Block(Content("s sets the first of these, s again the next."))
+        yield from _driver_first_blocks(stack)
         return
     if command_first:
         yield from command_blocks(stack, wishes)
@@ -142,6 +144,22 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
     if not command_first:
         yield GAP
         yield from command_blocks(stack, wishes)
+
+
+def _driver_first_blocks(stack: Stack) -> Iterator[Block]:
+    """What to type for the first change that is a driver, and what installs torch then; nothing if none is."""
+    driver = next((remedy for remedy in stack.smallest if remedy.commands), None)
+    if not driver:
+        return
+    yield GAP
+    for heading, argvs in (
+        (f"For driver {driver.value}, and then torch", driver.commands),
+        ("By the tables, the second will give", driver.installs),
+    ):
+        if argvs:
+            yield Block(plain(heading, "bold"))
+        for argv in argvs:
+            yield Block(plain(shell_line(argv), "$primary"), Content.styled("$ ", "dim"), 4)
 
 
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
