@@ -240,6 +240,32 @@ def measured(coordinator: Coordinator) -> MeetingResults:
     return found
 
 
+class OneSilentPath(Coordinator):
+    """Eight machines; the first `misses` connections by mlx5_1 of n0 to that of n7 do not come about."""
+
+    def __init__(self, misses: float) -> None:
+        super().__init__(8, lambda _device, _host: 385.0)
+        for joined in self.leaders:
+            parts = ((at, port) for at, port in enumerate(joined.hello["ports"]))
+            joined.hello["ports"] = [{**port, "address": f"10.{at}.0.{joined.rank}"} for at, port in parts]
+        self.misses = misses
+
+    def reach(self, host: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        links = super().reach(host, task)["links"]
+        for link, target in zip(links, task["to"], strict=True):
+            if host == "n0" and target["address"] == "10.1.0.7" and self.misses > 0:
+                self.misses -= 1
+                link["outcome"] = "filtered"
+        return {"links": links}
+
+
+@pytest.mark.parametrize(("misses", "named"), [(1, []), (math.inf, [{"n0", "n7"}])])
+def test_a_path_that_missed_one_connection_is_tried_once_more(misses: float, named: list[set[str]]) -> None:
+    coordinator = OneSilentPath(misses)
+    assert [set(one.names) for one in measured(coordinator).suspects] == named
+    assert coordinator.misses in (0, math.inf), "it was tried"
+
+
 def test_a_port_that_writes_slowly_by_rdma_is_named_in_gigabytes() -> None:
     found = measured(Coordinator(4, lambda device, host: 88.0 if (device, host) == ("mlx5_1", "n2") else 385.0))
     (slow,) = found.suspects
