@@ -72,6 +72,9 @@ _FIRST = re.compile(r"\. |: |。|：")
 """Ends a step's first few words, in whatever language."""
 
 
+_VERSIONS_AT_LEAST = ("driver.version", "driver.module_version", "driver.module_disk_version", "driver.library_version")
+
+
 def title_of(step: Step) -> str:
     """Short title of a step: its command without folders and ``sudo``, or the first sentence of its text."""
     if not step.argv:
@@ -100,7 +103,10 @@ def effect_text(step: Step, cure: str) -> str:
 
 
 def fact_sentence(name: str, value: Json) -> str:
-    """One fact as a sentence: ``driver.module_loaded is true``, ``env.LD_LIBRARY_PATH is not there any more``."""
+    """One fact as a sentence: ``driver.module_loaded is true``, ``env.LD_LIBRARY_PATH is not there any more``.
+
+    A driver's version is the oldest that its branch has; packages bring a newer one of it.
+    """
     if isinstance(value, dict) and "absent" in value:
         return say("{name} is not there any more", name=name)
     if isinstance(value, dict):
@@ -111,6 +117,8 @@ def fact_sentence(name: str, value: Json) -> str:
         return say("{name} is empty", name=name)
     if isinstance(value, list):
         return say("{name} is {value}", name=name, value=", ".join(map(str, value)))
+    if name in _VERSIONS_AT_LEAST:
+        return say("{name} is {value} or newer", name=name, value=value)
     return say("{name} is {value}", name=name, value=value)
 
 
