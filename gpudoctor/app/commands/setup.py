@@ -144,6 +144,8 @@ def setup_system(options: argparse.Namespace) -> int:
         settle_unfinished(options)
     page = setups()[options.what]
     wishes = described_machine.parse_machine(options.machine) if options.machine else None
+    if wishes:
+        described_machine.refuse_unknown_gpus(wishes)
     snapshot = _with_cuda(_described(wishes) if wishes else _this_machine(options), options.cuda)
     plan = _system_plan(page, snapshot)
     if not plan.steps:

@@ -270,6 +270,12 @@ def test_a_driver_that_would_do_comes_with_what_to_type(
     assert all(not one["commands"] for one in remedies if one["field"] != "driver")
 
 
+def test_no_driver_is_planned_for_a_gpu_that_the_tables_do_not_know(called: Program) -> None:
+    code, out, err = called("setup", "driver", "--for", "gpu=RTX 9999,distribution=ubuntu 24.04")
+    assert (code, out) == (2, "")
+    assert "the tables do not know the GPU 'RTX 9999'" in err
+
+
 def test_on_this_machine_what_to_type_needs_no_description() -> None:
     here = replace(parse_machine("gpu=RTX 5090,driver=550.54.14,python=3.12"), set_by_user=frozenset())
     (remedy, *_) = stack(here).smallest
