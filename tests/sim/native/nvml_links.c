@@ -96,7 +96,7 @@ static nvmlReturn_t give_between(nvmlDevice_t other, Question question, void *to
     back.where = place;
     back.arguments[0] = question.where.gpu;
     if (code == NVML_SUCCESS)
-        code = store_obey(&back);
+        code = store_fault(&back);
     return code;
 }
 

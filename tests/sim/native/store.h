@@ -52,6 +52,8 @@ bool store_ready(void);
 /* Trace the call (GPUDOCTOR_SIM_TRACE) and obey the faults that name it, which may never return.
  * 0: go on; else the return code that a fault names. */
 int store_obey(const Question *question);
+/* Obey the faults alone: of a call about two GPUs, the second one's. */
+int store_fault(const Question *question);
 
 /* The answer, neither traced nor counted, faults left aside. 0: `answer` is set; else it is NULL, and the return code
  * tells which one the scenario has in its place ({"code": 15}), or that it has none. Looked up for the GPU, then for

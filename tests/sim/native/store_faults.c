@@ -101,6 +101,10 @@ void store_trace(const Question *question) {
 int store_obey(const Question *question) {
     store_trace(question);
     store_take_time(question->where);
+    return store_fault(question);
+}
+
+int store_fault(const Question *question) {
     for (size_t i = 0; i < fault_count; i++) {
         Fault *fault = &faults[i];
         bool named = !strcmp(fault->function, "*") || !strcmp(fault->function, question->function);
