@@ -253,6 +253,36 @@ def test_a_link_that_is_down_among_links_that_are_up(ask: Ask) -> None:
     assert known(facts["topology.pairs"]) == ("GPU0-GPU1 NV3",)
 
 
+@pytest.mark.parametrize(
+    "every",
+    [{"FieldValues(165,*)": {"code": 2}}, {"FieldValues(165,1)": 3}, {"CudaComputeCapability": [8, 0]}],
+    ids=["a driver that does not know the field", "a state that it does not tell", "a GPU before Hopper"],
+)
+def test_links_whose_state_no_field_tells_are_asked_for_one_by_one(ask: Ask, every: dict[str, Any]) -> None:
+    section = h100(2, **{"FieldValues(91)": 4, **every})
+    section["gpus"][1]["nvmlDeviceGetNvLinkState(1)"] = 0
+    states = [known(row["active"]) for row in rows(ask(section), "nvlink")]
+    assert states == [True, True, True, True, True, False, True, True]
+
+
+def test_a_link_that_sleeps_is_up(ask: Ask) -> None:
+    section = h100(1, **{"FieldValues(91)": 2, "FieldValues(165,0)": 2, "FieldValues(165,1)": 0})
+    assert [known(row["active"]) for row in rows(ask(section), "nvlink")] == [True, False]
+
+
+def test_links_to_unlike_devices_have_each_its_own_kind(ask: Ask) -> None:
+    """Links 0 and 1 lead to one switch, link 2 to a GPU; the address of links 3 and 4 is that of no device."""
+    section = without(h100(1, **{"FieldValues(91)": 5}), "nvmlDeviceGetNvLinkRemotePciInfo")
+    kinds = {0: 2, 1: 2, 2: 0, 3: 1, 4: 255}
+    for link, kind in kinds.items():
+        section["every"][f"nvmlDeviceGetNvLinkRemoteDeviceType({link})"] = kind
+        address = {"busId": f"00000000:{0 if link > 2 else 5 + link // 2:02X}:00.0", "pciDeviceId": int(link < 3)}
+        section["every"][f"nvmlDeviceGetNvLinkRemotePciInfo({link})"] = address
+    found = [(known(row["remote"]), known(row["remote_address"])) for row in rows(ask(section), "nvlink")]
+    switch = ("switch", "0000:05:00.0")
+    assert found == [switch, switch, ("gpu", "0000:06:00.0"), ("npu", "0000:00:00.0"), ("unknown", "0000:00:00.0")]
+
+
 def test_links_of_drivers_before_field_values_had_their_errors(ask: Ask) -> None:
     section = h100(1, **{"FieldValues(91)": 2, "NvLinkErrorCounter(*,2)": 3, "NvLinkErrorCounter(*,3)": 4})
     for field in ("161", "162", "163", "164,*"):
@@ -319,7 +349,7 @@ def test_memory_errors_by_place(ask: Ask) -> None:
     ids=["field values", "lists"],
 )
 def test_retired_pages(ask: Ask, answers: dict[str, Any]) -> None:
-    (row,) = rows(ask(h100(1, **answers)))
+    (row,) = rows(ask(without(h100(1, **answers), "nvmlDeviceGetRemappedRows")))
     told = [known(row[f"retired_{name}"]) for name in ("single_bit", "double_bit", "pending")]
     assert told == [2, 1, True]
 

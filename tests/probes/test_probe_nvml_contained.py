@@ -212,6 +212,17 @@ def test_every_call_is_announced_and_none_that_was_left_out(tmp_path: Path) -> N
     assert not [call for _, call in said if call.startswith("nvmlDeviceGetP2PStatus(0,")]
 
 
+def test_what_holds_for_several_links_or_both_of_a_pair_is_asked_once(tmp_path: Path) -> None:
+    entries = asked(h100(3), tmp_path, Path(pynvml.__file__).parent)
+    calls = [(entry["gpu"], entry["ask"].removeprefix("nvmlDeviceGet")) for entry in entries if "ask" in entry]
+    of_links = [call for gpu, call in calls if gpu == 0 and call.startswith("NvLink")]
+    addresses = {e["is"]["busId"] for e in entries if "NvLinkRemotePciInfo" in e.get("call", "") and e["gpu"] == 0}
+    assert [call for call in of_links if not call.startswith("NvLinkRemote")] == ["NvLinkVersion(0)"]
+    assert sum(call.startswith("NvLinkRemoteDeviceType") for call in of_links) == len(addresses) == 4
+    assert {(gpu, int(call[10])) for gpu, call in calls if call.startswith("P2PStatus(")} == {(0, 1), (0, 2), (1, 2)}
+    assert not [call for _, call in calls if call.startswith(("TopologyCommonAncestor", "RetiredPages"))]
+
+
 @pytest.mark.parametrize("child", sorted(CHILDREN.glob("*.py")), ids=lambda p: p.name)
 def test_children_need_python_38_and_no_package_and_never_bear_a_packages_name(child: Path) -> None:
     tree = ast.parse(child.read_text("utf-8"), feature_version=(3, 8))

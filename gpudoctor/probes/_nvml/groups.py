@@ -232,8 +232,11 @@ _COUNTERS = (
 )
 """Column, field value, and the older counters that add up to the same."""
 
-_LINK_SPEED_FIELD = 164
-"""The field value of a link's speed (NVML_FI_DEV_NVLINK_GET_SPEED)."""
+_LINK_SPEED_FIELD, _LINK_STATE_FIELD = 164, 165
+"""The field values of a link's speed and state (NVML_FI_DEV_NVLINK_GET_SPEED and _STATE)."""
+
+_LINK_STATES = {0: False, 1: True, 2: True}
+"""Whether a link is up that is inactive, active or asleep."""
 
 _CAPABILITIES = ("read", "write", "nvlink", "atomics")
 
@@ -261,28 +264,63 @@ def _nvlink_rows(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
     if not isinstance(count, Known):
         return count
     assert isinstance(count.value, int)
-    return [_nvlink_row(replies, gpu, link) for link in range(min(count.value, _MOST_LINKS))]
+    links = range(min(count.value, _MOST_LINKS))
+    shared = _shared_answers(replies, gpu, links)
+    return [_nvlink_row(replies, gpu, link, shared) for link in links]
 
 
-def _nvlink_row(replies: Replies, gpu: int, link: int) -> Row:
-    """The row of one NVLink: state, version, remote end and error counters; all but the state absent if it is down."""
-    active = replies.fact(gpu, f"nvmlDeviceGetNvLinkState({link})", values.as_bool)
+def _shared_answers(replies: Replies, gpu: int, links: Sequence[int]) -> dict[str, str]:
+    """Calls about one NVLink of the GPU whose answers hold for others: the version, by ``Version``, holds for all, the
+    kind of a remote device, by its PCI address as NVML gives it, for those that lead there.
+    """
+    found: dict[str, str] = {}
+    for link in links:
+        for key, name in (("Version", "Version"), (_remote_address(replies, gpu, link), "RemoteDeviceType")):
+            call = f"nvmlDeviceGetNvLink{name}({link})"
+            if key and replies.raw_answer(gpu, call) is not None:
+                found.setdefault(key, call)
+    return found
+
+
+def _nvlink_row(replies: Replies, gpu: int, link: int, shared: Mapping[str, str]) -> Row:
+    """The row of one NVLink: state, version, remote end and error counters; all but the state absent if it is down.
+
+    `shared`: the calls of `_shared_answers`, for what was not asked about this link.
+    """
+    active = _link_state(replies, gpu, link)
     down = Absent("the link is down") if active == Known(False, replies.source) else None
 
-    def link_fact(call: str, read: values.Reading) -> Fact:
-        """The answer to a call about this link; absent if the link is down."""
-        return down or replies.fact(gpu, f"nvmlDeviceGetNvLink{call}({link})", read)
+    def link_fact(name: str, read: values.Reading, other: str = "") -> Fact:
+        """The answer to a call about this link, else to the `shared` one of that key; absent if the link is down."""
+        call = f"nvmlDeviceGetNvLink{name}({link})"
+        if replies.raw_answer(gpu, call) is None:
+            call = shared.get(other, call)
+        return down or replies.fact(gpu, call, read)
 
     return {
         "gpu": Known(gpu, replies.source),
         "link": Known(link, replies.source),
         "active": active,
-        "version": link_fact("Version", values.named(values.LINK_VERSIONS)),
+        "version": link_fact("Version", values.named(values.LINK_VERSIONS), "Version"),
         "speed_mbps": down or replies.fact(gpu, f"nvmlDeviceGetFieldValues({_LINK_SPEED_FIELD},{link})", values.as_int),
-        "remote": link_fact("RemoteDeviceType", values.named(values.REMOTES)),
+        "remote": link_fact("RemoteDeviceType", values.named(values.REMOTES), _remote_address(replies, gpu, link)),
         "remote_address": link_fact("RemotePciInfo", values.item("busId", values.pci_address)),
         **{name: down or _error_count(replies, gpu, link, field, old) for name, field, old in _COUNTERS},
     }
+
+
+def _link_state(replies: Replies, gpu: int, link: int) -> Fact:
+    """Whether an NVLink is up, by the call about it, else by the field value."""
+    call, field_call = f"nvmlDeviceGetNvLinkState({link})", f"nvmlDeviceGetFieldValues({_LINK_STATE_FIELD},{link})"
+    if replies.raw_answer(gpu, call) is None and replies.raw_answer(gpu, field_call) in _LINK_STATES:
+        return replies.fact(gpu, field_call, _LINK_STATES.__getitem__)
+    return replies.fact(gpu, call, values.as_bool)
+
+
+def _remote_address(replies: Replies, gpu: int, link: int) -> str:
+    """PCI address at the other end of an NVLink as NVML gave it; empty if that is not known, or of no device."""
+    pci = mapping(replies.raw_answer(gpu, f"nvmlDeviceGetNvLinkRemotePciInfo({link})"))
+    return str(pci.get("busId", "")) if pci.get("pciDeviceId") else ""
 
 
 def _error_count(replies: Replies, gpu: int, link: int, field: int, old: Sequence[int]) -> Fact:
@@ -296,14 +334,30 @@ def _error_count(replies: Replies, gpu: int, link: int, field: int, old: Sequenc
 
 
 def _peer_row(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], gpu: int, peer: int) -> Row:
-    """The row of an ordered pair of GPUs: P2P rights of `gpu` in the memory of `peer`, and the path between them."""
+    """The row of an ordered pair of GPUs: P2P rights of `gpu` in the memory of `peer`, and the path between them.
+
+    The driver judges the two as a set (p2pGetCapsStatus of NVIDIA's open kernel module takes a mask), so that the
+    other direction's answer holds where this one was not asked for.
+    """
     row: dict[str, Fact] = {"gpu": Known(gpu, replies.source), "peer": Known(peer, replies.source)}
-    trouble = replies.why_silent(peer)
     for index, name in enumerate(_CAPABILITIES):
-        state = replies.fact(gpu, f"nvmlDeviceGetP2PStatus({peer},{index})", values.named(values.PEER_STATES))
-        row[name] = Unread(trouble) if trouble and not known(state) else state
+        row[name] = _of_pair(replies, gpu, peer, f"nvmlDeviceGetP2PStatus({{}},{index})", values.PEER_STATES)
     row["path"] = _path(replies, links, row, gpu, peer)
     return row
+
+
+def _of_pair(replies: Replies, gpu: int, peer: int, call: str, names: Mapping[int, str]) -> Fact:
+    """The answer about two GPUs to the `call`, which has braces for the second one's index, else what kept it back.
+
+    The child asks the one of the lower index; where the other was asked, as in older records, that answer is its own.
+    """
+    state = replies.fact(gpu, call.format(peer), values.named(names))
+    if known(state):
+        return state
+    if trouble := replies.why_silent(peer):
+        return Unread(trouble)
+    swapped = gpu > peer and not replies.why_silent(gpu)
+    return replies.fact(peer, call.format(gpu), values.named(names)) if swapped else state
 
 
 def _path(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], row: Row, gpu: int, peer: int) -> Fact:
@@ -311,10 +365,7 @@ def _path(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], ro
     if number := _link_count(replies, links, row, gpu, peer):
         return Known(f"NV{number}", replies.source)
     low, high = sorted((gpu, peer))
-    call = f"nvmlDeviceGetTopologyCommonAncestor({high})"
-    state = replies.fact(low, call, values.named(values.PATHS))
-    trouble = replies.why_silent(high)
-    return Unread(trouble) if trouble and not known(state) else state
+    return _of_pair(replies, low, high, "nvmlDeviceGetTopologyCommonAncestor({})", values.PATHS)
 
 
 def _link_count(

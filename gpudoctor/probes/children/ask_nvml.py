@@ -25,7 +25,7 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
     from gpudoctor.probes.children.nvml_calls import OPEN, Asker, Field, format_call, protocol
 else:
@@ -68,8 +68,14 @@ PROCESSES = ("ComputeRunningProcesses", "GraphicsRunningProcesses", "MPSComputeR
 FIELDS = ((230,), (82,), (91,), (29,), (30,), (31,))
 """Recovery action, memory temperature, number of NVLinks, pages retired: single bit, double bit, pending."""
 
-LINK_FIELDS, LINK_SPEED = (163, 161, 162, 219, 214), 164
-"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed. Its speed."""
+LINK_COUNTERS, LINK_SPEED, LINK_STATE = (163, 161, 162, 219, 214), 164, 165
+"""Of one link: CRC, replay and recovery errors; of NVLink 5 effective errors and recoveries that failed. Its speed; its
+state, which NCCL, too, asks for from Hopper on.
+"""
+INACTIVE, ACTIVE, ASLEEP = 0, 1, 2
+HOPPER = 9
+SWITCH, NVLINK, OK = 2, 2, 0
+"""A kind of device at a link's other end; of P2PStatus, NVLink's number and the answer that the pair can use it."""
 
 RETIRED_PAGES = ("RetiredPages(0)", "RetiredPages(1)", "RetiredPagesPendingStatus")
 LINK_COUNT, RETIRED, DRAM, SRAM = (91,), (29,), 2, 7
@@ -92,27 +98,30 @@ def ask_everything(ask: Asker) -> None:
     gpus = list(ask.handles)
     identity = {gpu: {what: ask.gpu(gpu, what) for what in IDENTITY} for gpu in gpus}
     fields: Dict[int, Dict[Field, Any]] = {}
+    remaps = set()
     for gpu in gpus:
         fields[gpu] = ask.fields(gpu, FIELDS)
         for what in HEALTH:
-            ask.gpu(gpu, what)
+            if ask.gpu(gpu, what) is not None and what == "RemappedRows":
+                remaps.add(gpu)
     for gpu in gpus:
         if sys.platform == "win32":
             ask.gpu(gpu, "DriverModel")
-        ask_depth(ask, gpu, fields[gpu])
+        ask_depth(ask, gpu, RETIRED in fields[gpu] or gpu in remaps)
         if identity[gpu]["VirtualizationMode"] == VGPU:
             ask.gpu(gpu, "GridLicensableFeatures")
         if (identity[gpu]["MigMode"] or [0])[0]:
             ask_mig(ask, gpu)
+    switched = set()
     for gpu in gpus:
-        ask_links(ask, gpu, min(int(fields[gpu].get(LINK_COUNT, 0)), MOST_LINKS))
+        links = range(min(int(fields[gpu].get(LINK_COUNT, 0)), MOST_LINKS))
+        capability = identity[gpu]["CudaComputeCapability"] or [0]
+        if SWITCH in ask_links(ask, gpu, links, by_fields=capability[0] >= HOPPER):
+            switched.add(gpu)
     for gpu in gpus:
         for peer in gpus:
             if peer > gpu:
-                ask.pair(gpu, peer, "TopologyCommonAncestor")
-            if peer != gpu:
-                for capability in range(4):
-                    ask.pair(gpu, peer, "P2PStatus", capability)
+                ask_pair(ask, gpu, peer, {gpu, peer} <= switched)
     ask_processes(ask, gpus)
 
 
@@ -225,14 +234,14 @@ def give_up_privileges() -> None:
         libc.capset(header, sets)
 
 
-def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
-    """Ask one GPU for its names and limits, retired pages (unless `fields` has them), and memory errors by location.
+def ask_depth(ask: Asker, gpu: int, retired: bool) -> None:
+    """Ask one GPU for its names and limits, retired pages and memory errors by location, and send what it answers.
 
-    Each answer or failure is sent by `Asker.gpu`; no answer is kept, and `fields` is not changed.
+    `retired`: retired pages are known, or it has none: GPUs that remap rows (Ampere and newer) retire no pages.
     """
     for what in DEPTH:
         ask.gpu(gpu, what)
-    if RETIRED not in fields:
+    if not retired:
         for what in RETIRED_PAGES:
             ask.gpu(gpu, what)
     for since in range(2):
@@ -266,22 +275,48 @@ def ask_mig(ask: Asker, gpu: int) -> None:
     ask.send(gpu=gpu, call="mig", **{"is": devices})
 
 
-def ask_links(ask: Asker, gpu: int, count: int) -> None:
-    """Ask for and send the state of a GPU's first `count` NVLinks, and of those that are up version, remote end, speed
-    and error counts.
+def ask_links(ask: Asker, gpu: int, links: Sequence[int], by_fields: bool) -> Set[int]:
+    """Ask for and send the state of a GPU's NVLinks, and of those that are up version, remote end, speed and error
+    counts; returns the kinds of devices at the remote ends.
+
+    `by_fields`: the states of all links are asked for in one call, and singly only where that does not tell. The
+    version, one for all links of a GPU, is asked of the first that tells it, and the kind of a remote device of the
+    first link that leads to it.
     """
-    active = []
-    for link in range(count):
-        if ask.gpu(gpu, "NvLinkState(%d)" % link):
-            active.append(link)
-            for what in ("NvLinkVersion(%d)", "NvLinkRemoteDeviceType(%d)", "NvLinkRemotePciInfo(%d)"):
-                ask.gpu(gpu, what % link)
+    states: Dict[int, Any] = {}
+    if by_fields and links:
+        found = ask.fields(gpu, [(LINK_STATE, link) for link in links])
+        states = {link: state for (_, link), state in found.items() if state in (INACTIVE, ACTIVE, ASLEEP)}
+    for link in links:
+        if link not in states:
+            states[link] = ask.gpu(gpu, "NvLinkState(%d)" % link)
+    active = [link for link in links if states[link]]
+    next((link for link in active if ask.gpu(gpu, "NvLinkVersion(%d)" % link) is not None), None)
+    kinds: Dict[str, int] = {}
+    for link in active:
+        pci = ask.gpu(gpu, "NvLinkRemotePciInfo(%d)" % link) or {}
+        end = pci["busId"] if pci.get("pciDeviceId") else "link %d" % link  # an address of no device names none
+        if end not in kinds:
+            kind = ask.gpu(gpu, "NvLinkRemoteDeviceType(%d)" % link)
+            kinds.update({} if kind is None else {end: kind})
     if active:
-        ask.fields(gpu, [(LINK_SPEED, link) for link in active])
-    if active and not ask.fields(gpu, [(field, link) for link in active for field in LINK_FIELDS]):
-        for link in active:
+        wanted = [(field, link) for link in active for field in (LINK_SPEED, *LINK_COUNTERS)]
+        counted = any(field != LINK_SPEED for field, _ in ask.fields(gpu, wanted))
+        for link in () if counted else active:
             if [ask.gpu(gpu, "NvLinkErrorCounter(%d,%d)" % (link, counter)) for counter in range(4)] == [None] * 4:
                 break
+    return set(kinds.values())
+
+
+def ask_pair(ask: Asker, gpu: int, peer: int, switched: bool) -> None:
+    """Ask for and send what two GPUs can do in each other's memory, and where their PCIe paths meet.
+
+    One direction tells both: the driver judges the two as a set. `switched`: both have NVLinks to switches; where they
+    can use these, that is their path, and the other is not asked for.
+    """
+    states = [ask.pair(gpu, peer, "P2PStatus", capability) for capability in range(4)]
+    if not switched or states[NVLINK] != OK:
+        ask.pair(gpu, peer, "TopologyCommonAncestor")
 
 
 def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:

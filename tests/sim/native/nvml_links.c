@@ -184,6 +184,9 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
         if (code == NVML_SUCCESS)
             field->nvmlReturn =
                 look_up(ABOUT(device, "nvmlDeviceGetFieldValues", field->fieldId, field->scopeId), &answer);
+        bool state = field->fieldId == NVML_FI_DEV_NVLINK_GET_STATE && is_link(device, field->scopeId);
+        if (code == NVML_SUCCESS && field->nvmlReturn == NVML_ERROR_NOT_SUPPORTED && state)
+            field->nvmlReturn = look_up(ABOUT(device, "nvmlDeviceGetNvLinkState", field->scopeId), &answer);
         if (field->nvmlReturn == NVML_SUCCESS)
             field->nvmlReturn = put_value(answer, field);
     }
