@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen, replace
@@ -16,6 +13,10 @@ from gpudoctor.core.stack import Wishes
 from gpudoctor.core.versions import normal
 from gpudoctor.fixes.solver.builds import Build, builds, cpu_builds
 from gpudoctor.fixes.solver.machine import Machine
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
 FOLLOWED = (
     "vllm",
@@ -43,6 +44,8 @@ def inside(specifier: str, version: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def parsed(specifier: str) -> SpecifierSet:
     """SpecifierSet of a text, cached; raises `InvalidSpecifier`."""
+    from packaging.specifiers import SpecifierSet  # 20 ms: a cure for any torch compares nothing
+
     return SpecifierSet(f"=={specifier}" if specifier[:1].isdigit() else specifier)
 
 
@@ -152,6 +155,8 @@ def _parse_requirement(text: str, machine: Machine) -> _ParsedRequirement | None
     """Name and specifier of a requirement; None if its marker does not hold on the machine, `UsageError` if invalid."""
     if plain := _PLAIN.fullmatch(text):
         return _ParsedRequirement(plain[1], plain[2] or "")
+    from packaging.requirements import InvalidRequirement, Requirement  # 25 ms: only for what is not plain
+
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
