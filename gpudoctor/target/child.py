@@ -31,6 +31,9 @@ _BUSY_KILL_SECONDS = 5.0
 _TICK_SECONDS = 0.25
 """Seconds between two looks whether the child has ended, where a grandchild keeps its streams open."""
 
+_GATHER_SECONDS = 0.005
+"""Seconds in which lines of a child that is watched are gathered: to wake for each took a tenth of a quick check."""
+
 _LATE_LOOKS = 2
 """Looks after the deadline: one at what a pipe holds, one at its end."""
 
@@ -161,6 +164,8 @@ class _Pipes:
                 return False
             if self.child.poll() is not None and not self._output_is_ready():
                 return False
+            if self._watch and ready:
+                time.sleep(_GATHER_SECONDS)
         return True
 
     def close(self) -> None:
