@@ -52,6 +52,8 @@ def check(
     profile = expected(expect)
     collection = ask(target, level, python, progress, wait)
     book = rulebook.load(rules)
+    if collection.running:  # children are waited for: what judging loads and compiles is there when they are done
+        diagnose(collection.so_far(), book, profile=profile)
     diagnosis = diagnose(deepened(collection, progress), book, profile=profile)
     return diagnosis if target else _with_history(diagnosis)
 

@@ -158,6 +158,11 @@ class Collection:
                 run.trouble, run.asked = f"asked from level {declared.level} on", False
                 run.reason = Reason.needs(declared.level)
 
+    @property
+    def running(self) -> bool:
+        """True while a probe is running."""
+        return any(run.running for run in self._runs)
+
     def snapshot(self) -> Snapshot:
         """Wait for each probe until its deadline, and return the snapshot; a probe that takes longer is given up."""
         asked = [run for run in self._runs if run.thread]

@@ -161,6 +161,20 @@ def test_nobody_waits_for_what_the_others_have_settled(said: str, waits: bool) -
     assert rows == (() if waits else Unread("the probe second was stopped because driver.kind is hung"))
 
 
+def test_a_collection_runs_until_its_last_probe_has_ended() -> None:
+    go = threading.Event()
+
+    def waits(_: Target) -> Said:
+        go.wait(60)
+        yield "driver.version", Known("580", "test")
+
+    collection = probes.Collection(Local("quick"), [a_probe("slow", waits, WAITS=True)])
+    assert collection.running
+    go.set()
+    collection.snapshot()
+    assert not collection.running
+
+
 def test_probes_run_side_by_side() -> None:
     """Each waits for all others."""
     meeting = threading.Barrier(8)
