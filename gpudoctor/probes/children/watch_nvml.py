@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS, import_pynvml, load
-    from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
+    from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, Asker, parse_call, protocol
     from gpudoctor.probes.children.process_names import ProcessNames
 else:
     sys.path.insert(0, sys.argv[1])
     from ask_nvml import MIG, MOST_GPUS, import_pynvml, load
-    from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call, protocol
+    from nvml_calls import LOST, NOT_SUPPORTED, Asker, parse_call, protocol
     from process_names import ProcessNames
 
 PATIENCE = 1.0
@@ -125,18 +125,14 @@ class Watcher(Asker):
         """Ask for NVML field values in one call; each is kept by itself, ``FieldValues(82)``, None if it failed."""
         if gpu in self.errors or self.known.get(gpu, {}).get("FieldValues", "") is None:
             return
-        asked = [field if len(field) > 1 else field[0] for field in wanted]
         try:
-            ask = partial(self.nvml.nvmlDeviceGetFieldValues, self.handles[gpu], asked)
-            found = self.make(gpu, "FieldValues", ask)
+            found = self.make(gpu, "FieldValues", partial(self.field_values, gpu, wanted))
         except self.nvml.NVMLError as error:
             if error.value in (NOT_SUPPORTED, LOST):
                 self.record(gpu, "FieldValues", None)
             return
-        for field, value in zip(wanted, found):  # noqa: B905 - Python 3.8
-            name = "FieldValues(%d)" % field[0]
-            known = not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
-            self.record(gpu, name, getattr(value.value, VALUE_TYPES[value.valueType]) if known else None)
+        for field, (_, value) in zip(wanted, found):  # noqa: B905 - Python 3.8
+            self.record(gpu, "FieldValues(%d)" % field[0], value)
 
     def open(self, count: int, left_out: List[int]) -> None:
         """Open the first `count` GPUs but those in `left_out`; keeps their handles, or why not in `errors`."""
@@ -193,16 +189,15 @@ class Watcher(Asker):
         numbers = [number for numbers in LINK_COUNTERS.values() for number in numbers]
         asked = [(number, link) for number in numbers for link in range(min(int(links), 64))]
         try:
-            ask = partial(self.nvml.nvmlDeviceGetFieldValues, self.handles[gpu], asked)
-            found = self.make(gpu, "FieldValues", ask)
+            found = self.make(gpu, "FieldValues", partial(self.field_values, gpu, asked))
         except self.nvml.NVMLError:
             self.record(gpu, name, None)
             return
         for name, numbers_of in LINK_COUNTERS.items():
             counts = [
-                getattr(value.value, VALUE_TYPES[value.valueType])
-                for (number, _), value in zip(asked, found)  # noqa: B905 - Python 3.8
-                if number in numbers_of and not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
+                value
+                for (number, _), (_, value) in zip(asked, found)  # noqa: B905 - Python 3.8
+                if number in numbers_of and value is not None
             ]
             self.record(gpu, name, sum(counts) if counts else None)
 
