@@ -76,6 +76,7 @@ def live(_: int, folder: Path) -> float:
     raw = json.loads((scenario.PROFILES / "hgx-h100.json").read_text("utf-8"))
     few = raw["nvml"]["gpus"]
     raw["nvml"]["gpus"] = [_numbered(few[number % len(few)], number) for number in range(_GPUS)]
+    raw["nvml"]["system"]["nvmlDeviceGetCount"] = _GPUS
     machine = Machine(scenario.expanded(raw), folder / "root")
     argv = machine.command([sys.executable, "-m", "gpudoctor"], inherit=True)
     with Terminal(argv[1:], (160, 80), program=argv[0]) as terminal:
