@@ -130,6 +130,7 @@ def add_recipes(commands: Any) -> None:
     write = new_command(recipes, "write", "write one to a folder; what is there stays as it is", act="recipe write")
     for command in (show, write):
         command.add_argument("name", metavar="NAME", help="as recipe list has it: cloud-init, ansible, slurm-prolog.sh")
+        add_lang(command)
     write.add_argument("folder", nargs="?", type=Path, metavar="DIR", default=Path(), help="default: the current one")
 
 

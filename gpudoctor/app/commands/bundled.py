@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from gpudoctor.app.output import SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.about import __version__
 from gpudoctor.core.errors import ExtraError, UsageError
-from gpudoctor.core.language import phrase, say
-from gpudoctor.views._terminal import wrapped
+from gpudoctor.core.language import ENGLISH, current, say, words
+from gpudoctor.views._terminal import fold_wide, wrapped
 
 _TITLE = r'(?m)^(?:#(?!!|SBATCH|cloud-config|\s*syntax=)[#\s]*|""")(.+)'
 """The first line that says something: a comment, a heading or a docstring, but no instruction to a program."""
@@ -34,7 +35,7 @@ def recipe_list(_: argparse.Namespace) -> int:
     about = recipe_titles()
     width = max(map(len, about)) + 2
     for name, title in about.items():
-        print("\n".join(wrapped(f"{name:{width}}{phrase(title, ())}", 0, width)))
+        print("\n".join(wrapped(f"{name:{width}}{translated(title)}", 0, width)))
     print(
         say("\n{show} prints one, {write} writes it.", show="gpudoctor recipe show NAME", write="recipe write NAME DIR")
     )
@@ -67,8 +68,38 @@ def recipe_write(options: argparse.Namespace) -> int:
     return SOUND
 
 
+_PASSAGE = (r'(?:^|(?<=# |  |\| )|(?<="""))', r"(?: +|\n *(?:# *)?)", r'(?=$| \||"|  )')
+"""What is before a passage of a shipped file, between its words, and behind it."""
+
+
+def translated(text: str) -> str:
+    """The text of a shipped file, its comments and prose in the language in use; unchanged in English.
+
+    What is translated is a passage: whole lines of a comment, a docstring or a README, a remark behind code, the cell
+    of a table.
+    """
+    if current() == ENGLISH:
+        return text
+    flat = re.sub(r"\s+(?:# *)?", " ", text)
+    before, gap, behind = _PASSAGE
+    for english, worded in words(f"{current()}.files").items():
+        if english in flat:
+            passage = before + gap.join(map(re.escape, english.split(" "))) + behind
+            text = re.sub(passage, partial(_folded, worded), text, flags=re.MULTILINE)
+    return text
+
+
+def _folded(worded: str, passage: re.Match[str]) -> str:
+    """The translation of a passage: on as few lines, each beginning as the passage's second, or on one, as it is."""
+    second = re.search(r"\n( *(?:# *)?)", passage[0])
+    if not second:
+        return worded
+    first = passage.string[: passage.start()].rpartition("\n")[2]
+    return "\n".join(fold_wide(worded, 120, first, second[1])).removeprefix(first)
+
+
 def _recipe(name: str) -> Mapping[str, str]:
-    """Texts of a recipe's files by relative path; raises `UsageError` for an unknown or ambiguous name."""
+    """Texts of a recipe's files by relative path, in the language in use; raises `UsageError` for an unknown name."""
     recipes = _recipes()
     names = [one for one in recipes if name in {one, Path(one).stem}]
     if len(names) != 1:
@@ -77,7 +108,7 @@ def _recipe(name: str) -> Mapping[str, str]:
         raise UsageError(
             say("{name} is no recipe; available: {names}{hint}", name=repr(name), names=", ".join(recipes), hint=hint)
         )
-    return recipes[names[0]]
+    return {place: translated(text) for place, text in recipes[names[0]].items()}
 
 
 def _recipes() -> Mapping[str, Mapping[str, str]]:

@@ -1,8 +1,9 @@
 """The output language of this process. English texts are in the code; translations are looked up by them.
 
 A process speaks one language, as it has one locale: `app.cli` chooses it, and everything that is worded afterwards
-is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of a rule's page
-in ``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
+is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of files that it writes
+for people in ``<name>.files.toml``, those of a rule's page in ``rules/<name>/``. Ids, keys, facts, commands and quoted
+messages have no language.
 """
 
 from __future__ import annotations
@@ -149,11 +150,12 @@ def meant(word: str, known: Iterable[str]) -> str:
     return say("; did you mean {names}?", names=either) if last else ""
 
 
-@lru_cache(maxsize=len(OTHERS))
+@lru_cache(maxsize=2 * len(OTHERS))
 def words(name: str) -> Mapping[str, str]:
     """Translations of that language by English sentence; raises `FileNotFoundError` for English.
 
-    From its TOML file, or from the packed JSON that a wheel has instead.
+    With ``.files`` behind the name: those of files that ship. From its TOML file, or from the packed JSON that a wheel
+    has instead.
     """
     packed = shipped.data(f"core/language/{name}.json.z")
     if packed is None:

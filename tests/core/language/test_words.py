@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import gpudoctor
 from gpudoctor.app import cli, demos
 from gpudoctor.app.arguments import parse
-from gpudoctor.app.commands.bundled import recipe_titles
 from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, speaking, words
 from gpudoctor.core.measurement import COUNTERS
@@ -35,8 +34,8 @@ from tests.processes import free_port
 PACKAGE = Path(gpudoctor.__file__).parent
 WORDS = words("zh")
 HOLE = re.compile(r"\{(\w+)\}")
-_TITLES = [*recipe_titles().values(), *(demo.title for demo in demos.every())]
-"""Of what ships: recipes and recorded machines."""
+_TITLES = [demo.title for demo in demos.every()]
+"""Of the recorded machines that ship."""
 
 
 @lru_cache(maxsize=1)
@@ -102,6 +101,16 @@ def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None
     constants = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     tables = {text for name in explain_tables.NAMES for text, _ in texts(table(name)["words"])}
     assert set(WORDS) - constants - tables - {*_TITLES} == set()
+
+
+def test_every_passage_that_is_translated_stands_in_a_file_that_ships() -> None:
+    shipped = [
+        path.read_text("utf-8")
+        for path in (PACKAGE / "app/recipes").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    flat = re.sub(r"\s+(?:# *)?", " ", "\n".join(shipped))
+    assert [passage for passage in words("zh.files") if passage not in flat] == []
 
 
 def test_english_is_said_as_it_stands_and_what_has_no_translation_stays_english() -> None:
