@@ -11,8 +11,9 @@ import pytest
 
 from gpudoctor.app.arguments import COMMANDS
 from gpudoctor.app.commands import rules
+from gpudoctor.core.document import parse_toml
 from gpudoctor.core.errors import RuleError
-from gpudoctor.core.language import speaking
+from gpudoctor.core.language import speaking, words
 from gpudoctor.diagnosis import page_cache, rulebook
 from gpudoctor.diagnosis.rulebook.check import BLANK
 from tests import needs
@@ -464,6 +465,18 @@ def test_filled_in_it_is_a_page_whose_cases_hold(called: Program, tmp_path: Path
     assert (tested.code, tested.out) == (0, "3 cases passed, 0 failed, on 1 page\n")
     found = called("read", "-", "--rules", str(site), stdin="Nvidia driver version: 999.1\n")
     assert "The driver 999.1 is a beta" in found.out
+
+
+def test_in_chinese_it_is_the_same_page_in_other_words(called: Program, tmp_path: Path) -> None:
+    assert called("rules", "new", "driver.beta", str(tmp_path), "--lang", "zh").code == 0
+    text = (tmp_path / "driver" / "driver.beta.toml").read_text("utf-8")
+    english = {worded: passage for passage, worded in words("zh.files").items()}
+    with speaking("en"):
+        same = parse_toml(rules.page("driver.beta"))
+    assert parse_toml(BLANKS.sub(lambda blank: f'"{BLANK} {english[blank[1]]}"', text)) == same
+    comments = [line for line in text.splitlines() if line.startswith("#") and " = " not in line]
+    assert [line for line in comments if ENGLISH_SENTENCE.search(QUOTED.sub("", line))] == []
+    assert not ENGLISH_SENTENCE.search("".join(BLANKS.findall(text)))
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])

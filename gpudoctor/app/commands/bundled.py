@@ -68,7 +68,7 @@ def recipe_write(options: argparse.Namespace) -> int:
     return SOUND
 
 
-_PASSAGE = (r'(?:^|(?<=# |  |\| )|(?<="""))', r"(?: +|\n *(?:# *)?)", r'(?=$| \||"|  )')
+_PASSAGE = (r'(?:^|(?<=# |  |\| )|(?<=""")|(?<=FILL IN: ))', r"(?: +|\n *(?:# *)?)", r'(?=$| \||"|  )')
 """What is before a passage of a shipped file, between its words, and behind it."""
 
 
@@ -76,7 +76,7 @@ def translated(text: str) -> str:
     """The text of a shipped file, its comments and prose in the language in use; unchanged in English.
 
     What is translated is a passage: whole lines of a comment, a docstring or a README, a remark behind code, the cell
-    of a table.
+    of a table, a blank to fill in.
     """
     if current() == ENGLISH:
         return text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from gpudoctor.app import output
+from gpudoctor.app.commands.bundled import translated
 from gpudoctor.app.output import BROKEN, SOUND
 from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Finding, Unjudged
@@ -61,8 +62,8 @@ def rules_new(options: argparse.Namespace) -> int:
 
 
 def page(rule_id: str) -> str:
-    """The text of a new page for that id, with blanks to fill in."""
-    return shipped.text("app/commands/new_page.toml").replace("@ID@", rule_id)
+    """The text of a new page for that id, with blanks to fill in, in the language in use."""
+    return translated(shipped.text("app/commands/new_page.toml")).replace("@ID@", rule_id)
 
 
 def place(rule_id: str, layer: str | None, folder: Path, rules: Sequence[Rule]) -> Path:

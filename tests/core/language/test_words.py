@@ -104,11 +104,8 @@ def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None
 
 
 def test_every_passage_that_is_translated_stands_in_a_file_that_ships() -> None:
-    shipped = [
-        path.read_text("utf-8")
-        for path in (PACKAGE / "app/recipes").rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
-    ]
+    paths = [PACKAGE / "app/commands/new_page.toml", *(PACKAGE / "app/recipes").rglob("*")]
+    shipped = [path.read_text("utf-8") for path in paths if path.is_file() and path.suffix != ".pyc"]
     flat = re.sub(r"\s+(?:# *)?", " ", "\n".join(shipped))
     assert [passage for passage in words("zh.files") if passage not in flat] == []
 
