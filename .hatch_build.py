@@ -32,7 +32,7 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
             if page.is_file() and place.parts[0] not in OTHERS:
                 build_data["force_include"][str(page)] = f"gpudoctor/rules/{place.as_posix()}"
         scratch = Path(tempfile.mkdtemp())
-        for name in (*OTHERS, *(f"{language}.files" for language in OTHERS)):
+        for name in (f"{language}{part}" for language in OTHERS for part in ("", ".files", ".notes")):
             written = json.dumps(dict(words(name)), separators=(",", ":"), ensure_ascii=False).encode()
             (scratch / f"{name}.json.z").write_bytes(zlib.compress(written, 9))
             build_data["force_include"][str(scratch / f"{name}.json.z")] = f"gpudoctor/core/language/{name}.json.z"

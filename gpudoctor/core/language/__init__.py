@@ -2,8 +2,8 @@
 
 A process speaks one language, as it has one locale: `app.cli` chooses it, and everything that is worded afterwards
 is worded in it. Words of the program are in ``gpudoctor/core/language/<name>.toml``, those of files that it writes
-for people in ``<name>.files.toml``, those of a rule's page in ``rules/<name>/``. Ids, keys, facts, commands and quoted
-messages have no language.
+for people in ``<name>.files.toml``, those of facts' sources in ``<name>.notes.toml``, those of a rule's page in
+``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
 """
 
 from __future__ import annotations
@@ -54,33 +54,6 @@ def say(english: str, **values: object) -> str:
     return template.format(**values) if values else template
 
 
-_PHRASES = (
-    "line {number}: {rest}",
-    "line {number}",
-    "lines {number}",
-    "table {name}: {rest}",
-    "table {name}",
-    "asked from level {name} on",
-    "only {name} has it",
-    "fewer than {number} hosts answered",
-    "conda installed {framework}",
-    "not judged, {rest}",
-    "no process {number}",
-    "{name} is not set",
-    "no {what} on PATH",
-    "torch is not installed in {place}",
-    "addresses cannot be read: {rest}",
-    "the log is the whole host's: {rest}",
-    "inside a container ({name}) the host's cannot be seen",
-    "no {path}; {rest}",
-    "{rest}; nvidia-smi is not on PATH",
-    "WSL {number} hands the GPU over without showing it on the PCI bus",
-    "the nvidia module is not loaded ({source})",
-    "{what} could not be read: {why}",
-    "{what} could not be started: {why}",
-    "{fact}: {rest}",
-)
-"""Notes that facts carry, a source or the reason why one was not read; a rest or a note in them may be one as well."""
 _HOLES = {
     "number": r"[\d, to-]+",
     "fact": r"[a-z]\w*(?:\.\w+)*",
@@ -89,7 +62,7 @@ _HOLES = {
     "argument": r"[^\s:]+",
     "who": r"\w+ (?:\d[\d, -]*(?: and \d+ more)?|\S+)",
 }
-_NESTED = ("rest", "who")
+_NESTED = ("rest", "source", "who")
 """Holes that hold a phrase."""
 
 
@@ -109,21 +82,25 @@ RANK_PHRASES = (
 """How facts name the ranks of a job and their processes."""
 
 
-def phrase(english: str, templates: tuple[str, ...] = _PHRASES) -> str:
+def phrase(english: str, templates: tuple[str, ...] | None = None) -> str:
     """The text, made from one of the templates, in the language in use; unchanged if it fits none of them.
 
     By default the templates are those of a fact's source and of the reason why it was not read.
     """
-    if _current == ENGLISH or (whole := say(english)) != english:
-        return english if _current == ENGLISH else whole
-    for template, pattern in _phrase_patterns(templates).items():
+    if _current == ENGLISH:
+        return english
+    table = words(_current) if templates is not None else words(f"{_current}.notes")
+    if whole := table.get(english) or words(_current).get(english):
+        return whole
+    for template, pattern in _phrase_patterns(tuple(table) if templates is None else templates).items():
         if match := pattern.fullmatch(english):
             parts = match.groupdict().items()
-            return say(template, **{name: phrase(part, templates) if name in _NESTED else part for name, part in parts})
+            filled = {name: phrase(part, templates) if name in _NESTED else part for name, part in parts}
+            return table.get(template, template).format(**filled)
     return english
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _phrase_patterns(templates: tuple[str, ...]) -> Mapping[str, re.Pattern[str]]:
     """For each template the pattern that matches the texts made from it."""
     return {
@@ -150,12 +127,12 @@ def meant(word: str, known: Iterable[str]) -> str:
     return say("; did you mean {names}?", names=either) if last else ""
 
 
-@lru_cache(maxsize=2 * len(OTHERS))
+@lru_cache(maxsize=3 * len(OTHERS))
 def words(name: str) -> Mapping[str, str]:
     """Translations of that language by English sentence; raises `FileNotFoundError` for English.
 
-    With ``.files`` behind the name: those of files that ship. From its TOML file, or from the packed JSON that a wheel
-    has instead.
+    With ``.files`` behind the name: those of files that ship; with ``.notes``: of the notes that facts carry. From its
+    TOML file, or from the packed JSON that a wheel has instead.
     """
     packed = shipped.data(f"core/language/{name}.json.z")
     if packed is None:

@@ -9,6 +9,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,62 @@ def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None
     constants = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     tables = {text for name in explain_tables.NAMES for text, _ in texts(table(name)["words"])}
     assert set(WORDS) - constants - tables - {*_TITLES} == set()
+
+
+NOTES = words("zh.notes")
+"""Templates of what facts carry: sources, and the reasons why one was not read."""
+_NOTE_AT = {"Absent": 0, "Known": 1, "Unread": 0}
+"""Which argument is the note."""
+_NAMES = {
+    *("gpudoctor bench", "nft list ruleset", "scontrol show job", "scontrol show step", "systemctl show {}"),
+    *("bind", "case", "connect", "getaddrinfo", "target"),
+    *("{}, class 0680", "{}/METADATA, extra {}", "{}/{}/config: {} control"),
+    *("{} and {}", "BNB_CUDA_VERSION={} and {}", "{} in {}"),
+}
+"""Notes that name a command, a system call or a part of a file; and two that join others."""
+_ENGLISH = re.compile(r"(?<![\w/.=*$-])[a-z]{2,}(?![\w/.=*-])")
+_SAMPLES = ("/x", "7", "line 1", "x")
+
+
+def _notes(note: ast.expr) -> Iterator[str]:
+    """The texts that the expression may be, ``{}`` for each of their holes."""
+    if isinstance(note, ast.IfExp):
+        yield from _notes(note.body)
+        yield from _notes(note.orelse)
+    elif isinstance(note, ast.Constant) and isinstance(note.value, str):
+        yield note.value
+    elif isinstance(note, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in note.values)
+
+
+def test_every_note_of_a_fact_has_its_chinese_where_it_has_english_words() -> None:
+    calls = (node for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    named = ((node.func.id, node.args) for node in calls if isinstance(node.func, ast.Name))
+    at = ((_NOTE_AT[name], arguments) for name, arguments in named if name in _NOTE_AT)
+    notes = {note for place, arguments in at for part in arguments[place : place + 1] for note in _notes(part)}
+    assert len(notes) > 400
+    with speaking("zh"):
+        english = [
+            note
+            for note in notes - _NAMES
+            if _ENGLISH.search(note)
+            and all(
+                language.phrase(text) == text
+                for first, other in product(_SAMPLES, repeat=2)
+                for text in [note.replace("{}", first, 1).replace("{}", other)]
+            )
+        ]
+    assert english == [], "\n".join(english)
+
+
+def test_every_note_that_is_translated_stands_in_the_program() -> None:
+    nodes = (node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    program = "\n".join(text for text in nodes if isinstance(text, str))
+    parts = {template: max(re.split(r"\{\w+\}", template), key=len).strip(" (),;`") for template in NOTES}
+    assert [template for template, part in parts.items() if part not in program] == []
+    assert [
+        template for template in NOTES if not set(HOLE.findall(NOTES[template])) <= set(HOLE.findall(template))
+    ] == []
 
 
 def test_every_passage_that_is_translated_stands_in_a_file_that_ships() -> None:
