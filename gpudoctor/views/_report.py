@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Since, Unjudged, Verdict
 from gpudoctor.core.fact import Absent, known, listed, text_of
 from gpudoctor.core.fact import Reason as Kind
-from gpudoctor.core.frozen import frozen
-from gpudoctor.core.language import phrase, say
+from gpudoctor.core.frozen import frozen, replace
+from gpudoctor.core.language import phrase, say, worded
 from gpudoctor.views._terminal import one_line, value
 
 SEVERITY_COLOURS: Mapping[str, str] = {"error": "red", "warning": "yellow", "info": "green"}
@@ -163,7 +163,7 @@ def _proof(item: Evidence) -> Proof | None:
     if item.fact == "text":
         return None
     if fact := known(item.state):
-        shown = value(fact)
+        shown = value(replace(fact, value=worded(item.fact, fact.value)))
         is_line = item.fact == "text.line"
         return Proof(item, fact_name(item), shown if is_line else shown or say("none"), phrase(fact.source), is_line)
     if isinstance(item.state, Absent):

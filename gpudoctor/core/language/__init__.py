@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 from gpudoctor.core import shipped
 from gpudoctor.core.document import parse_toml
@@ -61,8 +62,11 @@ _HOLES = {
     "path": r"/\S+",
     "argument": r"[^\s:]+",
     "who": r"\w+ (?:\d[\d, -]*(?: and \d+ more)?|\S+)",
+    "subject": r"\S+(?: on \S+)?",
+    "verb": "sends and receives|sends|receives",
+    "ends": "(?:by|from|between) .+",
 }
-_NESTED = ("rest", "source", "who")
+_NESTED = ("rest", "source", "who", "subject", "verb", "ends")
 """Holes that hold a phrase."""
 
 
@@ -80,6 +84,51 @@ RANK_PHRASES = (
     "{command} on {host}",
 )
 """How facts name the ranks of a job and their processes."""
+VALUE_PHRASES = (
+    "{path} (or another GPU's)",
+    "{path} instead of {other}",
+    "{file} wants {symbol}, which {path} does not define",
+    "{rest} ({number} pair)",
+    "{rest} ({number} pairs)",
+    "{subject} {verb} at {rate} Gbit/s, {share} % of the usual {usual}",
+    "{subject} {verb} at {rate} Gbit/s",
+    "{subject} {verb} {rate} of the usual {usual} GB/s",
+    "{subject} {verb} {rate} GB/s",
+    "{subject} {verb} no packets of more than {number} bytes",
+    "{subject} {verb} with {share} % of the segments lost",
+    "{subject} answers after {time} ms, usual are {usual} ms",
+    "{subject} answers after {time} ms",
+    "{subject} reaches the other hosts' {network}, and none of their {rail}",
+    "{subject} reaches none of the hosts that others reach",
+    "{subject} is reached by none of the hosts that reach others",
+    "{subject} neither reaches nor is reached by hosts that reach each other",
+    "{ends} no connection comes about, and {rail} of {host} reaches {network} of {other}",
+    "{ends} no connection comes about",
+    "{ends} packets of more than {number} bytes vanish",
+    "{ends} {share} % of the segments are lost",
+    "{ends} a round trip takes {time} ms, usual are {usual} ms",
+    "{ends} a round trip takes {time} ms",
+    "{ends} at most {rate} Gbit/s pass, {share} % of the usual {usual}",
+    "{ends} at most {rate} Gbit/s pass",
+    "{ends} {rate} of the usual {usual} GB/s pass",
+    "{ends} {rate} GB/s pass",
+    "by {rail} {ends}",
+    "between any two of {number} hosts",
+    "between {host} and other switches",
+    "between {host} and {other}",
+    "from {host} to other switches",
+    "from other switches to {host}",
+    "from {host} to {other}",
+    *RANK_PHRASES,
+)
+"""How facts of `_WORDED` say what they hold, where it is no single word."""
+_WORDED = {
+    *("container.lacks", "libs.clashes", "libs.shadowing", "space.uses", "suspect.words"),
+    *("cuda_driver.state", "driver.fabric_manager", "fabric.subnet_manager", "nvml.state"),
+    *("gpu.fabric_state", "imex.domain", "imex.state", "job.waiting", "rank.state"),
+    *("rank_group.name", "rank_group.state", "rank_group.waits_in", "rank_group.who", "rank_group.worker_waits_in"),
+}
+"""Facts whose value is words of this program, not of the machine."""
 
 
 def phrase(english: str, templates: tuple[str, ...] | None = None) -> str:
@@ -98,6 +147,15 @@ def phrase(english: str, templates: tuple[str, ...] | None = None) -> str:
             filled = {name: phrase(part, templates) if name in _NESTED else part for name, part in parts}
             return table.get(template, template).format(**filled)
     return english
+
+
+def worded(fact: str, value: Any) -> Any:
+    """The value of that fact, or each of a list of them, in the language in use where it is words of this program."""
+    if _current == ENGLISH or fact not in _WORDED:
+        return value
+    if isinstance(value, str):
+        return phrase(re.sub(r"^(Rank|Process)", lambda word: word[0].lower(), value), VALUE_PHRASES)
+    return tuple(worded(fact, item) for item in value) if isinstance(value, list | tuple) else value
 
 
 @lru_cache(maxsize=8)

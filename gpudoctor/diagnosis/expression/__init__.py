@@ -19,7 +19,7 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, IterableTooLong
 
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.language import ENGLISH, RANK_PHRASES, current, phrase, say
+from gpudoctor.core.language import say, worded
 from gpudoctor.core.pattern import TooCostlyError, pattern
 from gpudoctor.core.values import CannotJudge, Nothing, Version
 from gpudoctor.diagnosis.expression.facts import (
@@ -138,8 +138,6 @@ NOT_KNOWN = "(not known)"
 _LONGEST_VALUE = 1000
 """Characters of a value in a sentence."""
 _BREAKS = pattern(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
-_RANKS_AS_PHRASES = frozenset(["rank_group.name", "rank_group.who", "job.waiting"])
-"""Facts that name ranks or a process in words, which a sentence says in its own language."""
 HOLE = pattern(r"\{([^{}]+)\}")
 """An expression between braces, perhaps with what to say without its value behind a bar."""
 
@@ -163,10 +161,7 @@ def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = 
             return otherwise if mark else NOT_KNOWN
         if mark and isinstance(result, Nothing):
             return otherwise
-        text = show(result)
-        if inner in _RANKS_AS_PHRASES and current() != ENGLISH:
-            text = phrase(re.sub("^(Rank|Process)", lambda word: word[0].lower(), text), RANK_PHRASES)
-        return _one_line(text)
+        return _one_line(show(worded(inner, result)))
 
     return HOLE.sub(value, template)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 import gpudoctor
 from gpudoctor.app import cli, demos
 from gpudoctor.app.arguments import parse
+from gpudoctor.cluster.preflight.pairs import Suspect, sentence
 from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, speaking, words
 from gpudoctor.core.measurement import COUNTERS
@@ -86,7 +88,7 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
         *html._MARKS.values(),
         *COUNTERS.values(),
         *(words for several in job.STATES.values() for words in several),
-        *language.RANK_PHRASES,
+        *language.VALUE_PHRASES,
         *job._JOBS,
         *job._UNSEEN,
         *job._SIGNALS,
@@ -158,6 +160,33 @@ def test_every_note_that_is_translated_stands_in_the_program() -> None:
     assert [
         template for template in NOTES if not set(HOLE.findall(NOTES[template])) <= set(HOLE.findall(template))
     ] == []
+
+
+def test_values_that_are_words_of_ours_are_chinese_in_sentences_and_in_evidence(called: Program) -> None:
+    for name, words_there, gone in (
+        ("fabric-manager", ["driver.fabric_manager = 未安装", "状态为 未安装"], "not installed"),
+        ("no-gpus", ["它缺少 驱动的库", "/dev/nvidia0（或另一块 GPU 的）"], "another GPU"),
+        ("library-path", ["，而不是", "没有定义它"], "instead of"),
+        (
+            "stuck-loader",
+            ["rank_group[0].who = node07 上的 pid 5037", "rank_group[0].state = 在等 DataLoader"],
+            " on node07",
+        ),
+    ):
+        shown = " ".join(called("demo", name, "--lang", "zh").out.split())
+        assert [part for part in words_there if part not in shown] == []
+        assert gone not in shown
+
+
+@pytest.mark.parametrize("kind", ["host", "link", "switch"])
+@pytest.mark.parametrize("measure", ["reach", "mtu", "loss", "latency", "bandwidth"])
+def test_what_was_measured_between_hosts_is_chinese(kind: Any, measure: Any) -> None:
+    ways, names = ("from", "to", "both"), {"host": ("n1",), "link": ("n1", "n2"), "switch": ("s1",)}[kind]
+    for way, usual, rail, rdma in product(ways, (None, 9.4), ("", "mlx5_3"), (False, True)):
+        for network in ("", "mlx5_4") if measure == "reach" and rail else ("",):
+            suspect = Suspect(kind, names, way, measure, 0.25, usual, 0.2, 4, rail=rail, network=network, rdma=rdma)
+            with speaking("zh"):
+                assert not _ENGLISH.search(language.worded("suspect.words", sentence(suspect)).replace("mlx5", ""))
 
 
 def test_every_passage_that_is_translated_stands_in_a_file_that_ships() -> None:
