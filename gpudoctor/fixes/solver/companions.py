@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpudoctor.core.frozen import frozen
+from gpudoctor.core.language import and_list, say
 from gpudoctor.diagnosis.knowledge import archs
 from gpudoctor.diagnosis.knowledge._tables import TableRow, table
 from gpudoctor.fixes.solver.builds import Build
@@ -225,8 +226,9 @@ def beside(wants: Wants, build: Build, machine: Machine) -> tuple[Package, ...] 
         found.append((want, fitting))
     chosen = _compatible_choice(found, {})
     if chosen is None:
-        names = " and ".join(want.text for want, _ in found)
-        return Refused(found[0][0], f"no releases of {names} go together beside torch {build.torch}")
+        names = and_list(want.text for want, _ in found)
+        why = say("no releases of {names} go together beside torch {torch}", names=names, torch=build.torch)
+        return Refused(found[0][0], why)
     others = (Package(want.name, "", asked=want.text) for want in wants.others)
     return (*chosen, *others)
 
@@ -252,15 +254,17 @@ def unsupported(name: str, cuda: int, place: Place) -> str:
     asks = support(name)
     if "systems" in asks and place.wheels not in asks["systems"].split():
         names = {"windows": "Windows", "aarch64": "Arm", "linux": "Linux"}
-        return f"{name} has no GPU wheel for {names.get(place.wheels or '', 'this system')}"
+        system = names.get(place.wheels or "", "") or say("this system")
+        return say("{name} has no GPU wheel for {system}", name=name, system=system)
     least = asks.get(f"cc_{cuda}", asks.get("cc", "0.0"))
     floor = tuple(map(int, least.split(".")))
     if older := [
         device.name for device in place.devices if any(capability < floor for capability in device.capabilities)
     ]:
-        return f"{name} needs compute capability {least} or newer: {', '.join(older)}"
+        needs = "{name} needs compute capability {least} or newer: {gpus}"
+        return say(needs, name=name, least=least, gpus=", ".join(older))
     if place.python.endswith("t") and not asks.get("free_threaded", True):
-        return f"{name} has no wheel for Python without the global lock ({place.python})"
+        return say("{name} has no wheel for Python without the global lock ({python})", name=name, python=place.python)
     return ""
 
 
@@ -268,8 +272,10 @@ def none_fits(want: Want, build: Build, place: Place) -> str:
     """Sentence saying why no release of the package fits the build."""
     if want.name in ("torchvision", "torchaudio", "triton"):
         own = build.release.get(want.name)
-        return f"goes with {want.name} {own}, not {want.text}" if own else f"goes with no {want.name} of the tables"
-    python = " and Python {}.{}".format(*place.numbers) if place.python else ""
+        sentence = "goes with {name} {own}, not {asked}" if own else "goes with no {name} of the tables"
+        return say(sentence, name=want.name, own=own, asked=want.text)
+    python = say(" and Python {version}", version="{}.{}".format(*place.numbers)) if place.python else ""
     if want.name in ("tensorflow", "jax"):
-        return f"no {want.text} goes with CUDA {build.cuda[0]}, its cuDNN and NCCL{python}"
-    return f"no {want.text} of the tables goes with it{python}"
+        sentence = "no {asked} goes with CUDA {cuda}, its cuDNN and NCCL{python}"
+        return say(sentence, asked=want.text, cuda=build.cuda[0], python=python)
+    return say("no {asked} of the tables goes with it{python}", asked=want.text, python=python)

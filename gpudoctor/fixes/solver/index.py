@@ -327,11 +327,12 @@ class Indexes:
                 lacks.append(pin)
             elif wheel.sha256:
                 hashes[item.name] = (wheel.url, wheel.sha256)
-        where = f"for Python {python} on {system} {arch}"
+        where = {"index": order.index, "python": python, "system": f"{system} {arch}"}
         if lacks:
-            return Verdict(f"{order.index} has no wheel {where}", tuple(lacks))
+            return Verdict(say("{index} has no wheel for Python {python} on {system}", **where), tuple(lacks))
         moment = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        return Verdict(f"Verified against {order.index} {where}, {moment}.", hashes=hashes)
+        verified = say("Verified against {index} for Python {python} on {system}, {moment}.", moment=moment, **where)
+        return Verdict(verified, hashes=hashes)
 
 
 def user_indexes(base: str = BASE) -> Indexes:

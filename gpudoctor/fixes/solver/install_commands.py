@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.core.frozen import field, frozen, replace
+from gpudoctor.core.language import say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.diagnosis.knowledge import builds
 from gpudoctor.diagnosis.knowledge._tables import table
@@ -251,10 +252,11 @@ def conda_remarks(order: Order) -> tuple[str, ...]:
     later.
     """
     if not is_served_by_conda(order):
-        return (f"conda-forge no longer builds torch for CUDA {order.candidate.cuda}: use pip or uv",)
-    missing = not_on_conda(order)
-    notes = [f"conda-forge has no {', '.join(missing)}: those come by pip afterwards"] if missing else []
-    return (*notes, "conda-forge builds torch itself, and a new release comes there weeks after PyTorch's own")
+        sentence = "conda-forge no longer builds torch for CUDA {cuda}: use pip or uv"
+        return (say(sentence, cuda=order.candidate.cuda),)
+    names = ", ".join(not_on_conda(order))
+    notes = [say("conda-forge has no {names}: those come by pip afterwards", names=names)] if names else []
+    return (*notes, say("conda-forge builds torch itself, and a new release comes there weeks after PyTorch's own"))
 
 
 def _conda_pin(version: str, order: Order) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from packaging.version import Version
 
 from gpudoctor.core.frozen import frozen
-from gpudoctor.core.language import say
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
@@ -346,9 +346,10 @@ def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
     if machine.driver is None:
         yield say("The driver is not known, so no build was ruled out for it.")
     elif machine.driver.future:
-        yield f"Driver {machine.driver.written} is newer than the tables; it was taken to serve every CUDA of theirs."
+        sentence = "Driver {driver} is newer than the tables; it was taken to serve every CUDA of theirs."
+        yield say(sentence, driver=machine.driver.written)
     elif machine.driver.cuda is None:
-        yield f"The tables do not say which CUDA driver {machine.driver.written} serves in full."
+        yield say("The tables do not say which CUDA driver {driver} serves in full.", driver=machine.driver.written)
     if not machine.python:
         yield say("Python's version is not known, so no build was ruled out for it.")
     if machine.glibc is None and machine.system == "Linux" and wishes.elsewhere:
@@ -380,9 +381,10 @@ def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
         try:
             gpus.gpu_floor(f"{major}.{minor}")
         except CannotJudge as why:
-            yield f"{gpu.name}: which drivers serve it was not judged, {why.why}."
+            yield say("{gpu}: which drivers serve it was not judged, {why}.", gpu=gpu.name, why=phrase(why.why))
             if gpus.is_system_on_chip(f"{major}.{minor}"):
-                yield "Systems on chip take NVIDIA's own wheels for JetPack, which the tables do not follow."
+                yield say("Systems on chip take NVIDIA's own wheels for JetPack, which the tables do not follow.")
     own = machine.driver if machine.drivers_of == "linux" else None
     if gpu.first and own and not own.reaches(gpu.first) and all(map(own.reaches, gpu.floors)):
-        yield f"The first driver known to list {gpu.name} is {gpu.first}; {own.written} may not know it."
+        sentence = "The first driver known to list {gpu} is {first}; {driver} may not know it."
+        yield say(sentence, gpu=gpu.name, first=gpu.first, driver=own.written)

@@ -211,8 +211,10 @@ def _glibc_steps(case: Case, holds: Predicate) -> Iterator[Step]:
         major, _, minor = row["glibc"].partition(".")
         number = int(major), int(minor)
         if (own == "musl" or own is None or own < number) and holds(case.on(glibc=number)):
-            text = f"glibc {row['glibc']} or newer, as in {row['distributions']}"
-            text = f"a distribution with {text}, instead of musl" if own == "musl" else text
+            sentence = "glibc {version} or newer, as in {systems}"
+            if own == "musl":
+                sentence = "a distribution with glibc {version} or newer, as in {systems}, instead of musl"
+            text = say(sentence, version=row["glibc"], systems=row["distributions"])
             yield case.on(glibc=number), Remedy("libc", f"glibc {row['glibc']}", text, row["glibc"])
             return
 

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from packaging.version import Version
 
-from gpudoctor.core.language import say
+from gpudoctor.core.language import and_list, say
 from gpudoctor.core.stack import Need, Reason, Wishes
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.fixes.solver.builds import Build, builds
@@ -87,11 +87,13 @@ def _heading(wants: Wants) -> str:
     taken = wants.builds
     asked = wants.torch.text or "torch"
     if not taken:
-        return f"The tables have no CUDA build of {asked}"
+        return say("The tables have no CUDA build of {asked}", asked=asked)
     words = [f"{major}.{minor}" for major, minor in sorted({build.cuda for build in taken})]
     if len(words) > 4:
-        return f"{len(taken)} builds of torch {taken[-1].torch} to {taken[0].torch}, for CUDA {words[0]} to {words[-1]}"
-    return f"{asked} comes for CUDA {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}"
+        sentence = "{count} builds of torch {first} to {last}, for CUDA {least} to {most}"
+        bounds = {"first": taken[-1].torch, "last": taken[0].torch, "least": words[0], "most": words[-1]}
+        return say(sentence, count=len(taken), **bounds)
+    return say("{asked} comes for CUDA {versions}", asked=asked, versions=and_list(words))
 
 
 def _needs(best: Fit, machine: Machine) -> Iterator[Need]:
@@ -130,11 +132,15 @@ def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -
         yield from assumption_notes(wishes, machine)
     old = any(capability < (5, 0) for device in machine.devices for capability in device.capabilities)
     if old and best and int(best.build.row.get("cudnn", "0").split(".")[0]) >= 9:  # cuDNN's release notes, 9.0.0
-        yield "cuDNN 9 serves no GPU before compute capability 5.0: convolutions may need torch 2.3.1, with cuDNN 8."
+        sentence = (
+            "cuDNN 9 serves no GPU before compute capability 5.0: convolutions may need torch 2.3.1, with cuDNN 8."
+        )
+        yield say(sentence)
     for want in wants.others:
-        kept = f"{want.text} is kept as it is: the tables do not follow it, so whether it fits was not judged."
+        sentence = "{asked} is kept as it is: the tables do not follow it, so whether it fits was not judged."
+        kept = say(sentence, asked=want.text)
         near = get_close_matches(want.name, ("torch", *FOLLOWED), 1, 0.8)
-        yield f"{kept} Did you mean {near[0]}?" if near else kept
+        yield say("{sentence} Did you mean {name}?", sentence=kept, name=near[0]) if near else kept
 
 
 def sources() -> tuple[str, ...]:
@@ -181,7 +187,7 @@ def conflicts(wants: Wants) -> tuple[Reason, ...]:
         found = tuple(_conflict(subset) for subset in combinations(every, several) if not _can_be_met(subset))
         if found:
             return found
-    return (Reason(" and ".join(want.text for want in every), "rejected", "no releases of these go together"),)
+    return (Reason(and_list(want.text for want in every), "rejected", say("no releases of these go together")),)
 
 
 def _can_be_met(subset: Sequence[Want]) -> bool:
@@ -193,15 +199,16 @@ def _can_be_met(subset: Sequence[Want]) -> bool:
 
 def _conflict(subset: tuple[Want, ...]) -> Reason:
     """Why no machine can meet this set of wants: they exclude each other, or the tables lack such a release."""
-    name = " and ".join(want.text for want in subset)
+    name = and_list(want.text for want in subset)
     if len(subset) > 1:
-        return Reason(name, "rejected", "; ".join(("exclude each other", *_matching_torch(subset))))
+        return Reason(name, "rejected", say("; ").join((say("exclude each other"), *_matching_torch(subset))))
     want = subset[0]
     if not any(want.takes(version) for version in _versions(want)) and len(want.texts) > 1:
-        return Reason(name, "rejected", "exclude each other")
+        return Reason(name, "rejected", say("exclude each other"))
     newest = _versions(want)[0]
     checked = table("torch" if want.name == "torch" else "companions")["checked"]
-    return Reason(name, "rejected", f"the tables have no such release; the newest is {newest} (checked {checked})")
+    none = "the tables have no such release; the newest is {newest} (checked {checked})"
+    return Reason(name, "rejected", say(none, newest=newest, checked=checked))
 
 
 def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:
@@ -215,7 +222,8 @@ def _matching_torch(subset: tuple[Want, ...]) -> Iterator[str]:
     found = dict.fromkeys(fit.build.torch for fit in fitting(_ANY_LINUX, Wants(ANY_TORCH, tuple(other))))
     if found:
         some = ", ".join(list(found)[:3])
-        yield f"{other[0].text} goes with torch {some}{' and others' if len(found) > 3 else ''}"
+        sentence = "{asked} goes with torch {some} and others" if len(found) > 3 else "{asked} goes with torch {some}"
+        yield say(sentence, asked=other[0].text, some=some)
 
 
 def _versions(want: Want) -> list[str]:
@@ -336,9 +344,9 @@ def _module_conflict(machine: Machine) -> Iterator[Reason]:
     apart = conflicting_modules(machine)
     if apart:
         needs = {"required": "open", "unsupported": "proprietary"}
-        words = (f"{device.name} the {needs[kernel_module_kind(device.capabilities[0])]} ones" for device in apart)
-        reason = f"only one kind of kernel modules can be loaded: {', '.join(words)}"
-        yield Reason("these GPUs together", "rejected", reason)
+        kinds = (f"{device.name} ({needs[kernel_module_kind(device.capabilities[0])]})" for device in apart)
+        reason = say("only one kind of kernel modules can be loaded: {names}", names=", ".join(kinds))
+        yield Reason(say("these GPUs together"), "rejected", reason)
 
 
 def device_phrase(device: Device) -> str:

@@ -116,7 +116,8 @@ def _verified_choice(solution: Solution, wishes: Wishes, shelves: Indexes) -> _C
             return _Choice(candidate, tuple(rejected), (verdict.summary, *hints), verdict.hashes)
         name = f"torch {candidate.torch} {candidate.build}"
         rejected.append(Reason(name, "rejected", f"{verdict.summary}: {', '.join(verdict.lacks)}"))
-    return _Choice(None, tuple(rejected), ("The index has none of the builds that fit; --offline leaves it unasked.",))
+    none = say("The index has none of the builds that fit; --offline leaves it unasked.")
+    return _Choice(None, tuple(rejected), (none,))
 
 
 def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
