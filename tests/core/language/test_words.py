@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import gpudoctor
 from gpudoctor.app import cli, demos
 from gpudoctor.app.arguments import parse
-from gpudoctor.cluster.preflight.pairs import Suspect, sentence
+from gpudoctor.cluster.preflight.pairs import Suspect, Way, sentence
 from gpudoctor.core import language
 from gpudoctor.core.language import choose_language, speaking, words
 from gpudoctor.core.measurement import COUNTERS
@@ -181,7 +181,8 @@ def test_values_that_are_words_of_ours_are_chinese_in_sentences_and_in_evidence(
 @pytest.mark.parametrize("kind", ["host", "link", "switch"])
 @pytest.mark.parametrize("measure", ["reach", "mtu", "loss", "latency", "bandwidth"])
 def test_what_was_measured_between_hosts_is_chinese(kind: Any, measure: Any) -> None:
-    ways, names = ("from", "to", "both"), {"host": ("n1",), "link": ("n1", "n2"), "switch": ("s1",)}[kind]
+    ways: tuple[Way, ...] = ("from", "to", "both")
+    names = {"host": ("n1",), "link": ("n1", "n2"), "switch": ("s1",)}[kind]
     for way, usual, rail, rdma in product(ways, (None, 9.4), ("", "mlx5_3"), (False, True)):
         for network in ("", "mlx5_4") if measure == "reach" and rail else ("",):
             suspect = Suspect(kind, names, way, measure, 0.25, usual, 0.2, 4, rail=rail, network=network, rdma=rdma)
