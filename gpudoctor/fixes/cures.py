@@ -99,7 +99,7 @@ def effect_text(step: Step, cure: str) -> str:
         return say("; ").join(dict.fromkeys(effects))
     if "reboot" in step.needs:
         return say("the machine runs what was installed")
-    return f"part of: {cure}" if step.touches != "nothing" else say("it only looks") if step.argv else ""
+    return say("part of: {cure}", cure=cure) if step.touches != "nothing" else say("it only looks") if step.argv else ""
 
 
 def fact_sentence(name: str, value: Json) -> str:

@@ -134,8 +134,8 @@ def size(mib: float) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """The count with its noun: ``1 step``, ``3 steps``."""
-    return f"{count} {word}{'s' if count != 1 else ''}"
+    """The count with its noun, translated: ``1 step``, ``3 steps``."""
+    return say(f"{{count}} {word}{'s' if count != 1 else ''}", count=count)
 
 
 def value(fact: Known) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
-from gpudoctor.core.language import RANK_PHRASES, phrase, say
+from gpudoctor.core.language import JOBS, RANK_PHRASES, phrase, say
 from gpudoctor.core.measurement import COUNTERS
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
@@ -35,9 +35,7 @@ _LOOK_AGAIN = (
     "Where it still does not move in a minute, run the same command again: ranks that start, load or compile wait like"
     " this for a while."
 )
-_JOBS = ("job of process {numbers}", "job on {hosts}", "Slurm job {job}")
-"""How jobs are named."""
-_UNSEEN = ("{who}: {rest}", "host {host}", *RANK_PHRASES[:6])
+UNSEEN = ("{who}: {rest}", "host {host}", *RANK_PHRASES[:6])
 """Why ranks or hosts were not seen."""
 _SIGNALS = ("{signal} from the terminal or the kernel", "{signal} from {sender} (pid {pid})")
 """A signal, and where it came from."""
@@ -49,7 +47,7 @@ def render(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     hosts, ranks = snapshot.texts("job.hosts"), int(snapshot.number("job.ranks") or 0)
     head = say(
         "{job}, {ranks} on {hosts}, looked at for {time}",
-        job=one_line(phrase(snapshot.target.name, _JOBS)),
+        job=one_line(phrase(snapshot.target.name, JOBS)),
         ranks=say("{count} ranks" if ranks != 1 else "{count} rank", count=ranks),
         hosts=hosts[0] if len(hosts) == 1 else say("{count} hosts", count=len(hosts)),
         time=seconds(snapshot.number("job.looked_s") or 0.0),
@@ -130,7 +128,7 @@ def summary(diagnosis: Diagnosis) -> str:
 def _unseen(snapshot: Snapshot) -> Iterator[str]:
     """A sentence for each reason why ranks or hosts were not seen."""
     for reason in snapshot.texts("job.unseen"):
-        yield one_line(say("Not seen: {what}", what=phrase(reason, _UNSEEN)))
+        yield one_line(say("Not seen: {what}", what=phrase(reason, UNSEEN)))
 
 
 def _group_lines(diagnosis: Diagnosis) -> Iterator[str]:

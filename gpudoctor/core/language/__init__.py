@@ -129,6 +129,8 @@ _WORDED = {
     *("rank_group.name", "rank_group.state", "rank_group.waits_in", "rank_group.who", "rank_group.worker_waits_in"),
 }
 """Facts whose value is words of this program, not of the machine."""
+JOBS = ("job of process {numbers}", "job on {hosts}", "Slurm job {job}")
+"""How jobs are named."""
 
 
 def phrase(english: str, templates: tuple[str, ...] | None = None) -> str:

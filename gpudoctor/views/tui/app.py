@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 from textual.binding import Binding, BindingType
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.filter import LineFilter
 from textual.fuzzy import FuzzySearch
@@ -19,6 +19,7 @@ from textual.types import IgnoreReturnCallbackType
 from gpudoctor.core import shipped
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import listed, text_of
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks, terminal, themes
 from gpudoctor.views.tui.base import BaseApp, FramedScreen
@@ -55,12 +56,12 @@ class Command:
     @property
     def label(self) -> str:
         """Group and words on one line: ``go: GPUs``."""
-        return one_line(f"{self.group}: {self.words}")
+        return one_line(f"{say(self.group)}{say(': ')}{say(self.words)}")
 
     @property
     def name(self) -> str:
         """Label and description, as shown and searched: ``go: GPUs 2``."""
-        return self.label + (f"  {one_line(self.about)}" if self.about else "")
+        return self.label + (f"  {one_line(say(self.about))}" if self.about else "")
 
 
 class Commands(Provider):
@@ -109,7 +110,7 @@ def _general_commands(app: DoctorApp) -> Iterator[Command]:
     yield Command("view", "theme…", app.action_themes)
     for name, words in themes.NAMES.items():
         if name != app.theme:
-            yield Command("view", f"theme {words}", partial(app.choose_theme, name), searched=True)
+            yield Command("view", say("theme {name}", name=say(words)), partial(app.choose_theme, name), searched=True)
     if app.in_ascii:
         yield Command("view", "marks in Unicode", partial(app.choose_marks, "unicode"))
     else:
@@ -139,7 +140,7 @@ def _gpu_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
 
 def _styled_name(command: Command, letters: Sequence[int] = ()) -> Content:
     """The command's name, dimmed but for its words, with the letters at these offsets underlined."""
-    shown = Content(command.name).stylize("$foreground 70%", 0, len(command.group) + 1)
+    shown = Content(command.name).stylize("$foreground 70%", 0, len(say(command.group)) + 1)
     shown = shown.stylize("$foreground 70%", len(command.label), len(command.name))
     for at in letters:
         shown = shown.stylize("bold underline $primary", at, at + 1)
@@ -182,7 +183,7 @@ class DoctorApp(BaseApp):
         try:
             self._choices = themes.load_choices()
         except themes.ChoicesError as error:
-            self.say(f"what was chosen before is not known: {error}")
+            self.say("what was chosen before is not known: {error}", error=error)
         if os.environ.get("TEXTUAL_THEME") not in self.available_themes:
             self.theme = self._choices.theme if self._choices.theme in themes.NAMES else themes.NIGHT.name
         self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and terminal.ascii_wanted())
@@ -192,7 +193,7 @@ class DoctorApp(BaseApp):
         try:
             themes.keep_choices(chosen)
         except themes.ChoicesError as error:
-            self.say(f"for this time only: the choice cannot be kept: {error}")
+            self.say("for this time only: the choice cannot be kept: {error}", error=error)
         self._choices = chosen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -253,7 +254,12 @@ class DoctorApp(BaseApp):
         """Open the screen `place` with its cursor on `name`; a message if that is not there."""
         await self.switch_mode(place)
         if not cast(FramedScreen, self.screen).go(name):
-            self.say(f"{name}: not among what is shown here")
+            self.say("{name}: not among what is shown here", name=name)
+
+    def action_command_palette(self) -> None:
+        """Open the command palette, unless it is open."""
+        if self.use_command_palette and not CommandPalette.is_open(cast(Any, self)):
+            self.push_screen(CommandPalette(placeholder=say("Search for commands…"), id="--command-palette"))
 
     def action_keys(self) -> None:
         """Open the page of this screen's keys and of the marks."""

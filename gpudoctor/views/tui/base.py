@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, NARROW, SCREEN_ENTRIES, Keys, Line, Tabs
@@ -51,9 +52,9 @@ class BaseApp(App[None]):
         if self.is_web:
             event.prevent_default()
 
-    def say(self, message: str) -> None:
-        """Show a message in the second line, until the next key or another message."""
-        self.message = one_line(message)
+    def say(self, message: str, **values: object) -> None:
+        """Show a message, translated and its holes filled, in the second line, until the next key or message."""
+        self.message = one_line(say(message, **values))
 
     def action_read(self) -> None:
         """Start a new reading of the machine in a thread; what an older one still reports is ignored from then on.
@@ -88,7 +89,9 @@ class BaseApp(App[None]):
     def stop_reading(self) -> None:
         """End the reading for the interface: what was read so far stays, the rest is ignored; a message says so."""
         self._reading_number += 1
-        self.reading = self.reading.ended("" if self.diagnosis else "stopped before anything was read; r reads again")
+        self.reading = self.reading.ended(
+            "" if self.diagnosis else say("stopped before anything was read; r reads again")
+        )
         self.say("stopped: what was not read by then is not judged; r reads again")
 
     def _finish_reading(self, number: int, answer: Diagnosis | BaseException) -> None:
@@ -210,7 +213,7 @@ class Band:
     @property
     def left(self) -> Content:
         """Word in bold and subject, never read as markup."""
-        return Content.assemble((self.word, "bold"), f"  {one_line(self.about)}")
+        return Content.assemble((marks.translated(self.word), "bold"), f"  {one_line(self.about)}")
 
 
 class FramedScreen(Screen[None]):
@@ -259,9 +262,9 @@ class FramedScreen(Screen[None]):
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
         glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
-        about = summary.findings_line(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
+        about = summary.findings_line(diagnosis, over=reading.over) if diagnosis else say(self.doctor.work.title)
         if diagnosis and diagnosis.snapshot.target.kind == "snapshot":
-            about += " · recording"
+            about += say(" · recording")
         return Band(state, f"{glyph} {word}", reading.trouble or about, self.machine())
 
     def machine(self) -> tuple[str, ...]:
@@ -339,4 +342,4 @@ class FramedScreen(Screen[None]):
     def _report_saved(self, path: str | None) -> None:
         """Show a message with the path that was written; nothing for None (nothing was)."""
         if path:
-            self.doctor.say(f"written to {path}")
+            self.doctor.say("written to {path}", path=path)

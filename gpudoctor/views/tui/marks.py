@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpudoctor.core.diagnosis import Verdict
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import Severity
 
 SEVERITY: dict[Severity, tuple[str, str, str]] = {
@@ -52,8 +53,14 @@ MEANINGS = (
 
 def step_labels(needs: Sequence[str], touches: str) -> list[str]:
     """What a step needs and touches, each as a mark with words: ``▲ needs root``, ``● changes the system``."""
-    labels = [NEEDS.get(need, f"▲ needs {need}") for need in needs]
-    return [*labels, TOUCHES[touches]] if touches in TOUCHES else labels
+    labels = [translated(NEEDS[need]) if need in NEEDS else f"▲ {say('needs {what}', what=need)}" for need in needs]
+    return [*labels, translated(TOUCHES[touches])] if touches in TOUCHES else labels
+
+
+def translated(mark: str) -> str:
+    """A glyph with words (``✗ ERROR``), the words in the language in use; a glyph alone as it is."""
+    glyph, blank, words = mark.partition(" ")
+    return f"{glyph}{blank}{say(words) if words else ''}"
 
 
 def spinner(seconds: float) -> str:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from gpudoctor.core.diagnosis import Verdict
-from gpudoctor.core.language import phrase
+from gpudoctor.core.language import phrase, say
 from gpudoctor.views._terminal import width
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import DoctorApp
@@ -79,7 +79,7 @@ class RecordingsTable(Rows):
     def __init__(self, choices: Sequence[RecordedMachine]) -> None:
         super().__init__(id="choices", classes="pane")
         self.choices = choices
-        self.border_title = "Recorded machines"
+        self.border_title = say("Recorded machines")
         self._name_width = max(len(choice.name) for choice in choices) + 2
         self._title_width = max(width(phrase(choice.title, ())) for choice in choices) + 2
 
@@ -136,9 +136,11 @@ class RecordingsScreen(Screen[None]):
         """Set the texts of the two lines on top."""
         count = len(self.choices.choices)
         self.query_one("#band", Line).say(
-            Content.assemble((f"{count} recorded machines", "bold"), "  nothing here is about this machine")
+            Content.assemble(
+                (say("{count} recorded machines", count=count), "bold"), say("  nothing here is about this machine")
+            )
         )
-        self.query_one("#status", Line).say("Real checks run on recorded answers. o comes back to this list.")
+        self.query_one("#status", Line).say(say("Real checks run on recorded answers. o comes back to this list."))
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """Describe the machine under the cursor below the list."""
@@ -148,9 +150,9 @@ class RecordingsScreen(Screen[None]):
             [
                 Block(plain(phrase(choice.title, ()), "bold")),
                 GAP,
-                Block(plain(choice.meets), Content.styled("You meet", "bold"), 10),
-                Block(plain(choice.machine), Content.styled("Machine", "bold"), 10),
-                Block(plain(f"gpudoctor demo {choice.name}", "$primary"), Content.styled("Directly", "bold"), 10),
+                Block(plain(choice.meets), Content.styled(say("You meet"), "bold"), 10),
+                Block(plain(choice.machine), Content.styled(say("Machine"), "bold"), 10),
+                Block(plain(f"gpudoctor demo {choice.name}", "$primary"), Content.styled(say("Directly"), "bold"), 10),
             ],
         )
         event.stop()

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from gpudoctor.core.errors import DoctorError
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan
 from gpudoctor.core.run import Run
 from gpudoctor.views._terminal import one_line
@@ -164,7 +165,7 @@ class ConfirmScreen(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The question, which may scroll, and below it the keys, which stay."""
         with VerticalScroll(id="sure", can_focus=False) as frame:
-            frame.border_title = Content(one_line(self._title))
+            frame.border_title = Content(one_line(say(self._title)))
             yield Prose(id="question")
             yield Prose(id="answer")
 
@@ -181,14 +182,16 @@ class ConfirmScreen(ModalScreen[bool]):
         """The keys that answer; if a word must be typed, that word and what has been typed."""
         key = "bold $primary"
         if not self._required_word:
-            return Block(Content.assemble(("y", key), f"  {self._yes_label}            ", ("n", key), "  go back"))
+            return Block(
+                Content.assemble(("y", key), f"  {say(self._yes_label)}            ", ("n", key), f"  {say('go back')}")
+            )
         typed = Content.assemble(plain(self.typed, "bold"), ("▏", "$primary"))
         asks = Content.assemble(
-            "to go on, type ",
+            say("to go on, type "),
             plain(self._required_word, "bold $warning"),
-            " and press enter    ",
+            say(" and press enter    "),
             ("esc", key),
-            "  go back",
+            f"  {say('go back')}",
         )
         return Block(Content.assemble(asks, "\n\n› ", typed))
 

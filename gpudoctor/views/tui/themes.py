@@ -19,6 +19,8 @@ from textual.screen import ModalScreen
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gpudoctor.core import files
+from gpudoctor.core.language import say
+from gpudoctor.views._terminal import padded
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
@@ -103,10 +105,10 @@ class ThemeTable(Rows):
 
     def row(self, index: int) -> Iterable[Cell]:
         """The cells of that theme: its name, and samples of its colours."""
-        yield f" {NAMES[_NAMES[index]]:<32}", ""
+        yield f" {padded(say(NAMES[_NAMES[index]]), 32)}", ""
         for glyph, look in ((marks.SEVERITY["error"][0], "error"), (marks.SEVERITY["warning"][0], "warning")):
-            yield f"{glyph} {look}  ", look
-        yield f"{marks.PASSED} passed", "good"
+            yield f"{glyph} {say(look)}  ", look
+        yield f"{marks.PASSED} {say('passed')}", "good"
 
 
 class ThemeScreen(ModalScreen[str]):
@@ -126,8 +128,8 @@ class ThemeScreen(ModalScreen[str]):
         """The list of themes; the current theme is remembered."""
         self.before = self.app.theme
         self.list = ThemeTable(id="themes", classes="pane")
-        self.list.border_title = Content("Theme")
-        self.list.border_subtitle = Content("enter keep   esc as it was")
+        self.list.border_title = Content(say("Theme"))
+        self.list.border_subtitle = Content(say("enter keep   esc as it was"))
         yield self.list
 
     def on_mount(self) -> None:
@@ -221,4 +223,4 @@ def keep_choices(choices: Choices) -> None:
 
 def _error_words(error: Exception) -> str:
     """Why the file of choices could not be read or written: the system's message of an OSError, else ``not JSON``."""
-    return error.strerror or str(error) if isinstance(error, OSError) else "not JSON"
+    return error.strerror or str(error) if isinstance(error, OSError) else say("not JSON")

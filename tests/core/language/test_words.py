@@ -31,12 +31,13 @@ from gpudoctor.diagnosis.knowledge import explain_tables
 from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.views import _report, _terminal, html, job
 from gpudoctor.views._terminal import WIDTH, fold_wide, has_wide, width, wrapped
+from gpudoctor.views.tui.words import summary
 from tests.conftest import Program
 from tests.processes import free_port
 
 PACKAGE = Path(gpudoctor.__file__).parent
 WORDS = words("zh")
-HOLE = re.compile(r"\{(\w+)\}")
+HOLE = re.compile(r"\{(\w+(?:[!:][^{}]*)?)\}")
 _TITLES = [demo.title for demo in demos.every()]
 """Of the recorded machines that ship."""
 
@@ -61,6 +62,32 @@ def _said() -> Iterator[str]:
                 first = node.args[0]
                 for said in held.get(first.id, []) if isinstance(first, ast.Name) else [first]:
                     yield from _sentences(said)
+
+
+def _shown() -> Iterator[str]:
+    """The texts of the interface that it says where they are drawn: what keys do, labels and badges, messages."""
+    for path in (PACKAGE / "views" / "tui").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if name == "Binding" and not any(one.arg == "group" for one in node.keywords):
+                yield from _sentences(node.args[2])
+                yield from (word for one in node.keywords if one.arg == "tooltip" for word in _sentences(one.value))
+            elif name == "plural":
+                yield from (f"{{count}} {word}{end}" for word in _sentences(node.args[1]) for end in ("", "s"))
+            elif name in ("labelled", "say", "Search", "Pane"):
+                yield from _sentences(node.args[0])
+            elif name == "badge":
+                yield from (word.partition(" ")[2] for word in _sentences(node.args[1]))
+
+
+_NO_WORDS = re.compile(r"[^A-Za-z]*|GPU|ECC|CPU|P2P")
+"""What has no language."""
+
+
+def test_every_text_of_the_interface_has_its_chinese() -> None:
+    assert {text for text in _shown() if not _NO_WORDS.fullmatch(text)} - set(WORDS) == set()
 
 
 def _sentences(expression: ast.expr) -> Iterator[str]:
@@ -89,8 +116,8 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
         *COUNTERS.values(),
         *(words for several in job.STATES.values() for words in several),
         *language.VALUE_PHRASES,
-        *job._JOBS,
-        *job._UNSEEN,
+        *language.JOBS,
+        *job.UNSEEN,
         *job._SIGNALS,
         *(severity.upper() for severity in _report.SEVERITY_COLOURS),
         *_TITLES,
@@ -102,6 +129,8 @@ def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
 
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:
     constants = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    constants |= {text.partition(" ")[2] for text in constants if isinstance(text, str)}  # behind a mark: "✗ ERROR"
+    constants |= {*_shown(), *(f"{{count}} {word}{end}" for _, word in summary._COUNTED for end in ("", "s"))}
     tables = {text for name in explain_tables.NAMES for text, _ in texts(table(name)["words"])}
     assert set(WORDS) - constants - tables - {*_TITLES} == set()
 

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fleet import Fleet, Pairwise, Suspect
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line, plural
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen
@@ -24,6 +25,9 @@ from gpudoctor.views.tui.work import error_text, run_in_thread
 
 FILE = "sound-hosts.txt"
 """Where the hosts that may train are written, for whoever starts the job."""
+
+
+_ALONE = "Only this machine is known: there is nothing to compare it with."
 
 
 class ClusterScreen(FramedScreen):
@@ -69,7 +73,7 @@ class ClusterScreen(FramedScreen):
             Pane("Cluster", id="host"),
         )
         self.checks, self.pairs = Matrix(id="checks"), Matrix(id="pairs")
-        self.checks.wide, self.checks.border_title = True, "Hosts × checks"
+        self.checks.wide, self.checks.border_title = True, say("Hosts × checks")
         self.fleet: Fleet | None = None
         self._shows_all_hosts = False
         self.maps = Horizontal(self.checks, self.pairs, id="maps")
@@ -110,7 +114,7 @@ class ClusterScreen(FramedScreen):
             self._show_empty()
             return
         if self.fleet is None:
-            self.detail.put("Cluster", [Block(plain("Asking the fleet …"))])
+            self.detail.put("Cluster", [Block(plain(say("Asking the fleet …")))])
         run_in_thread(self.app, "cluster", ask, self._receive_fleet)
 
     def _receive_fleet(self, answer: Fleet | BaseException | None) -> None:
@@ -120,9 +124,9 @@ class ClusterScreen(FramedScreen):
         elif answer is None:
             self._show_empty()
         elif self.fleet is None:
-            self._show_empty(f"The fleet's answer cannot be read: {error_text(answer)}")
+            self._show_empty(say("The fleet's answer cannot be read: {error}", error=error_text(answer)))
         else:
-            self.doctor.say(f"not checked again: {error_text(answer)}")
+            self.doctor.say("not checked again: {error}", error=error_text(answer))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False for actions on hosts while no fleet with hosts is shown; else as on every screen."""
@@ -130,7 +134,7 @@ class ClusterScreen(FramedScreen):
             return False
         return super().check_action(action, parameters)
 
-    def _show_empty(self, message: str = "Only this machine is known: there is nothing to compare it with.") -> None:
+    def _show_empty(self, message: str = _ALONE) -> None:
         """Show `message`, and how to check a fleet; the pane gets the focus."""
         self.detail.put("Cluster", list(fleets.no_fleet_blocks(message)))
         self.detail.focus()
@@ -163,7 +167,9 @@ class ClusterScreen(FramedScreen):
         cells = [[fleets.result_mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
         self.checks.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
         more = len(fleet.hosts) - len(hosts)
-        self.checks.border_subtitle = Content(f"+ {plural(more, 'host')} all sound (a)" if more else "")
+        self.checks.border_subtitle = Content(
+            say("+ {hosts} all sound (a)", hosts=plural(more, "host")) if more else ""
+        )
 
     def _show_pairs(self, pairwise: Pairwise) -> None:
         """Draw the heat map of the measured share of the expected bandwidth from each host to each other."""
@@ -171,7 +177,9 @@ class ClusterScreen(FramedScreen):
         cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
         self.pairs.border_title = Content(one_line(pairwise.title))
         unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
-        self.pairs.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
+        self.pairs.border_subtitle = Content(
+            say("· from 90 %, digits tenths of {unit}, x wrong, ? not read", unit=unit)
+        )
         self.pairs.put(names, headings(names), cells)
 
     def _update_layout(self) -> None:
@@ -203,7 +211,7 @@ class ClusterScreen(FramedScreen):
         if about is self.suspects and suspect:
             self.detail.put(fleets.suspect_label(suspect), list(fleets.suspect_blocks(suspect)))
         elif about is self.suspects:
-            message = f"Nobody is suspect. {fleets.conclusion(fleet)} tab goes to the maps."
+            message = say("Nobody is suspect. {conclusion} tab goes to the maps.", conclusion=fleets.conclusion(fleet))
             self.detail.put("Cluster", [Block(plain(message))])
         elif about is self.checks and self.checks.mark:
             row, col = self.checks.at
@@ -268,7 +276,7 @@ class ClusterScreen(FramedScreen):
         command = fleets.drain_command(self.fleet) if self.fleet else ""
         if command:
             self.app.copy_to_clipboard(command)
-        self.doctor.say(f"copied: {command}" if command else "no host is to be taken out")
+        self.doctor.say(say("copied: {command}", command=command) if command else "no host is to be taken out")
 
     def action_write(self) -> None:
         """Write the sound hosts' names to `FILE` in a thread, a line each, replacing the file; a message says how it
@@ -285,8 +293,8 @@ class ClusterScreen(FramedScreen):
 
         def report(answer: BaseException | None) -> None:
             """Show a message: the file was written (None), or why not."""
-            message = f"{plural(len(names), 'sound host')} written to {FILE}"
-            self.doctor.say(message if answer is None else f"not written: {error_text(answer)}")
+            message = say("{hosts} written to {file}", hosts=plural(len(names), "sound host"), file=FILE)
+            self.doctor.say(message if answer is None else say("not written: {error}", error=error_text(answer)))
 
         run_in_thread(self.app, "save", lambda: save("".join(f"{name}\n" for name in names), FILE), report)
 
@@ -302,7 +310,7 @@ class ClusterScreen(FramedScreen):
         fleet = self.fleet
         if fleet is None:
             return super().status()
-        return fleets.counts_line(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
+        return fleets.counts_line(fleet), say("checked {at}", at=one_line(fleet.at)) if fleet.at else ""
 
 
 # ---- The suspects: who, what, and on what evidence ----
@@ -317,7 +325,7 @@ class SuspectsTable(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="suspects", classes="pane")
-        self.border_title = "Suspects, the likeliest first"
+        self.border_title = say("Suspects, the likeliest first")
         self._suspects: Sequence[Suspect] = ()
         self._lines: list[tuple[int, str]] = []
         """Which suspect each row is about, and its evidence; none in the row that names it."""
@@ -359,7 +367,7 @@ class SuspectsTable(Rows):
             (f"{glyph} ", suspect.severity),
             (f"{fleets.suspect_label(suspect):<{width}}  ", "bold"),
             (one_line(suspect.title), ""),
-            (f"  {suspect.confidence}  {one_line(suspect.id)}", "dim"),
+            (f"  {say(suspect.confidence)}  {one_line(suspect.id)}", "dim"),
         ]
 
     def validate_cursor(self, cursor: int) -> int:

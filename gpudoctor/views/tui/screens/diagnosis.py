@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.screens.help import ExplainScreen
@@ -96,7 +97,7 @@ class DiagnosisScreen(FramedScreen):
         if not reading.over:
             self.sources.put(reading)
         if not diagnosis:
-            blocks = words.trouble(reading, self.doctor.work.title) if reading.trouble else words.waiting(reading)
+            blocks = words.trouble(reading, say(self.doctor.work.title)) if reading.trouble else words.waiting(reading)
             self.detail.put("What is", list(blocks), keep=True)
             self.findings.empty = "Nothing was read." if reading.over else "Nothing found yet."
             self.findings.refresh()
@@ -108,7 +109,7 @@ class DiagnosisScreen(FramedScreen):
         """Show the findings of this diagnosis, and the machine that it is about."""
         self.findings.put(diagnosis)
         lines = summary.machine_lines(diagnosis.snapshot)
-        blocks = [Block(plain(text), Content.styled(label, "dim"), 11) for label, text in lines]
+        blocks = [Block(plain(text), Content.styled(say(label), "dim"), 11) for label, text in lines]
         self.machine_pane.put("Machine", blocks, keep=True)
 
     def on_resize(self) -> None:
@@ -166,9 +167,13 @@ class DiagnosisScreen(FramedScreen):
         number = number % len(commands) if last == entry.id else 0
         self._copied = (entry.id, number + 1)
         self.app.copy_to_clipboard(commands[number])
-        which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
-        otherwise = " · C shows all, to be selected" if not number else ""  # not every terminal takes what is copied
-        self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
+        which = say(" {number} of {count}", number=number + 1, count=len(commands)) if len(commands) > 1 else ""
+        otherwise = (
+            say(" · C shows all, to be selected") if not number else ""
+        )  # not every terminal takes what is copied
+        self.doctor.say(
+            say("copied{which}: {command}{otherwise}", which=which, command=commands[number], otherwise=otherwise)
+        )
 
     def action_alone(self) -> None:
         """Suspend the interface, print the finding's commands on the plain terminal, and wait for Enter or Esc.
@@ -184,7 +189,7 @@ class DiagnosisScreen(FramedScreen):
             with self.app.suspend(), _unbuffered_keys(sys.stdin.fileno()) as keys:
                 sys.stdout.write(
                     "\n".join(
-                        ["", *words.commands_alone(entry.findings[0]), "", "Enter or Esc goes back to gpudoctor. "]
+                        ["", *words.commands_alone(entry.findings[0]), "", say("Enter or Esc goes back to gpudoctor. ")]
                     )
                 )
                 sys.stdout.flush()
@@ -203,7 +208,7 @@ class DiagnosisScreen(FramedScreen):
             return
         text = form(self.doctor.diagnosis)
         self.app.copy_to_clipboard(text)
-        self.doctor.say(f"copied the report: {len(text.splitlines())} lines")
+        self.doctor.say("copied the report: {count} lines", count=len(text.splitlines()))
 
     def action_explain(self) -> None:
         """Open the page of the rule under the cursor; only a message if the cursor is on none."""
@@ -276,8 +281,10 @@ def _pane_title(entry: Entry) -> str:
     if entry.findings or entry.rule:
         return entry.id
     if entry.reason:
-        return "Not judged"
-    return {"order": "What to do first", "notes": "Notes", "unjudged": "Not judged"}.get(entry.section, "What passed")
+        return say("Not judged")
+    return say(
+        {"order": "What to do first", "notes": "Notes", "unjudged": "Not judged"}.get(entry.section, "What passed")
+    )
 
 
 # ---- Beside the interface ----
@@ -330,7 +337,7 @@ class SourcesTable(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="sources", classes="pane")
-        self.border_title = "Sources"
+        self.border_title = say("Sources")
         self.set_reactive(Rows.cursor, -1)  # it is looked at, and nothing in it is chosen
         self._sources: list[tuple[str, Source]] = []
 
@@ -354,5 +361,5 @@ class SourcesTable(Rows):
             (f"{mark} ", look),
             (f"{name:<14}", ""),
             (f"{seconds:5.2f} s  ", "dim"),
-            (source.detail if source.asked else _WORDS.get(source.state, ""), ""),
+            (source.detail if source.asked else say(_WORDS.get(source.state, "")), ""),
         ]

@@ -20,6 +20,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
+from gpudoctor.views._terminal import padded
 from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
@@ -44,14 +46,14 @@ class TextDialog(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """The input field, with the current value, and a hint below it."""
         with Vertical(id="ask") as frame:
-            frame.border_title = plain(self._title)
-            frame.border_subtitle = Content("enter takes it · esc goes back")
+            frame.border_title = plain(say(self._title))
+            frame.border_subtitle = Content(say("enter takes it · esc goes back"))
             yield Input(self._value, select_on_focus=True)
             yield Prose()
 
     def on_mount(self) -> None:
         """Show the hint that says what the field takes."""
-        self.query_one(Prose).put([Block(plain(self._hint, "dim"))])
+        self.query_one(Prose).put([Block(plain(say(self._hint), "dim"))])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the dialog with the typed text, without blanks around it."""
@@ -110,17 +112,17 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
 
     def compose(self) -> Iterable[Widget]:
         """The input field for a path, and below it a hint or what is wrong."""
-        self.name_of_it = Input(placeholder="path of a file", select_on_focus=False, suggester=FileNameSuggester())
+        self.name_of_it = Input(placeholder=say("path of a file"), select_on_focus=False, suggester=FileNameSuggester())
         self.said = Prose()
         with Vertical(id="open-file", classes="pane") as box:
-            box.border_title = plain(self._title)
-            box.border_subtitle = plain("→ completes · enter opens · esc goes back")
+            box.border_title = plain(say(self._title))
+            box.border_subtitle = plain(say("→ completes · enter opens · esc goes back"))
             yield self.name_of_it
             yield self.said
 
     def on_mount(self) -> None:
         """Show what kinds of file can be opened."""
-        self.said.put([Block(plain(_HINT, "dim"))])
+        self.said.put([Block(plain(say(_HINT), "dim"))])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Open the file in a thread; ignored without a name or while another one is being opened."""
@@ -128,7 +130,7 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
         if not name or self._busy:
             return
         self._busy = True
-        self.said.put([Block(plain(f"reading {name} …"))])
+        self.said.put([Block(plain(say("reading {name} …", name=name)))])
         run_in_thread(self.app, "open", lambda: self._open(name), lambda answer: self._receive_result(name, answer))
 
     def _receive_result(self, name: str, answer: T | BaseException) -> None:
@@ -170,7 +172,7 @@ class FormsTable(Rows):
         """The cells of that form: whether the cursor is on it, its name, and what it is good for."""
         name, about = _FORMS.get(self.endings[index], (self.endings[index], ""))
         here = index == self.cursor
-        return [(" ◉ " if here else " ○ ", "accent" if here else ""), (f"{name:<10}", ""), (about, "dim")]
+        return [(" ◉ " if here else " ○ ", "accent" if here else ""), (padded(say(name), 10), ""), (say(about), "dim")]
 
 
 class SaveScreen(ModalScreen[str]):
@@ -206,7 +208,7 @@ class SaveScreen(ModalScreen[str]):
         """Forms, whether to hide personal data (if that is possible), file name, and message."""
         self.forms = FormsTable([*self._work.forms, "svg"])
         with Vertical(id="save", classes="pane") as box:
-            box.border_title = Content("Save")
+            box.border_title = Content(say("Save"))
             yield self.forms
             if self._work.hide:
                 yield Line(id="hide")
@@ -218,9 +220,9 @@ class SaveScreen(ModalScreen[str]):
         """Show the forms, the current folder (or a warning that there is none) and the keys."""
         self.forms.fill(len(self.forms.endings))
         try:
-            self._show_message(f"in {Path.cwd()}")
+            self._show_message(say("in {folder}", folder=Path.cwd()))
         except OSError as error:
-            self._show_message(f"there is no folder to write to: {error.strerror}", "$warning")
+            self._show_message(say("there is no folder to write to: {why}", why=error.strerror), "$warning")
         self._update_hints()
 
     def _file_stem(self) -> str:
@@ -231,11 +233,13 @@ class SaveScreen(ModalScreen[str]):
     def _update_hints(self) -> None:
         """Show the keys, and whether personal data is hidden."""
         can = self._work.hide is not None
-        self.query_one("#keys", Line).say(f"↑↓ form   {'tab hide   ' if can else ''}enter save   esc back")
+        self.query_one("#keys", Line).say(
+            say("↑↓ form   {can}enter save   esc back", can=say("tab hide   ") if can else "")
+        )
         if can:
-            about = "names, addresses, serial numbers and secrets are hidden"
+            about = say("names, addresses, serial numbers and secrets are hidden")
             mark = (" [x] ", "$primary") if self._hides else " [ ] "
-            self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
+            self.query_one("#hide", Line).say(Content.assemble(mark, say("to share  "), (about, "dim")))
 
     def action_hide(self) -> None:
         """Switch whether personal data is hidden, and with it the suggested file name; nothing if not possible."""
@@ -275,7 +279,7 @@ class SaveScreen(ModalScreen[str]):
         """
         name = self.query_one(Input).value.strip()
         if not name:
-            self._show_message("give the file a name", "$warning")
+            self._show_message(say("give the file a name"), "$warning")
             return
         try:
             path = Path.cwd() / Path(name).expanduser()
@@ -285,16 +289,16 @@ class SaveScreen(ModalScreen[str]):
             return
         if exists and self._warned_path != str(path):
             self._warned_path = str(path)
-            self._show_message(f"{path.name} is there already: enter again replaces it", "$warning")
+            self._show_message(say("{name} is there already: enter again replaces it", name=path.name), "$warning")
             return
         work, form = self._work, self._work.forms.get(self.forms.ending)
         write, hide = work.save, work.hide if self._hides else None
         if write is None:
-            self._show_message("nothing can be written from here", "$warning")
+            self._show_message(say("nothing can be written from here"), "$warning")
             return
 
         if hide and form is None:
-            other = "a picture shows what the screen showed: another form hides what is personal"
+            other = say("a picture shows what the screen showed: another form hides what is personal")
             self._show_message(other, "$warning")
             return
 

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.difference import Difference
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.base import BaseApp, FramedScreen
 from gpudoctor.views.tui.screens.dialogs import OpenFile
@@ -27,6 +28,8 @@ from gpudoctor.views.tui.words import fact
 from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Filter, Listing
 from gpudoctor.views.tui.work import FactInfo, error_text, run_in_thread
 
+_ALL, _DIFFERING = "Facts", "Facts that differ"
+"""Titles of the table."""
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
 _BACKGROUND_SEARCH_SIZE = 20_000
@@ -93,7 +96,7 @@ class FactsScreen(FramedScreen):
     def _receive_infos(self, infos: Mapping[str, FactInfo] | BaseException) -> None:
         """Keep what is declared of the facts and search again, or show a message why it is not known."""
         if isinstance(infos, BaseException):
-            self.doctor.say(f"which rules read a fact is not known: {error_text(infos)}")
+            self.doctor.say("which rules read a fact is not known: {error}", error=error_text(infos))
             return
         self._infos = infos
         self._last_search = (NO_FACTS, Filter(), ())
@@ -140,7 +143,7 @@ class FactsScreen(FramedScreen):
             return listing.search(filter_.words, candidates, lambda: number != self._search_number)
 
         if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
-            self.table.border_subtitle = Content(f"searching {len(candidates):,} facts…")
+            self.table.border_subtitle = Content(say("searching {count:,} facts…", count=len(candidates)))
             run_in_thread(self.app, "search", search, receive)
         else:
             receive(search())
@@ -151,21 +154,23 @@ class FactsScreen(FramedScreen):
         beside = self.beside.listing
         conditions = filter_.conditions()
         if beside and beside.difference.moving:
-            conditions.append(f"D {'leaves out' if self.beside.moving else 'adds'} what always differs")
+            moving = "D leaves out what always differs" if self.beside.moving else "D adds what always differs"
+            conditions.append(say(moving))
         self.table.border_subtitle = Content(one_line(" · ".join(conditions)))
-        self.table.title = "Facts" if beside is None else "Facts that differ"
+        self.table.title = _ALL if beside is None else _DIFFERING
         self.table.empty = self._empty_message(listing, filter_)
         basis = replace(filter_, words="").candidates(listing, self._infos) if filter_.text else matches
         self.table.words = tuple(filter_.words.lower().split())
-        self.table.put(listing, matches, basis, ("here", self.beside.name))
+        self.table.put(listing, matches, basis, (say("here"), self.beside.name))
         self.reframe()
 
     def _empty_message(self, listing: Listing, filter_: Filter) -> str:
         """The message for a table without rows: nothing read yet, rules being looked up, or nothing that matches."""
+        looking_up = "looking up what {rules} reads…" if len(filter_.about) == 1 else "looking up what {rules} read…"
         if filter_.about and not self._infos and self.doctor.work.used_by:
-            return f"looking up what {filter_.rules} {filter_.read_verb}…"
+            return say(looking_up, rules=filter_.rules)
         if not self.doctor.reading.over and not len(listing):
-            return "nothing was read yet: what is read is shown as it comes in"
+            return say("nothing was read yet: what is read is shown as it comes in")
         return filter_.empty_message(listing)
 
     def _set_filter(self, filter_: Filter) -> None:
@@ -214,7 +219,7 @@ class FactsScreen(FramedScreen):
             return
         about = fact.rule_uses(item, diagnosis, self._infos)
         if not about:
-            self.doctor.say(f"no rule reads {item.name}")
+            self.doctor.say("no rule reads {name}", name=item.name)
         elif about[0].rule in diagnosis.passed:  # perhaps found on the other machine
             self.app.push_screen(ExplainScreen(about[0].rule))
         else:
@@ -284,8 +289,12 @@ class FactsScreen(FramedScreen):
             return
         text = fact.clipboard_line(item)
         self.app.copy_to_clipboard(text[:_MOST_COPIED])
-        cut = f" the first {_MOST_COPIED:,} of {len(text):,} characters" if len(text) > _MOST_COPIED else ""
-        self.doctor.say(f"copied{cut}: {text[:200]}")
+        cut = (
+            say(" the first {most:,} of {count:,} characters", most=_MOST_COPIED, count=len(text))
+            if len(text) > _MOST_COPIED
+            else ""
+        )
+        self.doctor.say("copied{cut}: {text}", cut=cut, text=text[:200])
 
     # another machine
 
@@ -310,10 +319,13 @@ class FactsScreen(FramedScreen):
         if self.doctor.diagnosis is None or not self.doctor.reading.over:
             return super().status()
         narrow = self.app.size.width < NARROW
-        hint = "/ search" if narrow else "/ searches names, values and sources as you type"
-        hint = f"beside {name} · esc ends it" if name else hint
-        missing = f"{len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
-        return hint, f"{len(listing):,} {'differ' if name else 'facts'} · {missing}", missing
+        hint = say("/ search" if narrow else "/ searches names, values and sources as you type")
+        hint = say("beside {name} · esc ends it", name=name) if name else hint
+        missing = say(
+            "{count:,} absent (-) · {count2:,} not read (u)", count=len(listing.absent), count2=len(listing.unread)
+        )
+        counted = say("{count} differ" if name else "{count} facts", count=f"{len(listing):,}")
+        return hint, f"{counted} · {missing}", missing
 
 
 # ---- Another machine beside this one ----
@@ -368,7 +380,7 @@ class Comparison:
         if self._other is not other:
             return
         if isinstance(difference, BaseException):
-            self._app.say(f"cannot compare: {error_text(difference)}")
+            self._app.say("cannot compare: {error}", error=error_text(difference))
             self.end()
         else:
             self.listing = Compared(difference, self.moving)

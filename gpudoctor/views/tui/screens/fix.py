@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Foreseen, Plan
 from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
@@ -103,8 +104,8 @@ class FixScreen(FramedScreen):
         elif repair.begun != self._shown_begun:
             self._shown_begun, self._follows_run = repair.begun, True
         plan, run = repair.plan, repair.run
-        where = f"   in {one_line(plan.environment)}" if plan and plan.environment else ""
-        self.steps.border_title = Content(f"Plan{where}")
+        where = say("   in {environment}", environment=one_line(plan.environment)) if plan and plan.environment else ""
+        self.steps.border_title = Content(say("Plan{where}", where=where))
         self.steps.empty = "Nothing here can be cured." if plan else "No plan is open: f on a finding makes one."
         self.steps.put(plan, run, repair.seconds() if repair.busy else 0.0)
         if run and self._follows_run and (step := run.current):
@@ -131,22 +132,22 @@ class FixScreen(FramedScreen):
             self.output.put("What happened", [Block(plain(repair.trouble), Content.styled("✗", "$error"), 2)])
         elif run and (step := (line.step if line and line.step else run.current)):
             kept = self.output.max_scroll_y - self.output.scroll_y <= 1
-            title = f"Output of {words.step_label(run.plan, step).lower()}"
-            title += "   (a recording)" if self.doctor.work.recorded else ""
+            title = say("Output of {step}", step=words.step_label(run.plan, step).lower())
+            title += say("   (a recording)") if self.doctor.work.recorded else ""
             same = str(self.output.border_title) == title
             printed = words.output_blocks(step, run.step(step.id), run, bool(self.doctor.work.undo))
             self.output.put(title, list(printed), keep=True)
             if kept or not same:
                 self.output.call_after_refresh(self.output.scroll_end, animate=False)
         elif plan and self._step_shown and line and line.step:
-            title = f"{words.step_label(plan, line.step)}: what would be done"
+            title = say("{step}: what would be done", step=words.step_label(plan, line.step))
             self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
         elif plan:
             nothing = Block(Content(nothing_to_fix(self.doctor.diagnosis)))
             blocks = list(words.dry_run_blocks(plan, self._foreseen(plan))) if plan.steps else [nothing]
             self.output.put("Dry run: what would be done", blocks, keep=True)
         else:
-            self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
+            self.output.put("What would be done", [Block(Content(say("Nothing: no plan is open.")))])
 
     def _foreseen(self, plan: Plan) -> Foreseen | None:
         """What the rules would say after that plan; computed once for each plan.
@@ -221,14 +222,14 @@ class FixScreen(FramedScreen):
             return
         number, self._copied = self._copied % len(commands), self._copied + 1
         self.app.copy_to_clipboard(commands[number])
-        which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
-        self.doctor.say(f"copied{which}: {commands[number]}")
+        which = say(" {number} of {count}", number=number + 1, count=len(commands)) if len(commands) > 1 else ""
+        self.doctor.say("copied{which}: {command}", which=which, command=commands[number])
 
     def action_copy_all(self) -> None:
         """Copy all chosen steps as a shell script; nothing without a plan."""
         if plan := self.repair.plan:
             self.app.copy_to_clipboard(words.script(plan))
-            self.doctor.say(f"copied: all {len(plan.chosen)} steps as a shell script")
+            self.doctor.say("copied: all {count} steps as a shell script", count=len(plan.chosen))
 
     def action_next_bad(self) -> None:
         """Move to the next step that failed or cannot be run here; only a message if there is none."""
@@ -251,8 +252,8 @@ class FixScreen(FramedScreen):
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
         elif plan.hindered:
-            steps, why = words.step_numbers(plan, plan.hindered), plan.hindered[0].hindrance
-            self.doctor.say(f"{steps}: {why}. c copies the commands, space leaves a step out")
+            steps, why = words.step_numbers(plan, plan.hindered), say(plan.hindered[0].hindrance)
+            self.doctor.say("{steps}: {why}. c copies the commands, space leaves a step out", steps=steps, why=why)
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")
         else:
@@ -275,9 +276,11 @@ class FixScreen(FramedScreen):
         elif not self.doctor.work.undo:
             self.doctor.say("nothing is taken back from here yet: what to do is in words below")
         elif run.undoes and run.outcome == "undone":
-            self.doctor.say(f"run {run.undoes} was taken back already")
+            self.doctor.say("run {id} was taken back already", id=run.undoes)
         elif run.undoes:
-            self.doctor.say(f"taking back run {run.undoes} stopped; gpudoctor fix --undo {run.undoes} goes on with it")
+            self.doctor.say(
+                say("taking back run {id} stopped; gpudoctor fix --undo {id} goes on with it", id=run.undoes)
+            )
         else:
             ask_to_undo(self.doctor, run)
 
@@ -310,14 +313,14 @@ def run_band(repair: Repair) -> tuple[str, str, str] | None:
         return None
     step = run.current
     texts = {
-        "fixed": ("sound", "✓ FIXED", f"{title} no longer found"),
+        "fixed": ("sound", "✓ FIXED", say("{title} no longer found", title=title)),
         "still found": ("broken", "✗ STILL FOUND", ", ".join(rule for rule, found in run.judged if found)),
         "done": ("sound", "✓ DONE", title),
-        "undone": ("sound", "✓ UNDONE", f"run {run.undoes} was taken back"),
+        "undone": ("sound", "✓ UNDONE", say("run {id} was taken back", id=run.undoes)),
     }
-    stopped = f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}"
+    stopped = say("✗ STOPPED at step {step}", step=run.plan.number(step.id) if step else 1)
     if run.worse:
-        return "broken", "✗ WORSE", f"{', '.join(run.worse)}: U takes the run back"
+        return "broken", "✗ WORSE", say("{names}: U takes the run back", names=", ".join(run.worse))
     return texts.get(run.outcome, ("broken", stopped, title))
 
 
@@ -325,29 +328,35 @@ def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content |
     """Left and right text of the second line: what is planned, or the run's progress; None without a plan."""
     run = repair.run
     if repair.busy:
-        hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
-        playing = "playing a recording, nothing is changed · " if recorded else ""
+        hint = {"go on": "Esc stop after this step", "now": "stops now"}.get(repair.wanted, "stops after this step")
+        playing = say("playing a recording, nothing is changed · ") if recorded else ""
         step = run.current if run else None
-        done = f"step {run.plan.number(step.id)} of {len(run.plan.chosen)}" if run and step else "beginning"
-        return Content(f"{playing}{done} · {seconds(repair.seconds())}"), hint
+        done = (
+            say("step {number} of {count}", number=run.plan.number(step.id), count=len(run.plan.chosen))
+            if run and step
+            else say("beginning")
+        )
+        return Content(f"{playing}{done} · {seconds(repair.seconds())}"), say(hint)
     if run:
         ended = sum(ran.state == "done" for ran in run.steps)
         took = seconds(sum(ran.seconds for ran in run.steps))
-        kept = "a recording: nothing was changed" if recorded else plain(f"record {run.id}")
-        return Content(f"{ended} of {len(run.plan.chosen)} steps done · {took}"), kept
-    return (_plan_text(repair.plan), "nothing is run until you say yes") if repair.plan else None
+        kept = say("a recording: nothing was changed") if recorded else plain(say("record {id}", id=run.id))
+        return Content(
+            say("{ended} of {count} steps done · {took}", ended=ended, count=len(run.plan.chosen), took=took)
+        ), kept
+    return (_plan_text(repair.plan), say("nothing is run until you say yes")) if repair.plan else None
 
 
 def _plan_text(plan: Plan) -> Content:
     """How many steps and causes the plan has, and how many steps cannot be run: ``plan: 3 steps for 2 causes``."""
     steps, causes = len(plan.chosen), len(set(plan.verifies))
-    text = plural(steps, "step") + (f" for {plural(causes, 'cause')}" if causes else "")
-    hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
-    return Content(f"plan: {text}{hindered}")
+    text = plural(steps, "step") + (say(" for {causes}", causes=plural(causes, "cause")) if causes else "")
+    hindered = say(" · {count} cannot be run from here", count=len(plan.hindered)) if plan.hindered else ""
+    return Content(say("plan: {text}{hindered}", text=text, hindered=hindered))
 
 
 def nothing_to_fix(diagnosis: Diagnosis | None) -> str:
     """Sentence that says why the plan has no step: nothing is wrong, or no fix is known for what was found."""
     if diagnosis and diagnosis.verdict == "sound":
-        return "Nothing is wrong here, so there is nothing to cure."
-    return "No cure is written down for what was found here; e on the finding explains it."
+        return say("Nothing is wrong here, so there is nothing to cure.")
+    return say("No cure is written down for what was found here; e on the finding explains it.")

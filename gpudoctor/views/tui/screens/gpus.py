@@ -13,7 +13,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.sample import Sample, sample_of
+from gpudoctor.views._terminal import plural
 from gpudoctor.views.tui.base import FramedScreen
 from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.gpu_table import GPUTable
@@ -160,10 +162,12 @@ class GPUsScreen(LiveScreen):
             self.detail.focus()
         rows = count + sum(len(gpu.instances) for gpu in shown.gpus.values())
         self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
-        self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
+        self.table.border_title = plural(count, "GPU")
         self.table.put(shown)
-        curves = "curves: the last 60 s" if self.table.shown.axes else ""
-        self.table.border_subtitle = " · ".join(filter(None, ("found first" if self.table.found_first else "", curves)))
+        curves = say("curves: the last 60 s") if self.table.shown.axes else ""
+        self.table.border_subtitle = " · ".join(
+            filter(None, (say("found first") if self.table.found_first else "", curves))
+        )
         self._show_detail(keep=True)
         self.reframe()
 
@@ -185,10 +189,10 @@ class GPUsScreen(LiveScreen):
             blocks = list(gpu_words.gpu_blocks(self._samples.shown, gpu, *self._detail_size))
             self.detail.put(gpu_words.gpu_title(gpu), blocks, keep=keep)
         elif diagnosis is not None:
-            trouble = self._samples.trouble or "no GPU is listed"
+            trouble = self._samples.trouble or say("no GPU is listed")
             self.detail.put("No GPU", [Block(plain(trouble)), *gpu_words.no_gpu_blocks(diagnosis)], keep=keep)
         else:
-            self.detail.put("GPUs", [Block(plain(self._samples.trouble or "nothing was read yet"))], keep=keep)
+            self.detail.put("GPUs", [Block(plain(self._samples.trouble or say("nothing was read yet")))], keep=keep)
 
     def _show_links(self) -> None:
         """Show the heat map of the chosen view of the links (topology, P2P, bandwidth); nothing before a diagnosis."""
@@ -207,7 +211,7 @@ class GPUsScreen(LiveScreen):
         if not self.doctor.reading.over:
             return super().status()
         text = self._samples.status_text(self.doctor.work.recorded)
-        return Content(text), Content("? could not be read   - not reported")
+        return Content(text), Content(say("? could not be read   - not reported"))
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """Show the GPU under the table's cursor in detail; go to its row of the heat map unless that is focused."""
@@ -221,7 +225,7 @@ class GPUsScreen(LiveScreen):
     def on_matrix_moved(self, event: Matrix.Moved) -> None:
         """Show the reason of the heat map's cell under the cursor."""
         mark = event.matrix.mark
-        self.reason.say(plain(mark.reason) if mark else "")
+        self.reason.say(plain(say(mark.reason)) if mark else "")
 
     def selected(self) -> tuple[str, ...]:
         """Ids of the findings about the GPU under the cursor, each once; none without a GPU."""
@@ -245,7 +249,7 @@ class GPUsScreen(LiveScreen):
         if found:
             (await self.visit("diagnosis")).go(found[0].id)
         else:
-            self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
+            self.doctor.say(say("nothing was found about GPU {index}", index=gpu.index) if gpu else "nothing was found")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False for ``links`` with fewer than two GPUs, ``freeze`` and ``detail`` without any; else as elsewhere."""
@@ -313,7 +317,7 @@ class LiveSamples:
 
     def _take(self, sample: Sample, now: float) -> None:
         """Update the state shown from a sample that came at `now`, and mark outdated numbers."""
-        self.trouble = sample.trouble
+        self.trouble = phrase(sample.trouble)
         if not sample.live:
             self.shown.gpus = {gpu.index: gpu for gpu in sample.gpus}
             self._errors = {gpu.index: gpu.error for gpu in sample.gpus if gpu.error}
@@ -331,7 +335,7 @@ class LiveSamples:
         self.shown.moment = moment
         self.shown.histories.add(moment, sample.gpus)
         gone = set(self.shown.gpus) - {gpu.index for gpu in sample.gpus}
-        self._errors = dict.fromkeys(gone, "NVML no longer lists it")
+        self._errors = dict.fromkeys(gone, say("NVML no longer lists it"))
         for gpu in sample.gpus:
             if gpu.error:
                 self._errors[gpu.index] = gpu.error
@@ -356,11 +360,11 @@ class LiveSamples:
         outdated = {}
         for index in self.shown.gpus:
             since = self._answered_at.get(index)
-            ago = f", {now - since:.0f} s ago" if since is not None else ""
+            ago = say(", {now:.0f} s ago", now=now - since) if since is not None else ""
             if index in self._errors:
                 outdated[index] = f"NVML: {self._errors[index]}{ago}"
             elif silent:
-                outdated[index] = f"no answer for {now - (since or now):.0f} s"
+                outdated[index] = say("no answer for {now:.0f} s", now=now - (since or now))
         self.shown.struck = outdated
 
     def freeze(self) -> None:
@@ -380,19 +384,23 @@ class LiveSamples:
         """
         now = self.clock()
         if self.frozen is not None:
-            return f"frozen {now - self.frozen:.0f} s ago · space goes on"
+            return say("frozen {now:.0f} s ago · space goes on", now=now - self.frozen)
         if self.live and (self.trouble or now - self._last_sample_at >= STALE_SECONDS):
-            why = f": {self.trouble}" if self.trouble else ""
-            return f"NVML has not answered for {now - self._last_sample_at:.0f} s{why}"
+            why = say(": ") + self.trouble if self.trouble else ""
+            return say("NVML has not answered for {now:.0f} s{why}", now=now - self._last_sample_at, why=why)
         if self.live:
-            return f"{'recorded' if recorded else 'live'} · {self._rate_text()} · space freezes"
+            return say(
+                "{recorded} · {rate} · space freezes",
+                recorded=say("recorded" if recorded else "live"),
+                rate=self._rate_text(),
+            )
         if not self.shown.gpus:
             return self.trouble
-        return f"from the report, not live{f': {self.trouble}' if self.trouble else ''}"
+        return say("from the report, not live") + (say(": ") + self.trouble if self.trouble else "")
 
     def _rate_text(self) -> str:
         """How often samples come: ``2 a second``, ``one each 3 s``; before the third ``first numbers``."""
         if len(self._recent_moments) < 3 or self._recent_moments[-1] <= self._recent_moments[0]:
-            return "first numbers"
+            return say("first numbers")
         rate = (len(self._recent_moments) - 1) / (self._recent_moments[-1] - self._recent_moments[0])
-        return f"{rate:.0f} a second" if rate > 0.5 else f"one each {1 / rate:.0f} s"
+        return say("{rate:.0f} a second", rate=rate) if rate > 0.5 else say("one each {rate:.0f} s", rate=1 / rate)

@@ -11,6 +11,7 @@ from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 
+from gpudoctor.core.language import say
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import BaseApp
 from gpudoctor.views.tui.widgets import frame
@@ -45,11 +46,11 @@ class KeysScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The page of the screen's keys, those that work everywhere, and the marks, in columns."""
-        own = _prose(_hint_blocks("On this screen", [hint for hint in self._hints if not hint.everywhere]))
-        general = _prose(_hint_blocks("Everywhere", [hint for hint in self._hints if hint.everywhere]))
+        own = _prose(_hint_blocks(say("On this screen"), [hint for hint in self._hints if not hint.everywhere]))
+        general = _prose(_hint_blocks(say("Everywhere"), [hint for hint in self._hints if hint.everywhere]))
         page = VerticalScroll(own, Container(general, _prose(_mark_blocks())), id="key-page", classes="pane")
-        page.border_title = Content(f"Keys · {self._title}")
-        page.border_subtitle = Content("esc back")
+        page.border_title = Content(say("Keys · {screen}", screen=say(self._title)))
+        page.border_subtitle = Content(say("esc back"))
         yield page
 
     def on_mount(self) -> None:
@@ -69,7 +70,9 @@ def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
     yield Block(Content.styled(title, "bold underline"))
     screens = [hint.keys[0] for hint in hints_ if hint.action.startswith("open(")]
     if screens:
-        yield Block(Content("the screens"), Content.styled(" ".join(screens), "bold $primary"), 2 * len(screens) + 1)
+        yield Block(
+            Content(say("the screens")), Content.styled(" ".join(screens), "bold $primary"), 2 * len(screens) + 1
+        )
     others = [hint for hint in hints_ if not hint.action.startswith("open(")]
     for hint in sorted(others, key=lambda hint: hint.moves):
         before = 2 if len(" ".join(hint.keys[:2])) < _HANG else 1
@@ -81,9 +84,9 @@ def _hint_blocks(title: str, hints_: Sequence[frame.Hint]) -> Iterator[Block]:
 
 def _mark_blocks() -> Iterator[Block]:
     """A heading and a line for each mark with its meaning."""
-    yield Block(Content.styled("What the marks mean", "bold underline"))
+    yield Block(Content.styled(say("What the marks mean"), "bold underline"))
     for glyph, words, colour in marks.MEANINGS:
-        yield Block(Content(words), Content.styled(glyph, f"bold {colour}" if colour else "bold"), 4)
+        yield Block(Content(say(words)), Content.styled(glyph, f"bold {colour}" if colour else "bold"), 4)
 
 
 # ---- The page of a rule or a fact: what it looks for, why, how it is cured, what it will not catch ----
@@ -136,7 +139,7 @@ class PageScreen(Screen[None]):
     def action_read(self) -> None:
         """Read the page in a thread, and show it; until then that it is being looked up."""
         work = self.doctor.work
-        self.query_one(Pane).put(self._title, [Block(plain(self.WAITING))])
+        self.query_one(Pane).put(self._title, [Block(plain(say(self.WAITING)))])
         run_in_thread(self.app, "page", lambda: self.read(work), self._show)
 
     def _show(self, answer: tuple[str, Iterable[Block]] | BaseException) -> None:
@@ -154,7 +157,7 @@ class PageScreen(Screen[None]):
         if self._text:
             self.app.copy_to_clipboard(self._text)
         message = self.COPIED if self._text else self.NOTHING_TO_COPY
-        self.doctor.say(message.format(lines=len(self._text.splitlines())))
+        self.doctor.say(message, lines=len(self._text.splitlines()))
 
 
 class ExplainScreen(PageScreen):

@@ -12,7 +12,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.fact import Row, listed, value_of
-from gpudoctor.views._terminal import one_line
+from gpudoctor.core.language import phrase, say
+from gpudoctor.views._terminal import one_line, plural
+from gpudoctor.views.job import UNSEEN
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band
 from gpudoctor.views.tui.screens.gpus import LiveScreen
@@ -86,7 +88,7 @@ class JobScreen(LiveScreen):
             self._receive(JobLook(trouble=_NOT_HERE))
             return
         follow = work.job
-        self._receive(JobLook(trouble="looking for its processes", reading=True))
+        self._receive(JobLook(trouble=say("looking for its processes"), reading=True))
         receive = lambda look: call_in_app(app, lambda: self._receive(look))  # noqa: E731
         run_in_thread(app, "job", lambda: follow(receive), self._receive_watch)
         self.follow_samples()
@@ -150,7 +152,9 @@ class JobScreen(LiveScreen):
         look, diagnosis = self.job, self.job.diagnosis
         self.set_class(diagnosis is None, "-none")
         if diagnosis is None:
-            blocks = [Block(plain(f"{look.trouble} …"))] if look.reading else list(words.nothing_blocks(look.trouble))
+            blocks = (
+                [Block(plain(f"{say(look.trouble)} …"))] if look.reading else list(words.nothing_blocks(look.trouble))
+            )
             self.found.put("Job", blocks, keep=True)
             if self.focused in (None, self.ranks):
                 self.found.focus()
@@ -158,9 +162,9 @@ class JobScreen(LiveScreen):
             count = len(listed(diagnosis.snapshot.rows("rank")))
             share = 5 if self.has_class("-narrow") else 4
             self.ranks.styles.height = min(count + 3, max(self.size.height * share // 12, 6))
-            self.ranks.border_title = Content(f"{count} rank{'s' if count != 1 else ''}: {counts_text(diagnosis)}")
+            self.ranks.border_title = Content(f"{plural(count, 'rank')}{say(': ')}{counts_text(diagnosis)}")
             awaited = any(map(words.is_awaited, listed(diagnosis.snapshot.rows("rank"))))
-            self.ranks.border_subtitle = "◂ the others wait for it" if awaited else ""
+            self.ranks.border_subtitle = say("◂ the others wait for it") if awaited else ""
             self.ranks.put(look, diagnosis)
             if self.focused in (None, self.found) and not self._asked_to_scroll:
                 self.ranks.focus()
@@ -183,10 +187,10 @@ class JobScreen(LiveScreen):
             return
         if look.read_at:
             count = len(diagnosis.findings)
-            title = "Found" if not count else f"Found · {count}"
+            title = say("Found") if not count else f"{say('Found')} · {count}"
             self.found.put(title, list(words.found_blocks(look, diagnosis, self.has_class("-narrow"))), keep=True)
         else:
-            self.found.put("Found", [Block(plain("The stacks are being read; nothing is judged yet."))], keep=True)
+            self.found.put("Found", [Block(plain(say("The stacks are being read; nothing is judged yet.")))], keep=True)
         if row is not None:
             title = words.rank_name(row)
             same = str(self.rank.border_title) == title
@@ -211,7 +215,7 @@ class JobScreen(LiveScreen):
         self.gpus.styles.height = "1fr" if self.has_class("-narrow") else min(lines, max(self.size.height // 4, 5))
         self.gpus.left_out = ("memory",) if self.has_class("-narrow") else ()  # the curve is worth more than its bar
         self.gpus.border_title = Content(
-            "GPUs of the job" if used else "GPUs of this machine; NVML names no process of the job"
+            say("GPUs of the job" if used else "GPUs of this machine; NVML names no process of the job")
         )
         self.gpus.border_subtitle = one_line(self._samples.trouble)
         self.gpus.put(GpuState(chosen, shown.health, shown.histories, shown.moment, shown.struck))
@@ -229,7 +233,7 @@ class JobScreen(LiveScreen):
         look, diagnosis = self.job, self.job.diagnosis
         if diagnosis is None:
             look_and_word = ("reading", "… READING") if look.reading else ("unknown", f"{marks.UNREAD} NO JOB")
-            return Band(*look_and_word, look.trouble)
+            return Band(*look_and_word, say(look.trouble))
         rights = tuple(words.size_lines(diagnosis))
         if look.ended_at:
             return Band("unknown", f"{marks.ABSENT} ENDED", words.headline(look), rights)
@@ -245,12 +249,12 @@ class JobScreen(LiveScreen):
             return ("",)
         left = words.freshness(look, self._asked_at >= 0, self.doctor.work.recorded)
         if look.trouble:
-            left = f"{left} · not looked at again: {look.trouble}"
+            left = say("{left} · not looked at again: {trouble}", left=left, trouble=look.trouble)
         unseen = diagnosis.snapshot.texts("job.unseen")
         if unseen and look.read_at:
-            return Content.styled(f"{marks.UNREAD} {one_line(unseen[0])}", "bold"), left
+            return Content.styled(f"{marks.UNREAD} {one_line(phrase(unseen[0], UNSEEN))}", "bold"), left
         if look.also:
-            return left, f"{len(look.also)} more here: J"
+            return left, say("{count} more here: J", count=len(look.also))
         return (left,)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -288,7 +292,7 @@ class JobScreen(LiveScreen):
             self.doctor.say("no other job is found on this machine")
             return
         self._watch.turn()
-        self.doctor.say(f"going on to {self.job.also[0]}")
+        self.doctor.say("going on to {name}", name=self.job.also[0])
 
     def action_view(self) -> None:
         """Show the next of the panes ``found``, ``rank`` and ``gpus`` (if there are any) on a narrow screen."""
@@ -309,7 +313,7 @@ class JobScreen(LiveScreen):
         command = every[self._copied % len(every)]
         self._copied += 1
         self.app.copy_to_clipboard(command)
-        self.doctor.say(f"copied: {command}")
+        self.doctor.say("copied: {command}", command=command)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """False for ``fix``, for actions on a job before its diagnosis, ``read`` in a recording, ``view`` if wide."""
@@ -343,8 +347,8 @@ class StacksScreen(PageScreen):
     ]
 
     def __init__(self, rank: str, ask: Callable[[], Sequence[tuple[str, Sequence[str]]]]) -> None:
-        about = f"{rank}: all threads, and its DataLoader's workers, as py-spy reads them"
-        super().__init__(f"Stacks of {rank}", about)
+        about = say("{rank}: all threads, and its DataLoader's workers, as py-spy reads them", rank=rank)
+        super().__init__(say("Stacks of {rank}", rank=rank), about)
         self._ask = ask
 
     def read(self, work: Work) -> tuple[str, Iterable[Block]]:  # noqa: ARG002 - a job's stacks are not the machine's

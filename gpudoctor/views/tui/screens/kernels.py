@@ -13,7 +13,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.measurement import Kernel, Measurements, Run
+from gpudoctor.core.language import say
+from gpudoctor.core.measurement import Kernel, Measurements, Run, State
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.base import Band, FramedScreen
@@ -22,6 +23,8 @@ from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import measured
 from gpudoctor.views.tui.work import call_in_app, error_text, run_in_thread
+
+_NOTHING_YET = "Nothing was measured here yet."
 
 
 class KernelsScreen(FramedScreen):
@@ -72,7 +75,7 @@ class KernelsScreen(FramedScreen):
         if self.doctor.work.measured is None:
             self._show_empty()
         elif self.found is None:
-            self.detail.put("Kernels", [Block(plain("Reading what was measured …"))])
+            self.detail.put("Kernels", [Block(plain(say("Reading what was measured …")))])
             self._load_measurements()
 
     def show(self, diagnosis: Diagnosis) -> None:  # noqa: ARG002 - what was measured is asked for by itself
@@ -105,9 +108,9 @@ class KernelsScreen(FramedScreen):
         elif answer is None:
             self._show_empty()
         else:
-            self._show_empty(f"What was measured cannot be read: {error_text(answer)}")
+            self._show_empty(say("What was measured cannot be read: {error}", error=error_text(answer)))
 
-    def _show_empty(self, message: str = "Nothing was measured here yet.") -> None:
+    def _show_empty(self, message: str = _NOTHING_YET) -> None:
         """Show `message` and how to measure in the detail."""
         self.detail.put(
             "Kernels", list(no_measurement_blocks(message, can_measure=self.doctor.work.kernels is not None))
@@ -120,7 +123,7 @@ class KernelsScreen(FramedScreen):
         self.found = measurements
         self.query_one("#measured").set_class(not measurements.kernels, "-none")
         if not measurements.kernels:
-            self._show_empty("No kernel was measured.")
+            self._show_empty(say("No kernel was measured."))
             return
         self.kernels.put(measurements)
         if not self.bars.has_focus and self.focused is None:
@@ -161,7 +164,7 @@ class KernelsScreen(FramedScreen):
         if self._shows_expected:
             self.detail.put("Where it comes from", list(measured.expected_blocks(self.found, self.kernel, run)))
         else:
-            title = f"{self.kernel.title} on {self.found.called(run.gpu)}"
+            title = say("{title} on {gpu}", title=say(self.kernel.title), gpu=say(self.found.called(run.gpu)))
             same = str(self.detail.border_title) == title
             self.detail.put(title, list(measured.run_blocks(self.found, self.kernel, run)), keep=same)
 
@@ -200,7 +203,9 @@ class KernelsScreen(FramedScreen):
         command = measured.next_command(self.found, run, self.found.state(run)) if self.found and run else ""
         if command:
             self.app.copy_to_clipboard(command)
-        self.doctor.say(f"copied: {command}" if command else "no command to copy here: what to do is in words")
+        self.doctor.say(
+            say("copied: {command}", command=command) if command else "no command to copy here: what to do is in words"
+        )
 
     def action_leave(self) -> None:
         """Esc: back from the expected value, else as on every screen."""
@@ -236,8 +241,8 @@ class KernelsScreen(FramedScreen):
         app, measure = self.app, self.doctor.work.kernels
         if measure is None:
             at = self.found.at if self.found else ""
-            when = f"; what is shown was measured at {one_line(at)}" if at else ""
-            self.doctor.say(f"nothing can be measured from here{when}")
+            when = say("; what is shown was measured at {at}", at=one_line(at)) if at else ""
+            self.doctor.say("nothing can be measured from here{when}", when=when)
         elif self._stop is not None:
             self.doctor.say("it is being measured already; x stops it")
         else:
@@ -260,9 +265,9 @@ class KernelsScreen(FramedScreen):
         stopped, self._stop = bool(self._stop and self._stop.is_set()), None
         if isinstance(answer, BaseException):
             if self.found is None:
-                self._show_empty(f"Nothing was measured: {error_text(answer)}")
+                self._show_empty(say("Nothing was measured: {error}", error=error_text(answer)))
             else:
-                self.doctor.say(f"not measured to the end: {error_text(answer)}")
+                self.doctor.say("not measured to the end: {error}", error=error_text(answer))
         else:
             self._show_merged(answer)
             self.doctor.say("stopped; what was measured stays" if stopped else "measured")
@@ -277,7 +282,7 @@ class KernelsScreen(FramedScreen):
         Ignored while the machine is being read.
         """
         if isinstance(answer, BaseException):
-            self.doctor.say(f"what was measured cannot be judged: {error_text(answer)}")
+            self.doctor.say("what was measured cannot be judged: {error}", error=error_text(answer))
         elif self.doctor.reading.over:
             self.doctor.diagnosis = answer
 
@@ -318,11 +323,11 @@ _THERE = "On the machine itself they are run by gpudoctor bench, and by gpudocto
 
 def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
     """`message`, what kernels are for, and how to run them: by key (`can_measure`), else on the machine itself."""
-    yield Block(plain(message, "bold"))
+    yield Block(plain(say(message), "bold"))
     yield GAP
-    yield Block(plain(_ABOUT))
+    yield Block(plain(say(_ABOUT)))
     yield GAP
-    yield Block(plain(_HERE if can_measure else _THERE))
+    yield Block(plain(say(_HERE if can_measure else _THERE)))
 
 
 def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Content, Content]:
@@ -333,20 +338,50 @@ def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Co
     asked = len(runs) or 1
     full = _BAR * (asked - len(open_)) // asked if runs else 0
     bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
-    where = f" · {now.kernel} on {measurements.called(now.gpu)}" if now and measurements else ""
-    line = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
-    return line, Content("x stop, keep what was measured")
+    where = (
+        say(" · {kernel} on {gpu}", kernel=now.kernel, gpu=say(measurements.called(now.gpu)))
+        if now and measurements
+        else ""
+    )
+    line = Content.assemble(
+        bar,
+        plain(
+            say(
+                "  {done} of {count} measured{where} · {seconds:.0f} s",
+                done=asked - len(open_),
+                count=len(runs),
+                where=where,
+                seconds=seconds,
+            )
+        ),
+    )
+    return line, Content(say("x stop, keep what was measured"))
 
 
 def counts_line(measurements: Measurements) -> tuple[Content, Content]:
     """Runs by state: ``61 sound · 2 wrong · 4 slow · 8 not judged``; and which GPUs are in use, else when measured."""
     states = [measurements.state(run) for run in measurements.runs]
-    words = ("sound", "wrong", "failed", "slow")
-    parts = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]
-    unjudged = f"{states.count('unjudged')} not judged"
-    held = [
-        f"GPU {device.index} is in use by {one_line(device.held)}" for device in measurements.devices if device.held
+    words: dict[State, str] = {
+        "sound": say("{count} sound"),
+        "wrong": say("{count} wrong"),
+        "failed": say("{count} failed"),
+        "slow": say("{count} slow"),
+    }
+    parts = [
+        say(word, count=count) for state, word in words.items() if (count := states.count(state)) or state == "sound"
     ]
-    right = f"{held[0]}: not touched" if len(held) == 1 else f"{len(held)} GPUs are in use: not touched" if held else ""
-    when = f"measured {one_line(measurements.at)}" if measurements.at else ""
+    unjudged = say("{count} not judged", count=states.count("unjudged"))
+    held = [
+        say("GPU {index} is in use by {held}", index=device.index, held=one_line(device.held))
+        for device in measurements.devices
+        if device.held
+    ]
+    right = (
+        say("{held}: not touched", held=held[0])
+        if len(held) == 1
+        else say("{count} GPUs are in use: not touched", count=len(held))
+        if held
+        else ""
+    )
+    when = say("measured {at}", at=one_line(measurements.at)) if measurements.at else ""
     return Content(" · ".join([*parts, unjudged])), Content(right or when)

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan
 from gpudoctor.core.stack import GPU, MACHINE, Stack, Wishes, parse_requirements, wishes_from_snapshot
 from gpudoctor.views.tui.base import BaseApp, FramedScreen
@@ -114,7 +115,7 @@ class SetupScreen(FramedScreen):
         elif stack:
             self.fits.put("What fits", list(words.fit_blocks(stack, self.wishes, self.has_class("-narrow"))))
         elif self._solving:
-            self.fits.put("What fits", [Block(Content("working it out …"))])
+            self.fits.put("What fits", [Block(Content(say("working it out …")))])
         else:
             self.fits.put("What fits", list(words.no_machine_blocks()))
         self.why.set_class(not stack, "-none")
@@ -126,10 +127,10 @@ class SetupScreen(FramedScreen):
         """Texts of the second line: which machine the stack is for, and that nothing is installed without a yes."""
         if not self.doctor.reading.over:
             return super().status()
-        where = "for another machine" if self.wishes.elsewhere else "for this machine"
-        how = "0 sets it back" if self.wishes.elsewhere else "change a line to plan for another"
-        text = where if self.has_class("-narrow") else f"{where}; {how}"
-        return Content(text), Content("nothing is installed until you say yes")
+        where = say("for another machine" if self.wishes.elsewhere else "for this machine")
+        how = say("0 sets it back" if self.wishes.elsewhere else "change a line to plan for another")
+        text = where if self.has_class("-narrow") else f"{where}{say('; ')}{how}"
+        return Content(text), Content(say("nothing is installed until you say yes"))
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         """Let the user type a value for the field under the cursor; without a solver choose the option under it."""
@@ -187,7 +188,7 @@ class SetupScreen(FramedScreen):
             self._remedy_number += 1
             self.wishes = self.wishes.remedied(remedy)
             self._solve()
-            self.doctor.say(f"set: {remedy.text}; 0 sets all back")
+            self.doctor.say("set: {text}; 0 sets all back", text=remedy.text)
 
     def action_gpu(self) -> None:
         """Go to the field of the GPU, and open a dialog to type another one."""
@@ -218,7 +219,9 @@ class SetupScreen(FramedScreen):
             self.app.copy_to_clipboard(text)
             first = text.splitlines()[0]
             more = len(text.splitlines()) - 1
-            self.doctor.say(f"copied: {first}" + (f" and {more} more lines" if more else ""))
+            self.doctor.say(
+                say("copied: {first}", first=first) + (say(" and {more} more lines", more=more) if more else "")
+            )
         else:
             self.doctor.say("nothing fits these choices, so there is nothing to copy")
 
@@ -231,15 +234,17 @@ class SetupScreen(FramedScreen):
 
         def done(answer: BaseException | None) -> None:
             """Show a message: the file was written (None), or why not."""
-            self.doctor.say(f"not written: {error_text(answer)}" if answer else f"written to {name}")
+            self.doctor.say(
+                say("not written: {error}", error=error_text(answer)) if answer else say("written to {name}", name=name)
+            )
 
         def answered(yes: bool | None) -> None:
             """Write the file in a thread after a yes."""
             if yes:
                 run_in_thread(self.app, "write", lambda: save(text, name), done)
 
-        blocks = [Block(plain(f"Write {name} in the folder that gpudoctor was started in?", "bold"))]
-        blocks.append(Block(Content("A file of that name is replaced.")))
+        blocks = [Block(plain(say("Write {name} in the folder that gpudoctor was started in?", name=name), "bold"))]
+        blocks.append(Block(Content(say("A file of that name is replaced."))))
         self.app.push_screen(ConfirmScreen("Write it?", blocks, "write it"), answered)
 
     def action_apply(self) -> None:
@@ -299,8 +304,8 @@ def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:
 def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
     """Why the stack's plan cannot be run here; empty if it can."""
     if wishes.elsewhere:
-        wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.set_by_user)
-        return f"not from here: it is for another machine ({wished} as given)"
+        wished = ", ".join(say(words.LABELS.get(name, name)) for name in MACHINE if name in wishes.set_by_user)
+        return say("not from here: it is for another machine ({wished} as given)", wished=wished)
     if diagnosis.snapshot.target.kind != "local":
-        return "not from here: what was read is another machine"
+        return say("not from here: what was read is another machine")
     return ""

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gpudoctor.core.fact import Absent, Unread, known
+from gpudoctor.core.language import phrase, say
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.frame import NARROW
@@ -97,7 +98,7 @@ class FactsTable(Rows):
             return self.uses(item), "dim"
         value, source = value_and_source(item.other if column == "other" else item.state)
         if column == "source":
-            return one_line(source[:_LONGEST]), "dim"
+            return one_line(phrase(source[:_LONGEST])), "dim"
         state = item.other if column == "other" else item.state
         return one_line(value[:_LONGEST]), "" if known(state) else "dim"
 
@@ -113,14 +114,17 @@ class FactsTable(Rows):
         heads = dict(zip(("value", "other"), map(one_line, self._names), strict=True)) if compared else {}
         wanted = {
             column: max(
-                map(cell_len, [heads.get(column, column), *(self._column_cell(item, column)[0] for item in looked_at)])
+                map(
+                    cell_len,
+                    [heads.get(column, say(column)), *(self._column_cell(item, column)[0] for item in looked_at)],
+                )
             )
             for column in columns
         }
         self._widths = _column_widths(wanted, max(room - 3 - len(_GAP) * len(columns), len(columns)))
         heading: list[Cell] = [("   ", "")]
         for column, width in self._widths.items():
-            heading += [(fit(heads.get(column, column), width), "head"), (_GAP, "")]
+            heading += [(fit(heads.get(column, say(column)), width), "head"), (_GAP, "")]
         self.heading = heading
 
     # where it is
@@ -140,9 +144,13 @@ class FactsTable(Rows):
         seen = max(self.scrollable_content_region.height - 1, 0)
         first = round(self.scroll_y)
         last = min(first + seen, self.count)
-        where = f"{first + 1}-{last} of {self.count:,}" if last > first else f"{self.count:,}"
-        of_all = "" if self.count == len(self.listing) else f" ({len(self.listing):,} in all)"
-        self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
+        where = (
+            say("{first}-{last} of {count:,}", first=first + 1, last=last, count=self.count)
+            if last > first
+            else f"{self.count:,}"
+        )
+        of_all = "" if self.count == len(self.listing) else say(" ({count:,} in all)", count=len(self.listing))
+        self.border_title = Content(f"{say(self.title)} {where}{of_all}" if self.count else say(self.title))
 
     def action_next(self, by: int) -> None:
         """Move to the next fact of a finding (without any, to the next unread), wrapping round; `by` -1: previous."""

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.language import say
 from gpudoctor.core.rule import LAYERS
 from gpudoctor.views import _report as report
 from gpudoctor.views._report import Reason
@@ -100,17 +101,27 @@ def matching(entries: Iterable[Entry], words: str) -> Iterator[Entry]:
 def _summary_entries(diagnosis: Diagnosis) -> Iterator[Entry]:
     """The lines below the findings: order of work (of two causes on), notes, not judged, passed (by topic if sound)."""
     if len(causes := summary.to_act_on(diagnosis)) > 1:
-        yield Entry("order", section="order", title=f"What to do first: {len(causes)} steps in order")
+        yield Entry("order", section="order", title=say("What to do first: {count} steps in order", count=len(causes)))
     if notes := len(diagnosis.notes):
-        yield Entry("notes", section="notes", title=f"{notes} notes" if notes > 1 else "A note")
+        yield Entry("notes", section="notes", title=say("{notes} notes", notes=notes) if notes > 1 else say("A note"))
     if many := len(diagnosis.unjudged):
-        yield Entry("unjudged", section="unjudged", title=f"{many} not judged")
+        yield Entry("unjudged", section="unjudged", title=say("{many} not judged", many=many))
     if diagnosis.verdict != "sound":
         if diagnosis.passed:
-            yield Entry("passed", section="passed", names=diagnosis.passed, title=f"{len(diagnosis.passed)} passed")
+            yield Entry(
+                "passed",
+                section="passed",
+                names=diagnosis.passed,
+                title=say("{count} passed", count=len(diagnosis.passed)),
+            )
         return
     for topic, names in by_topic(diagnosis.passed).items():
-        yield Entry(f"passed {topic}", section="passed", names=names, title=f"{topic:<11} {len(names):>3} passed")
+        yield Entry(
+            f"passed {topic}",
+            section="passed",
+            names=names,
+            title=say("{topic:<11} {count:>3} passed", topic=topic, count=len(names)),
+        )
 
 
 def by_topic(passed: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -146,7 +157,7 @@ def entry_cells(entry: Entry, folded: bool) -> list[Cell]:
         return [(lead, "dim"), (f"{marks.UNREAD} {len(entry.names):>3}  ", "accent"), (title, "")]
     finding = entry.findings[0]
     glyph, _, _ = marks.SEVERITY[finding.severity]
-    many = f" (and {len(entry.findings) - 1} more)" if len(entry.findings) > 1 else ""
+    many = say(" (and {count} more)", count=len(entry.findings) - 1) if len(entry.findings) > 1 else ""
     return [
         (lead, "dim"),
         (f"{glyph} ", finding.severity),
@@ -195,7 +206,7 @@ class Findings(Rows):
         shown = rows(diagnosis, () if self._search_words else self._folded_ids)
         self.entries = list(matching(shown, self._search_words) if self._search_words else shown)
         self.empty = (
-            f"nothing here has {one_line(self._search_words)!r}; esc shows all"
+            say("nothing here has {words!r}; esc shows all", words=one_line(self._search_words))
             if self._search_words
             else "Nothing found yet."
         )
@@ -311,6 +322,6 @@ class Findings(Rows):
     def _update_title(self) -> None:
         """Set the pane's title: causes, what was looked for (no errors and warnings), or not judged."""
         bad = any(entry.bad for entry in self.entries)
-        causes = "Causes" if bad or not self.entries else "What was looked for"
-        self.border_title = Content("Not judged, because" if self.only_unjudged else causes)
-        self.border_subtitle = Content("u causes") if self.only_unjudged else None
+        causes = say("Causes" if bad or not self.entries else "What was looked for")
+        self.border_title = Content(say("Not judged, because") if self.only_unjudged else causes)
+        self.border_subtitle = Content(say("u causes")) if self.only_unjudged else None

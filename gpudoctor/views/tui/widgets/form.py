@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from gpudoctor.core.language import say
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words.stack import LABELS, Option
 
@@ -38,7 +39,7 @@ class Form(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="form", classes="pane")
-        self.border_title = "Choices"
+        self.border_title = say("Choices")
         self._options: tuple[Option, ...] = ()
         self._options_by_line: list[list[int]] = []
         """The options of each line, by their place among all."""
@@ -87,8 +88,8 @@ class Form(Rows):
         places = self._options_by_line[index]
         first = self._options[places[0]]
         before = self._options[places[0] - 1].field if places[0] else ""
-        label = LABELS[first.field] if first.field != before else ""
-        yield label.ljust(_LABEL_WIDTH)[:_LABEL_WIDTH], "dim"
+        label = say(LABELS[first.field]) if first.field != before else ""
+        yield set_cell_size(label, _LABEL_WIDTH), "dim"
         for place in places:
             option = self._options[place]
             under = place == self._cursor_option and self.has_focus

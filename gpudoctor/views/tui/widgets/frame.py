@@ -17,6 +17,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import drawable
 
 
@@ -95,7 +96,7 @@ class Tabs(Widget):
         short = self.app.size.width < NARROW
         parts: list[Content] = []
         for number, entry in enumerate(SCREEN_ENTRIES, 1):
-            title = f"{number} {entry.short if short else entry.title}"
+            title = f"{number} {say(entry.short if short else entry.title)}"
             here = entry.name == self.here
             look = Style.parse("bold $primary" if here else "$foreground 70%")
             open_it = Style.from_meta({"@click": f"app.open('{entry.name}')"})
@@ -150,7 +151,7 @@ def _hints_text(hints: Iterable[tuple[str, str, str]]) -> Content:
     parts = []
     for key, word, action in hints:
         click = Style.from_meta({"@click": action if "." in action else f"screen.{action}"})
-        text = Content.assemble((key, Style.parse("bold $primary")), f" {word}" if word else "")
+        text = Content.assemble((key, Style.parse("bold $primary")), f" {say(word)}" if word else "")
         parts.append(text.stylize(click))
     return Content("  ").join(parts)
 
@@ -179,7 +180,7 @@ class Search(Horizontal):
 
     def __init__(self, placeholder: str) -> None:
         super().__init__()
-        self.field = SearchInput(placeholder=placeholder, select_on_focus=False, compact=True)
+        self.field = SearchInput(placeholder=say(placeholder), select_on_focus=False, compact=True)
 
     def compose(self) -> Iterable[Widget]:
         """The ``/`` sign and the input field."""
@@ -244,7 +245,7 @@ def hints_of(screen: Screen[Any]) -> list[Hint]:
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         moves = binding.group is MOVES or binding.action in _SCROLL
         own = MOVES.description if moves else binding.description
-        words = _TEXTUALS.get(binding.action, own if moves else _lowercased(tooltip or own))
+        words = _lowercased(say(_TEXTUALS.get(binding.action, own if moves else tooltip or own)))
         if not enabled or not words:
             continue
         everywhere = node is screen.app or binding.action.startswith("app.")

@@ -6,13 +6,15 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 
+from gpudoctor.core.language import say
 from gpudoctor.core.sample import GPU, Instance
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import cut, one_line, padded, width
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
 from gpudoctor.views.tui.words import gpu as gpu_words
 from gpudoctor.views.tui.words import summary
 from gpudoctor.views.tui.words.gpu import GpuState, axis_text, gib_text
@@ -226,8 +228,8 @@ def _heading(state: GpuState, column: Column) -> str:
         return f"{unit} {axis_text(state.axes[field])}"
     sizes = {gpu.memory_mib for gpu in state.gpus.values() if gpu.memory_mib}
     if column.name == "memory" and len(sizes) == 1:
-        return f"of {gib_text(sizes.pop())} GiB"
-    return column.name
+        return say("of {total} GiB", total=gib_text(sizes.pop()))
+    return say(column.name)
 
 
 def gpu_cells(places: Sequence[PlacedColumn], state: GpuState, gpu: GPU) -> list[Cell]:
@@ -258,8 +260,8 @@ def _padded(text: str, look: str, place: PlacedColumn) -> list[Cell]:
 
     It is split in cells so that only text is struck through, and the empty part of a bar has the style ``track``.
     """
-    text = text if len(text) <= place.width else f"{text[: place.width - 1]}…"
-    pad = " " * (place.width - len(text))
+    text = text if cell_len(text) <= place.width else fit(text, place.width)
+    pad = " " * (place.width - cell_len(text))
     gap = " " * GAP
     if look == "struck":
         return [(pad, ""), (text, look), (gap, "")] if place.column.right else [(text, look), (pad + gap, "")]
@@ -273,8 +275,9 @@ def column_headings(places: Sequence[PlacedColumn]) -> list[Cell]:
     """The headings aligned with their columns, all in one cell."""
     out = []
     for place in places:
-        name = place.heading[: place.width]
-        out.append(name.rjust(place.width) if place.column.right else name.ljust(place.width))
+        name = cut(place.heading, place.width)
+        pad = " " * (place.width - width(name))
+        out.append(pad + name if place.column.right else name + pad)
     return [(" " + "".join(text + " " * GAP for text in out), "head")]
 
 
@@ -283,10 +286,12 @@ def mig_cells(instance: Instance, last: bool) -> list[Cell]:
     full = bar(instance.memory_used_mib, instance.memory_mib, 10)
     memory = ""
     if instance.memory_used_mib is not None and instance.memory_mib is not None:
-        memory = f"  {gib_text(instance.memory_used_mib)} of {gib_text(instance.memory_mib)} GiB"
+        memory = say(
+            "  {used} of {total} GiB", used=gib_text(instance.memory_used_mib), total=gib_text(instance.memory_mib)
+        )
     return [
         (f"   {'└' if last else '├'} MIG {instance.index:<2} ", "dim"),
-        (f"{one_line(instance.profile) or 'profile not told':<12} ", ""),
+        (f"{padded(one_line(instance.profile) or say('profile not told'), 12)} ", ""),
         (full.rstrip(_EMPTY), "curve"),
         (full[len(full.rstrip(_EMPTY)) :], "track"),
         (memory, ""),

@@ -11,8 +11,9 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
+from gpudoctor.core.language import say
 from gpudoctor.core.measurement import Kernel, Measurements, Run
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import one_line, padded
 from gpudoctor.views.tui.widgets.matrix import share
 from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
 from gpudoctor.views.tui.words import measured
@@ -49,11 +50,11 @@ class Bars(Rows):
         runs = {run.gpu: run for run in measurements.of(kernel.id)}
         missing = () if -1 in runs else measurements.devices
         unasked = {
-            device.index: Run(kernel.id, device.index, "not-run", because=f"no {kernel.level} run yet")
+            device.index: Run(kernel.id, device.index, "not-run", because=say("no {level} run yet", level=kernel.level))
             for device in missing
         }
         self.runs = [run for _, run in sorted({**unasked, **runs}.items())]
-        self.border_title = Content(one_line(f"{kernel.title}  {kernel.size}"))
+        self.border_title = Content(one_line(f"{say(kernel.title)}  {kernel.size}"))
         self._update_heading()
         self.fill(len(self.runs))
         self.post_message(self.Moved(self))
@@ -83,12 +84,12 @@ class Bars(Rows):
         if self.measurements is None or self.kernel is None:
             return
         against = measured.reference_label(self.measurements, self.kernel)
-        head = (
-            f"   {'':<8}{self.kernel.unit:>10}  {against:<{self._bar_length + 1 + _OVER}} {'right?':<13}{'spread':<9}"
-        )
+        against = padded(against, self._bar_length + 1 + _OVER)
+        checked, spread = padded(say("right?"), 13), padded(say("spread"), 9)
+        head = f"   {'':<8}{self.kernel.unit:>10}  {against} {checked}{spread}"
         if self._has_room_for_samples:
-            head += f"{'SM MHz':<12}{'°C':>4}{'W':>6}  held back by"
-        self.heading = [(head.ljust(self.size.width), "head")]
+            head += f"{'SM MHz':<12}{'°C':>4}{'W':>6}  {say('held back by')}"
+        self.heading = [(padded(head, self.size.width), "head")]
 
     def row(self, index: int) -> Iterable[Cell]:
         """The cells of that run: mark, GPU, value, bar, correctness, spread, and samples of the GPU if there is room.
@@ -101,7 +102,7 @@ class Bars(Rows):
         look = measured.LOOKS[state]
         quiet = state == "sound"
         yield f"{'·' if quiet else look.glyph} ", "dim" if quiet else look.row
-        yield f"{self.measurements.called(run.gpu):<8}", "bold" if state in measured.BAD else ""
+        yield padded(say(self.measurements.called(run.gpu)), 8), "bold" if state in measured.BAD else ""
         if run.value is None:
             yield f"{'–':>10}  ", "dim"
             what, more = self._status_text(run)
@@ -111,7 +112,7 @@ class Bars(Rows):
         yield f"{measured.number_text(run.value):>10}  ", look.row if state == "slow" else ""
         yield from self._bar_cells(self.measurements.ratio(run), look.row if state == "slow" else "bar")
         verdict, how = measured.correctness_cell(run)
-        yield f" {verdict:<13}", how
+        yield f" {padded(verdict, 13)}", how
         spread = "" if run.spread is None else f"±{run.spread * 100:.1f} %"
         yield f"{spread:<9}", "dim"
         if self._has_room_for_samples:
@@ -127,15 +128,15 @@ class Bars(Rows):
     def _status_text(self, run: Run) -> tuple[str, str]:
         """Status of a run without a value, and its detail: ``("not run: ", "GPU is in use")``."""
         if run.status == "not-run":
-            return "not run: ", one_line(run.because)
+            return say("not run: "), one_line(say(run.because))
         if run.status == "ran":
-            return f"{measured.correctness_cell(run)[0] or 'ran'} ", one_line(
-                run.words or "values as those of the reference"
+            return f"{measured.correctness_cell(run)[0] or say('ran')} ", one_line(
+                say(run.words) or say("values as those of the reference")
             )
         if step := run.broken:
-            return f"failed at {step.rung}: ", one_line(step.message)
-        states = {"waiting": ("waits", ""), "running": ("is measured now", "")}
-        return states.get(run.status, ("failed: ", one_line(run.because)))
+            return say("failed at {rung}: ", rung=step.rung), one_line(step.message)
+        states = {"waiting": (say("waits"), ""), "running": (say("is measured now"), "")}
+        return states.get(run.status, (say("failed: "), one_line(say(run.because))))
 
     def _bar_cells(self, ratio: float | None, look: str) -> Iterator[Cell]:
         """Cells of a bar, the expected value at its stroke: ``█████▌····│``; blank if `ratio` is None."""
@@ -172,7 +173,7 @@ class Kernels(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="kernels", classes="pane")
-        self.border_title = "Kernels"
+        self.border_title = say("Kernels")
         self._rows: list[tuple[Kernel, list[Cell], list[Cell]]] = []
         self._rung_labels: list[str] = []
         self._gpus_with_glyphs: list[int] = []
@@ -207,7 +208,7 @@ class Kernels(Rows):
 
     def _update_layout(self) -> None:
         """Set the width of the titles, and the heading with the last digit of each GPU's index above its glyphs."""
-        longest = max((cell_len(one_line(row[0].title)) for row in self._rows), default=0)
+        longest = max((cell_len(one_line(say(row[0].title))) for row in self._rows), default=0)
         room = self.size.width - self._rung_width - 2 * len(self._gpus_with_glyphs) - _COUNTS
         self._title_width = min(longest, self.LONGEST, max(room, self.SHORTEST))
         numbers = "".join(f"{gpu % 10} " for gpu in self._gpus_with_glyphs)
@@ -216,7 +217,7 @@ class Kernels(Rows):
     @property
     def titles(self) -> list[tuple[str, list[Cell]]]:
         """For each kernel its title and the cells with the number of GPUs in each state."""
-        return [(kernel.title, cells) for kernel, _, cells in self._rows]
+        return [(say(kernel.title), cells) for kernel, _, cells in self._rows]
 
     def row(self, index: int) -> Iterable[Cell]:
         """The cells of that kernel: rung, title, a glyph for each GPU, and the number of GPUs in each state."""
@@ -227,7 +228,7 @@ class Kernels(Rows):
         first = index == self.scroll_offset.y  # of those that are seen
         rung = _SHORT.get(kernel.rung, kernel.rung) if first else self._rung_labels[index]
         lead = (f" {rung:<{self._rung_width - 1}}" if self._rung_width else "", "dim")
-        return [lead, (f" {fit(one_line(kernel.title), self._title_width)}  ", ""), *glyphs, (" ", ""), *cells]
+        return [lead, (f" {fit(one_line(say(kernel.title)), self._title_width)}  ", ""), *glyphs, (" ", ""), *cells]
 
 
 def _cells_that_fit(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
@@ -270,12 +271,12 @@ def state_cells(measurements: Measurements, kernel: Kernel) -> Iterator[Cell]:
     """Number of GPUs in each state, the worst first: ``✗ 1 wrong ! 1 slow ✓ 5 ? 1``; ``· not run`` without a run."""
     counts = measured.state_counts(measurements, kernel)
     if not counts:
-        yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
+        yield say("· not run{more}", more=say(" (deep)") if kernel.level == "deep" else ""), "dim"
     gap = ""
     for state in (*measured.BAD, "sound", "unjudged", "running", "waiting"):
         if counts[state]:
             look = measured.LOOKS[state]
-            yield f"{gap}{look.glyph} {counts[state]}{f' {look.short}' if look.short else ''}", look.row or "dim"
+            yield f"{gap}{look.glyph} {counts[state]}{f' {say(look.short)}' if look.short else ''}", look.row or "dim"
             gap = "  "
 
 

@@ -18,6 +18,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import drawable, one_line
 from gpudoctor.views.tui.widgets.frame import MOVES
 from gpudoctor.views.tui.widgets.rows import next_place
@@ -241,7 +242,7 @@ class Matrix(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width or self.size.width
         plain = self.rich_style
         if not self.rows or not self.columns:
-            return _padded_strip([Segment(one_line(self.empty) if y == 0 else "", plain)], width, plain)
+            return _padded_strip([Segment(one_line(say(self.empty)) if y == 0 else "", plain)], width, plain)
         left, shift = min(self._label_width, width), self.scroll_offset.x
         if y < self._heading_height:
             label, cells, start = Segment(" " * left, plain), self._heading_segments(y), 0

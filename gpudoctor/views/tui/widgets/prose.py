@@ -11,7 +11,9 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import fold_wide, has_wide, safe
+from gpudoctor.views.tui import marks
 
 _NOTHING = Content("")
 
@@ -36,13 +38,13 @@ GAP = Block(Content(""))
 
 def badge(text: str, word: str, look: str, style: str = "bold") -> Block:
     """A paragraph in that style behind a word on a coloured ground (the colour `look`): `` ✗ ERROR `` and the text."""
-    lead = Content.assemble((f" {word} ", f"bold reverse {look}"), " ")
+    lead = Content.assemble((f" {marks.translated(word)} ", f"bold reverse {look}"), " ")
     return Block(plain(text, style), lead, lead.cell_length)
 
 
 def labelled(label: str, text: Content | str, hang: int, style: str = "bold") -> Block:
     """A paragraph behind a label in `style`, its lines indented by `hang` columns; neither is ever read as markup."""
-    return Block(plain(text) if isinstance(text, str) else text, plain(label, style), hang)
+    return Block(plain(text) if isinstance(text, str) else text, plain(say(label), style), hang)
 
 
 def lines(blocks: Iterable[Block], width: int) -> list[Content]:
@@ -122,7 +124,7 @@ class Pane(VerticalScroll, can_focus=True):
 
     def __init__(self, title: str, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes="pane")
-        self.border_title = Content(title)
+        self.border_title = plain(say(title))
         self.prose = Prose()
 
     def compose(self) -> Iterable[Widget]:
@@ -131,7 +133,7 @@ class Pane(VerticalScroll, can_focus=True):
 
     def put(self, title: str, blocks: Sequence[Block], keep: bool = False) -> None:
         """Show these blocks under that title, from the start; `keep` keeps the scroll position."""
-        self.border_title = plain(title)
+        self.border_title = plain(say(title))
         self.prose.put(blocks)
         if not keep:
             self.scroll_home(animate=False, immediate=True)  # not after a key that is pressed next
@@ -156,4 +158,4 @@ class Pane(VerticalScroll, can_focus=True):
 
     def watch_below(self, below: int) -> None:
         """Show the number at the pane's lower edge: ``↓ 4 more``; nothing for 0."""
-        self.border_subtitle = Content(f"↓ {below} more" if below else "")
+        self.border_subtitle = Content(say("↓ {below} more", below=below) if below else "")

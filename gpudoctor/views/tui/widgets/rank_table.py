@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Absent, Row, listed, number_of, text_of
+from gpudoctor.core.language import say
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
 from gpudoctor.views.tui.words import job as words
@@ -115,12 +117,14 @@ class RankTable(Rows):
         self._state_width = max(min(left * 5 // 9, max(left - _MIN_PLACE, _MIN_STATE)), 0)
         self._place_width = max(left - self._state_width, 0)
         heads = [
-            fit(column.name if column.left else column.name.rjust(column.width), column.width)
+            fit(say(column.name), column.width) if column.left else f"{say(column.name):>{column.width}}"
             for column in self._columns
         ]
-        heads.insert(self._leading, fit("what it does", self._state_width))
+        heads.insert(self._leading, fit(say("what it does"), self._state_width))
         self.heading = (
-            [(" " * _LEAD + (" " * _GAP).join([*heads, fit("where", self._place_width)]), "head")] if self._rows else ()
+            [(" " * _LEAD + (" " * _GAP).join([*heads, fit(say("where"), self._place_width)]), "head")]
+            if self._rows
+            else ()
         )
 
     @property
@@ -157,8 +161,8 @@ class RankTable(Rows):
         """The cell of what the rank does, with ``◂ awaited`` if it is and there is room; and the gap behind it."""
         text = words.state_text(row, self._look)
         awaited = words.is_awaited(row)
-        if awaited and len(text) + len(_AWAITED) + 1 <= self._state_width:
-            text = f"{text} {_AWAITED}"
+        if awaited and cell_len(text) + cell_len(say(_AWAITED)) + 1 <= self._state_width:
+            text = f"{text} {say(_AWAITED)}"
         yield fit(text, self._state_width), "bold" if awaited else "info" if text.startswith(marks.UNREAD) else ""
         yield " " * _GAP, ""
 
@@ -191,7 +195,9 @@ def counts_text(diagnosis: Diagnosis) -> str:
     for row in listed(diagnosis.snapshot.rows("rank")):
         groups.setdefault(words.doing_text(row, False), []).append(row)
     largest = sorted(groups.values(), key=lambda rows: -len(rows))[:3]
-    return ", ".join(f"{len(rows)} {words.doing_text(rows[0], len(rows) > 1)}" for rows in largest)
+    return say(", ").join(
+        say("{count} {does}", count=len(rows), does=words.doing_text(rows[0], len(rows) > 1)) for rows in largest
+    )
 
 
 def _key(row: Row) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from typing_extensions import Self
 
+from gpudoctor.core.language import say
 from gpudoctor.views._terminal import drawable
 from gpudoctor.views.tui.widgets.frame import MOVES
 
@@ -123,7 +124,7 @@ class Rows(ScrollView, can_focus=True):
             return self._strip_of(self.heading, width, plain)
         index = y + self.scroll_offset.y - bool(self.heading)
         if not self.count and index == 0 and self.empty:
-            return self._strip_of([(self.empty, "dim")], width, plain)
+            return self._strip_of([(say(self.empty), "dim")], width, plain)
         if index >= self.count:
             return Strip.blank(width, plain)
         here = index == self.cursor and self.count > 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Plan, PlanStep, Way
 from gpudoctor.core.run import Run, StepRun
-from gpudoctor.views._terminal import one_line, seconds
+from gpudoctor.views._terminal import one_line, padded, seconds, width
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
 from gpudoctor.views.tui.words.plan import SHORT_NEEDS
@@ -42,7 +44,7 @@ class Steps(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="steps", classes="pane")
-        self.border_title = "Plan"
+        self.border_title = say("Plan")
         self.empty = "Nothing to do."
         self.plan: Plan | None = None
         self.run: Run | None = None
@@ -136,7 +138,7 @@ class Steps(Rows):
         """The cells of the heading: names of the columns, cut to their widths."""
         words, touches, needs, state = self._column_widths
         named = zip(("step", "touches", "needs", "state"), (words, touches, needs, state), strict=True)
-        return [("       ", "head"), *((name[:size].ljust(size), "head") for name, size in named)]
+        return [("       ", "head"), *((fit(say(name), size), "head") for name, size in named)]
 
     def row(self, index: int) -> Iterable[Cell]:
         """The cells of that row: the heading of a fix, or a step with state, number, title, touches and needs."""
@@ -147,21 +149,21 @@ class Steps(Rows):
         words, touches, needs, state = self._column_widths
         ran = self.run.step(line.step.id) if self.run else StepRun("waits" if line.step.chosen else "left out")
         glyph, look, text = self._state_cells(line.step, ran)
-        needs_text = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in line.step.needs) or "–"
+        needs_text = " ".join(say(SHORT_NEEDS.get(need, f"▲{one_line(need)}")) for need in line.step.needs) or "–"
         number = self.plan.number(line.step.id) if self.plan else 0
         dimmed = "dim" if ran.state == "left out" else ""
         return [
             (f"{glyph} ", look),
             (f"{number or '':>2}  ", dimmed),
             (fit(one_line(line.step.title), words - 1) + " ", dimmed),
-            (fit(one_line(line.step.touches), touches), "dim"),
+            (fit(one_line(say(line.step.touches)), touches), "dim"),
             (fit(needs_text, needs), "dim" if not line.step.grave or dimmed else "warning"),
             (fit(text, state), look or "dim"),
         ]
 
     def _way_row(self, way: Way, chosen: bool) -> Iterable[Cell]:
         """The cells of a fix's heading: whether it is chosen, its title, and its cause."""
-        label = "Do" if way.number == 1 else "or"
+        label = padded(say("Do" if way.number == 1 else "or"), width(say("Do")))
         words, *sizes = self._column_widths
         glyph = "◉" if chosen else "○"
         look = "bold" if chosen else "dim"
@@ -173,19 +175,20 @@ class Steps(Rows):
             (f"{label} ", "dim"),
             (f"{glyph} ", "accent" if chosen else "dim"),
             (f"{text} ", look),
-            ("by the steps above" if none else one_line(way.cause) if several and way.number == 1 else "", "dim"),
+            (say("by the steps above") if none else one_line(way.cause) if several and way.number == 1 else "", "dim"),
         ]
 
     def _state_cells(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
         """Glyph, style and words of a step's state, with its seconds if it ran: ``("✓", "good", "done 2.1 s")``."""
         if ran.state == "running":
-            return marks.spinner(time.monotonic()), "accent", f"running  {seconds(self._seconds)}"
+            return marks.spinner(time.monotonic()), "accent", say("running  {seconds}", seconds=seconds(self._seconds))
         if ran.state == "waits" and step.hindrance:
-            words = step.hindrance.partition(":")[0].partition(",")[0]
+            words = re.split("[:,：，]", say(step.hindrance))[0]
             return "▲", "warning", words
         glyph, look, word = _STATES[ran.state]
+        word = say(word)
         if step.verify and self.run and (found := dict(self.run.judged).get(step.verify)) is not None:
-            return ("✗", "error", "still found") if found else (marks.PASSED, "good", "no longer found")
+            return ("✗", "error", say("still found")) if found else (marks.PASSED, "good", say("no longer found"))
         if ran.state in ("done", "failed", "stopped"):
             word = f"{word}  {seconds(ran.seconds)}"
         return glyph, look, word

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Fact, known, value_of
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
 from gpudoctor.views.tui import marks
@@ -51,7 +52,7 @@ def rule_uses(item: Item, diagnosis: Diagnosis, infos: Mapping[str, FactInfo]) -
         findings_by_rule.setdefault(finding.id, finding)
     resting = []
     for name, finding in findings_by_rule.items():
-        where = "" if finding in diagnosis.findings else "on the other machine: "
+        where = "" if finding in diagnosis.findings else say("on the other machine: ")
         resting.append(Use(name, "found", f"{where}{finding.title}", finding.severity))
     group = item.fact.rpartition(".")[0] or item.fact
     waiting: list[Use] = []
@@ -83,7 +84,7 @@ def blocks(item: Item, listing: Listing, about: Iterable[Use], info: FactInfo, r
         yield labelled("here", _state_text(item.state), _HANG)
         yield labelled("other", _state_text(item.other), _HANG)
     else:
-        _, source = value_and_source(item.state)
+        source = phrase(value_and_source(item.state)[1])
         if known(item.state):
             if source:
                 yield labelled("read", plain(source) + plain(f" · {read}" if read else "", "dim"), _HANG)
@@ -120,7 +121,11 @@ def read_time(diagnosis: Diagnosis, reading: Reading, info: FactInfo) -> str:
         words.append(time.strftime("%H:%M:%S", time.localtime(time.time() - ago)))
     took = diagnosis.snapshot.timings_ms.get(f"probe.{info.source}")
     if took is not None:
-        words.append(f"{info.source} took {took / 1000:.2f} s" if took >= 100 else f"{info.source} took {took:.1f} ms")
+        words.append(
+            say("{source} took {took:.2f} s", source=info.source, took=took / 1000)
+            if took >= 100
+            else say("{source} took {took:.1f} ms", source=info.source, took=took)
+        )
     return " · ".join(words)
 
 
@@ -130,20 +135,20 @@ def _value_blocks(item: Item, unit: str) -> Iterator[Block]:
         yield Block(plain(item.name, "bold"))
         return
     value, _ = value_and_source(item.state)
-    name = Content.assemble(plain(item.name, "bold"), " = " if known(item.state) else " is ")
+    name = Content.assemble(plain(item.name, "bold"), " = " if known(item.state) else say(" is "))
     shown = plain(value[:_MOST], "" if known(item.state) else "bold")
     number = isinstance(value_of(item.state), (int, float))
     yield Block(Content.assemble(name, shown, plain(f" {unit}" if unit and number else "")))
     if len(value) > _MOST:
-        more = f"{len(value):,} characters; these are the first {_MOST:,} of them"
+        more = say("{count:,} characters; these are the first {most:,} of them", count=len(value), most=_MOST)
         yield Block(Content.styled(f"… {more}", "bold $primary"))
 
 
 def _state_text(state: Fact | None) -> Content:
     """Value (or state) and source (or reason) of a fact on one of two machines, cut after `_MOST` characters."""
     value, source = value_and_source(state)
-    cut = f"… ({len(value):,} characters)" if len(value) > _MOST else ""
-    return Content.assemble(plain(value[:_MOST] + cut, "bold"), plain(f"  {source}", "dim"))
+    cut = say("… ({count:,} characters)", count=len(value)) if len(value) > _MOST else ""
+    return Content.assemble(plain(value[:_MOST] + cut, "bold"), plain(f"  {phrase(source)}", "dim"))
 
 
 def _context_lines(item: Item, listing: Listing) -> Iterator[Block]:
@@ -164,16 +169,22 @@ def _siblings_text(item: Item, listing: Listing) -> str:
         return ""
     counted = Counter(one_line(value_and_source(state)[0][:120]) for _, state in others)
     if len(counted) == len(others) > _MOST_SIBLINGS:
-        return f"each of the {len(others)} others has its own"
+        return say("each of the {count} others has its own", count=len(others))
     mine = one_line(value_and_source(item.state)[0][:120])
     parts = [
-        f"{'the same' if value == mine else value} on {'all' if count == len(others) > 1 else count}"
+        say(
+            "{value} on {rows}",
+            value=say("the same") if value == mine else value,
+            rows=say("all") if count == len(others) > 1 else count,
+        )
         for value, count in counted.most_common(_MOST_SIBLINGS)
     ]
     if (more := len(counted) - _MOST_SIBLINGS) > 0:
-        parts.append(f"{more} other values")
-    of = " " if len(counted) == 1 else " of "
-    return ", ".join(parts) + (f"{of}{len(others)} others" if len(others) > 1 else " other")
+        parts.append(say("{more} other values", more=more))
+    whole = "{values} of {count} others" if len(others) > 1 else "{values} other"
+    if len(counted) == 1 and len(others) > 1:
+        whole = "{values} {count} others"
+    return say(whole, values=say(", ").join(parts), count=len(others))
 
 
 def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
@@ -184,15 +195,17 @@ def _use_blocks(rule_uses_: list[Use]) -> Iterator[Block]:
         glyph, colour = marks.UNREAD, "bold $primary"
         if use.state == "found":
             glyph, _, colour = marks.SEVERITY[use.severity or "info"]
-        text = Content.assemble((f"{glyph} ", colour), plain(use.rule, "bold"), f" → {use.state}")
-        why = plain(f": {use.why}" if use.why else "", "dim")
-        key = Content.styled(" (enter opens it)" if not place else "", "dim")
+        text = Content.assemble((f"{glyph} ", colour), plain(use.rule, "bold"), f" → {say(use.state)}")
+        why = plain(f"{say(': ')}{phrase(use.why)}" if use.why else "", "dim")
+        key = Content.styled(say(" (enter opens it)") if not place else "", "dim")
         yield labelled("" if place else "used by", Content.assemble(text, key, why), _HANG)
     if (more := len(open_) - _MOST_RULES) > 0:
-        yield labelled("", Content.styled(f"and {more} more", "dim"), _HANG)
+        yield labelled("", Content.styled(say("and {more} more", more=more), "dim"), _HANG)
     if rest:
-        key = Content.styled("" if open_ else " (enter explains the first)", "dim")
-        passed = Content.assemble((f"{marks.PASSED} ", "$success"), "passed ", plain(", ".join(rest), "dim"), key)
+        key = Content.styled("" if open_ else say(" (enter explains the first)"), "dim")
+        passed = Content.assemble(
+            (f"{marks.PASSED} ", "$success"), f"{say('passed')} ", plain(", ".join(rest), "dim"), key
+        )
         yield labelled("" if open_ else "used by", passed, _HANG)
 
 
@@ -202,6 +215,6 @@ def uses_label(item: Item, infos: Mapping[str, FactInfo]) -> str:
     Empty if there is none.
     """
     names = tuple(dict.fromkeys(finding.id for finding in item.findings))
-    what = "findings" if names else "rules"
+    what = "{count} findings" if names else "{count} rules"
     names = names or info_of(item.fact, infos).rules
-    return "".join(names) if len(names) < 2 else f"{len(names)} {what}"
+    return "".join(names) if len(names) < 2 else say(what, count=len(names))

@@ -12,8 +12,9 @@ from gpudoctor.core.catalog import TOPICS
 from gpudoctor.core.diagnosis import Finding
 from gpudoctor.core.difference import Change, Difference
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, Value, listed, value_to_json
+from gpudoctor.core.language import say
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import one_line, plural
 from gpudoctor.views.tui.work import FactInfo
 
 FactKey = tuple[str, "int | None"]
@@ -71,13 +72,13 @@ def value_and_source(state: Fact | None) -> tuple[str, str]:
     """
     if isinstance(state, Known):
         if state.source == COUNTED:
-            return f"{state.value} row{'s' if state.value != 1 else ''}", ""
+            return plural(int(str(state.value)), "row"), ""
         if state.value == "" or state.value is None:
-            return "empty", state.source
-        return value_text(state.value) or "none", state.source
+            return say("empty"), state.source
+        return value_text(state.value) or say("none"), state.source
     if isinstance(state, Absent):
-        return "absent", state.why
-    return ("not read", state.why) if isinstance(state, Unread) else ("no such row", "")
+        return say("absent"), state.why
+    return (say("not read"), state.why) if isinstance(state, Unread) else (say("no such row"), "")
 
 
 def proof_of(findings: Iterable[Finding]) -> dict[FactKey, list[Finding]]:
@@ -298,12 +299,7 @@ class Filter:
     @property
     def rules(self) -> str:
         """Id of the rule that the filter is about; ``3 rules`` if several, ``0 rules`` if none."""
-        return self.about[0] if len(self.about) == 1 else f"{len(self.about)} rules"
-
-    @property
-    def read_verb(self) -> str:
-        """The verb that goes with the text of `rules`: ``reads`` for one rule, else ``read``."""
-        return "reads" if len(self.about) == 1 else "read"
+        return self.about[0] if len(self.about) == 1 else say("{count} rules", count=len(self.about))
 
     def narrows(self, earlier: Filter) -> bool:
         """True if every match of this filter matches the earlier one: only its words differ, and begin as those do."""
@@ -326,27 +322,38 @@ class Filter:
 
     def conditions(self) -> list[str]:
         """The filter's conditions as phrases, such as ``only absent``; empty if everything is shown."""
-        words = [f'with "{self.text}"'] if self.text else []
+        words = [say('with "{text}"', text=self.text)] if self.text else []
         if self.only:
-            words.append(f"only {KINDS[self.only]}")
+            words.append(say("only {kind}", kind=say(KINDS[self.only])))
         if self.about:
-            words.append(f"of {self.rules}")
+            words.append(say("of {rules}", rules=self.rules))
         return words
 
     def empty_message(self, listing: Listing) -> str:
         """Message that says why the filter shows no fact of the listing."""
-        what = "differing fact" if isinstance(listing, Compared) else "fact"
+        compared = isinstance(listing, Compared)
+        what = say("differing fact" if compared else "fact")
         if self.text:
-            where = (
-                "" if not self.only else f", of those {'that are ' if self.only != 'proof' else ''}{KINDS[self.only]},"
+            where = ", of those {kind}," if self.only == "proof" else ", of those that are {kind},"
+            where = say(where, kind=say(KINDS[self.only])) if self.only else ""
+            return say(
+                'no {what}{where} has "{text}"; names, values and sources were searched',
+                what=what,
+                where=where,
+                text=self.text,
             )
-            return f'no {what}{where} has "{self.text}"; names, values and sources were searched'
         if self.about:
-            where = "what differs" if isinstance(listing, Compared) else "the facts"
-            return f"nothing that {self.rules} {self.read_verb} is among {where}"
+            where = say("what differs" if compared else "the facts")
+            nothing = "nothing that {rules} read is among {where}"
+            if len(self.about) == 1:
+                nothing = "nothing that {rules} reads is among {where}"
+            return say(nothing, rules=self.rules, where=where)
         if self.only:
-            return f"no finding rests on a {what}" if self.only == "proof" else f"no {what} is {KINDS[self.only]}"
+            nothing = "no finding rests on a {what}" if self.only == "proof" else "no {what} is {kind}"
+            return say(nothing, what=what, kind=say(KINDS[self.only]))
         if isinstance(listing, Compared):
             moving = len(listing.difference.moving)
-            return "nothing differs" + (f" but what always does: D shows these {moving} facts" if moving else "")
-        return "nothing was read"
+            return say("nothing differs") + (
+                say(" but what always does: D shows these {moving} facts", moving=moving) if moving else ""
+            )
+        return say("nothing was read")

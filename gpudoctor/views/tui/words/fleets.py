@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from textual.content import Content
 
 from gpudoctor.core.fleet import Fleet, Host, Outcome, Pair, Pairwise, Result, Suspect, Verdict
+from gpudoctor.core.language import and_list, say
 from gpudoctor.core.rule import Severity
 from gpudoctor.views._terminal import command, one_line, plural, safe
 from gpudoctor.views.tui import marks
@@ -53,12 +54,12 @@ _WHY = (
 
 def no_fleet_blocks(message: str) -> Iterator[Block]:
     """`message`, what a fleet check is for, and which commands check one."""
-    yield Block(plain(message, "bold"))
+    yield Block(plain(say(message), "bold"))
     yield GAP
-    yield Block(plain(_WHY))
+    yield Block(plain(say(_WHY)))
     yield GAP
     for line, about in _COMMANDS:
-        yield Block(plain(about), plain(f"{line:<43}", "$primary"), 43)
+        yield Block(plain(say(about)), plain(f"{line:<43}", "$primary"), 43)
 
 
 def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
@@ -78,11 +79,12 @@ def shown_hosts(fleet: Fleet, everyone: bool) -> list[Host]:
 def headline(fleet: Fleet) -> str:
     """The fleet's verdict in few words: ``2 hosts to take out, 1 unreachable``, ``every host is sound``."""
     silent = sum(not host.answered for host in fleet.hosts)
-    parts = [plural(len(fleet.drained), "host") + " to take out"] if fleet.drained else []
-    parts += [f"{silent} unreachable"] if silent else []
-    return ", ".join(parts) or {"go": "every host is sound", "no-go": "not to be trained on"}.get(
+    parts = [say("{hosts} to take out", hosts=plural(len(fleet.drained), "host"))] if fleet.drained else []
+    parts += [say("{silent} unreachable", silent=silent)] if silent else []
+    whole = {"go": say("every host is sound"), "no-go": say("not to be trained on")}.get(
         fleet.verdict, "not all could be judged"
     )
+    return say(", ").join(parts) or say(whole)
 
 
 def size_lines(fleet: Fleet) -> list[str]:
@@ -90,8 +92,12 @@ def size_lines(fleet: Fleet) -> list[str]:
     gpus: dict[str, int] = {}
     for host in fleet.hosts:
         gpus[host.gpu] = gpus.get(host.gpu, 0) + host.gpus
-    kinds = [f"{count} × {one_line(name)}" if name else f"{count} GPUs" for name, count in gpus.items() if count]
-    took = f"fleet check, {fleet.seconds:.0f} s" if fleet.seconds else ""
+    kinds = [
+        f"{count} × {one_line(name)}" if name else say("{count} GPUs", count=count)
+        for name, count in gpus.items()
+        if count
+    ]
+    took = say("fleet check, {seconds:.0f} s", seconds=fleet.seconds) if fleet.seconds else ""
     words = [word for word in (plural(len(fleet.hosts), "host"), ", ".join(kinds[:3]), took) if word]
     return [" · ".join(words[:count]) for count in range(len(words), 0, -1)]
 
@@ -100,19 +106,25 @@ def counts_line(fleet: Fleet) -> str:
     """Counts of hosts and of their checks' results: ``7 of 8 hosts answered · 66 passed · 10 not judged · 4 found``."""
     answered = sum(host.answered for host in fleet.hosts)
     found = sum(fleet.counts[outcome] for outcome in _SEVERITIES)
-    return (
-        f"{answered} of {plural(len(fleet.hosts), 'host')} answered · {fleet.counts['ok']} passed"
-        f" · {fleet.counts['unjudged']} not judged · {found} found"
+    return say(
+        "{answered} of {hosts} answered · {counts} passed · {counts2} not judged · {found} found",
+        answered=answered,
+        hosts=plural(len(fleet.hosts), "host"),
+        counts=fleet.counts["ok"],
+        counts2=fleet.counts["unjudged"],
+        found=found,
     )
 
 
 def conclusion(fleet: Fleet) -> str:
     """Sentence that says how many hosts are sound: ``Without node04 and node07: 5 of 8 hosts are sound ...``."""
     drained = [host.name for host in fleet.hosts if host.name in fleet.drained]
-    few = f"{', '.join(drained[:-1])} and {drained[-1]}" if 1 < len(drained) <= 4 else ", ".join(drained)
-    without = f"Without {few if len(drained) <= 4 else f'{len(drained)} hosts'}: " if drained else ""
-    are = "is" if len(fleet.sound) == 1 else "are"
-    return f"{without}{len(fleet.sound)} of {plural(len(fleet.hosts), 'host')} {are} sound and may train."
+    names = and_list(drained) if 0 < len(drained) <= 4 else plural(len(drained), "host")
+    without = say("Without {names}: ", names=names) if drained else ""
+    sound = "{count} of {hosts} is sound and may train."
+    if len(fleet.sound) != 1:
+        sound = "{count} of {hosts} are sound and may train."
+    return without + say(sound, count=len(fleet.sound), hosts=plural(len(fleet.hosts), "host"))
 
 
 def drain_command(fleet: Fleet) -> str:
@@ -133,7 +145,9 @@ def drain_blocks(fleet: Fleet) -> Iterator[Block]:
             yield Block(plain(f"{', '.join(drain.hosts)}: {drain.reason}"))
     if fleet.drain:
         yield GAP
-        yield Block(Content.styled("● changes the system  c copies it all, w writes the sound hosts to a file", "dim"))
+        yield Block(
+            Content.styled(say("● changes the system  c copies it all, w writes the sound hosts to a file"), "dim")
+        )
 
 
 def suspects_of(fleet: Fleet) -> Sequence[Suspect]:
@@ -162,8 +176,8 @@ def suspect_blocks(suspect: Suspect) -> Iterator[Block]:
         yield GAP
         yield labelled("Do", suspect.do, _HANG)
     yield GAP
-    where = f"{suspect.kind} {suspect_label(suspect)}"
-    yield Block(plain(" · ".join(word for word in (where, suspect.confidence, suspect.id) if word), "dim"))
+    where = f"{say(suspect.kind)} {suspect_label(suspect)}"
+    yield Block(plain(" · ".join(word for word in (where, say(suspect.confidence), suspect.id) if word), "dim"))
 
 
 def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
@@ -172,7 +186,7 @@ def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
     if not host.answered:
         yield badge(host.because, "? NOT JUDGED", "$primary", style="")
         yield GAP
-        yield Block(plain("Nothing is known of it: it counts neither as sound nor as bad."))
+        yield Block(plain(say("Nothing is known of it: it counts neither as sound nor as bad.")))
         yield Block(plain(place, "dim"))
         return
     results = [(check_, fleet.result(host.name, check_.id)) for check_ in fleet.checks]
@@ -180,24 +194,26 @@ def host_blocks(fleet: Fleet, host: Host, check: str = "") -> Iterator[Block]:
     shown = [(check_, result) for check_, result in results if result.outcome != "ok" or check_.id == check]
     for check_, result in shown:
         yield Block(plain(check_.title, "bold"), _outcome_label(result.outcome), _HANG + 6)
-        words = result.words or ("as it should be" if result.outcome == "ok" else "")
+        words = result.words or (say("as it should be") if result.outcome == "ok" else "")
         if words:
             yield Block(plain(words), hang=_HANG + 6)
         if result.finding:
             yield Block(plain(result.finding, "dim"), hang=_HANG + 6)
     passed = sum(result.outcome == "ok" for _, result in results)
     yield GAP
-    yield Block(plain(f"{passed} of {len(results)} checks passed · {place}", "dim"))
+    yield Block(
+        plain(say("{passed} of {count} checks passed · {place}", passed=passed, count=len(results), place=place), "dim")
+    )
 
 
 def _outcome_label(outcome: Outcome) -> Content:
     """Glyph and word of an outcome, in its colour: ``✓ PASSED``, ``✗ ERROR``."""
     if outcome == "ok":
-        return Content.styled(f" {marks.PASSED} PASSED", "$success")
+        return Content.styled(f" {marks.PASSED} {say('PASSED')}", "$success")
     if outcome == "unjudged":
-        return Content.styled(f" {marks.UNREAD} UNJUDGED", "$primary")
+        return Content.styled(f" {marks.UNREAD} {say('UNJUDGED')}", "$primary")
     glyph, word, colour = marks.SEVERITY[_SEVERITIES[outcome]]
-    return Content.styled(f" {glyph} {word}", f"bold {colour}")
+    return Content.styled(f" {glyph} {say(word)}", f"bold {colour}")
 
 
 def _capitalized(text: str) -> str:
@@ -237,10 +253,14 @@ def pair_suspects(pairwise: Pairwise) -> Iterator[Suspect]:
         if len(pairs) > 2 and sum((pair.source, pair.target) in bad for pair in pairs) > len(pairs) / 2:
             hosts.append(name)
             ratios = sorted(pair.ratio for pair in pairs if pair.ratio is not None)
-            title = f"most pairs with {name} carried wrong values: the host, not a link"
+            title = say("most pairs with {name} carried wrong values: the host, not a link", name=name)
             if ratios:
                 middle = ratios[len(ratios) // 2]
-                title = f"most pairs with {name} are slow, the middle one at {middle * 100:.0f} %: the host, not a link"
+                title = say(
+                    "most pairs with {name} are slow, the middle one at {middle:.0f} %: the host, not a link",
+                    name=name,
+                    middle=middle * 100,
+                )
             yield Suspect("host", (name,), "warning", "possible", title)
     links = {frozenset(way) for way in bad if not set(way) & set(hosts)}
     for link in sorted(map(sorted, links)):
@@ -259,8 +279,13 @@ def _measured_pairs(pairwise: Pairwise, name: str) -> Iterator[Pair]:
 def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:
     """The link between two hosts as suspect, with its lowest share; an error if data was wrong, else a warning."""
     ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
-    a_way = f"at {min(ratios) * 100:.0f} %" if ratios else "with wrong data"
-    title = f"{link[0]} and {link[1]} alone, {a_way}; both are sound with others: the link, not a host"
+    a_way = say("at {ratios:.0f} %", ratios=min(ratios) * 100) if ratios else say("with wrong data")
+    title = say(
+        "{link} and {link2} alone, {a_way}; both are sound with others: the link, not a host",
+        link=link[0],
+        link2=link[1],
+        a_way=a_way,
+    )
     severity: Severity = "error" if any(pair.wrong for pair in pairs) else "warning"
     return Suspect("link", tuple(link), severity, "possible", title)
 
@@ -268,7 +293,7 @@ def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:
 def pair_blocks(pairwise: Pairwise, source: str, target: str) -> Iterator[Block]:
     """Bandwidth between two hosts in both directions, and for each of them how many of all its pairs are slow."""
     if source == target:
-        yield Block(plain(f"{source} itself"))
+        yield Block(plain(say("{source} itself", source=source)))
         return
     for pair in (pairwise.pair(source, target), pairwise.pair(target, source)):
         yield Block(plain(_pair_text(pair, pairwise.unit)), plain(f"{pair.source} → {pair.target}", "bold"), 22)
@@ -276,14 +301,19 @@ def pair_blocks(pairwise: Pairwise, source: str, target: str) -> Iterator[Block]
     for name in (source, target):
         measured = list(_measured_pairs(pairwise, name))
         slow = sum(pair.wrong or (pair.ratio or 0) < GOOD for pair in measured)
-        fault = "  ← the host, not one link" if len(measured) > 2 and slow > len(measured) / 2 else ""
-        text = f"{slow} of {len(measured)} way{'s' if len(measured) != 1 else ''} below {GOOD * 100:.0f} %{fault}"
+        fault = say("  ← the host, not one link") if len(measured) > 2 and slow > len(measured) / 2 else ""
+        ways = plural(len(measured), "way")
+        text = say(
+            "{slow} of {ways} below {share} %{fault}", slow=slow, ways=ways, share=f"{GOOD * 100:.0f}", fault=fault
+        )
         yield Block(plain(text, "bold" if fault else ""), plain(name), 22)
 
 
 def _pair_text(pair: Pair, unit: str) -> str:
     """Bandwidth of a pair: ``12 of 45 GB/s, 27 %``, with remarks; or why it was not measured."""
     if pair.ratio is None:
-        return f"not measured{f': {pair.words}' if pair.words else ''}"
-    text = f"{pair.measured:g} of {pair.expected:g} {unit}, {pair.ratio * 100:.0f} %"
-    return f"{'WRONG DATA: ' if pair.wrong else ''}{text}{f'; {pair.words}' if pair.words else ''}"
+        return say("not measured") + (say(": ") + say(pair.words) if pair.words else "")
+    measured, expected = f"{pair.measured:g}", f"{pair.expected:g} {unit}"
+    text = say("{now} of {most}, {share} %", now=measured, most=expected, share=f"{pair.ratio * 100:.0f}")
+    remark = say("; ") + say(pair.words) if pair.words else ""
+    return f"{say('WRONG DATA: ') if pair.wrong else ''}{text}{remark}"

@@ -11,9 +11,10 @@ from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Absent, Known, Row, listed, text_of, value_of
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.rule import Severity
 from gpudoctor.core.sample import GPU, NOT_REPORTED, Process
-from gpudoctor.views._terminal import one_line, value
+from gpudoctor.views._terminal import one_line, padded, value
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
 from gpudoctor.views.tui.words import summary
@@ -39,15 +40,15 @@ def held_back(gpu: GPU) -> str:
     """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing or unknown."""
     if gpu.throttle_reasons is None:
         return ""
-    reasons = list(dict.fromkeys(word for name, word in REASONS if name in gpu.throttle_reasons))
+    reasons = list(dict.fromkeys(say(word) for name, word in REASONS if name in gpu.throttle_reasons))
     if not reasons and "hw_slowdown" in gpu.throttle_reasons:
-        reasons = ["hardware slowdown"]
+        reasons = [say("hardware slowdown")]
     if reasons:
-        return f"▼ {', '.join(reasons)}"
+        return f"▼ {say(', ').join(reasons)}"
     if "gpu_idle" not in gpu.throttle_reasons:
         return ""
     used = gpu.memory_used_mib or 0
-    return f"z idle, {gib_text(used)} GiB held" if used >= _HELD_MIB and gpu.processes else "z idle"
+    return say("z idle, {used} GiB held", used=gib_text(used)) if used >= _HELD_MIB and gpu.processes else say("z idle")
 
 
 def gib_text(mib: float) -> str:
@@ -66,7 +67,7 @@ def process_text(program: Process) -> str:
     they are known.
     """
     memory = "" if program.memory_mib is None else f"{gib_text(program.memory_mib)} GiB"
-    return "  ".join(filter(None, (f"pid {program.pid}", program.name or "name not told", memory, program.user)))
+    return "  ".join(filter(None, (f"pid {program.pid}", program.name or say("name not told"), memory, program.user)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,7 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterat
     yield from _heading_blocks(state, gpu)
     yield GAP
     if gpu.error:
-        yield Block(Content("no number of it has been read"))
+        yield Block(Content(say("no number of it has been read")))
         return
     yield from _high_curve_blocks(state, gpu, width, rows - 1) if rows > 2 else _curve_blocks(state, gpu, width)
     clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
@@ -331,13 +332,20 @@ def gpu_blocks(state: GpuState, gpu: GPU, width: int, height: int = 0) -> Iterat
     yield labelled("ECC", _ecc_text(gpu), _HANG, "dim")
     parts = []
     if gpu.links and gpu.links_up is not None:
-        parts.append(f"{gpu.links_up:.0f} of {gpu.links:.0f} NVLinks up")
+        parts.append(say("{links_up:.0f} of {links:.0f} NVLinks up", links_up=gpu.links_up, links=gpu.links))
     if gpu.link_generation is not None and gpu.link_width is not None:
         most = ""
         if gpu.link_generation_max is not None and gpu.link_width_max is not None:
             now, best = (gpu.link_generation, gpu.link_width), (gpu.link_generation_max, gpu.link_width_max)
-            most = "" if now == best else f" of gen {best[0]:.0f} ×{best[1]:.0f}"
-        parts.append(f"PCIe gen {gpu.link_generation:.0f} ×{gpu.link_width:.0f}{most}")
+            most = "" if now == best else say(" of gen {best:.0f} ×{best2:.0f}", best=best[0], best2=best[1])
+        parts.append(
+            say(
+                "PCIe gen {link_generation:.0f} ×{link_width:.0f}{most}",
+                link_generation=gpu.link_generation,
+                link_width=gpu.link_width,
+                most=most,
+            )
+        )
     yield labelled("links", " · ".join(parts) or _absent_text(gpu, "link_generation"), _HANG, "dim")
     if traffic := _traffic_text(gpu):
         yield labelled("traffic", traffic, _HANG, "dim")
@@ -364,11 +372,14 @@ def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
     if held:
         clock = ""
         if held.startswith("▼") and gpu.clock_mhz is not None and gpu.clock_max_mhz is not None:
-            clock = f", at {gpu.clock_mhz:.0f} of {gpu.clock_max_mhz:.0f} MHz"
-        yield Block(plain(f"held back by {held[2:]}{clock}" if held.startswith("▼") else held[2:]))
+            clock = say(", at {clock_mhz:.0f} of {most:.0f} MHz", clock_mhz=gpu.clock_mhz, most=gpu.clock_max_mhz)
+        yield Block(
+            plain(say("held back by {held}{clock}", held=held[2:], clock=clock) if held.startswith("▼") else held[2:])
+        )
     elif not state.health.of(gpu.index) and gpu.index not in state.struck:
-        held = "nothing holds it back" if gpu.throttle_reasons is not None else "what holds it back is not known"
-        yield Block(Content(f"{'not judged yet' if state.health is NOTHING else 'nothing found about it'}, {held}"))
+        held = say("nothing holds it back" if gpu.throttle_reasons is not None else "what holds it back is not known")
+        found = say("not judged yet" if state.health is NOTHING else "nothing found about it")
+        yield Block(Content(f"{found}{say(', ')}{held}"))
 
 
 def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
@@ -377,7 +388,7 @@ def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
     for label, name, text, note in _curve_texts(gpu):
         scale = state.axis(name, [gpu]) if bars else None
         drawn = f"{axis_text(scale):>{_AXIS - 1}} {state.bars(gpu, name, bars, scale)[0]}  " if scale else ""
-        shown = Content.assemble(plain(f"{text:<{_VALUE}}"), (drawn, "dim"), (note, "dim"))
+        shown = Content.assemble(plain(padded(text, _VALUE)), (drawn, "dim"), (note, "dim"))
         yield labelled(label, shown, _HANG, "dim")
 
 
@@ -392,7 +403,7 @@ def _high_curve_blocks(state: GpuState, gpu: GPU, width: int, rows: int) -> Iter
         for lead, words, end, line in zip(leads, beside, ends, lines, strict=True):
             look = "" if lead else "dim"
             curve = Content.styled(f"{end:>{_AXIS}}{line}", "dim")
-            yield Block(plain(f"{words:<{_NOTE}}", look) + curve, Content.styled(lead, "dim"), _HANG)
+            yield Block(plain(padded(words, _NOTE), look) + curve, Content.styled(say(lead), "dim"), _HANG)
         yield GAP
 
 
@@ -401,9 +412,14 @@ def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
     limit, slow = gpu.power_limit_w, gpu.temperature_slowdown_c
     rows = (
         ("util", "utilization", "%", ""),
-        ("power", "power_w", "W", f"limit {limit:.0f} W" if limit else ""),
-        ("temp", "temperature_c", "°C", f"slows at {slow:.0f} °C" if slow else ""),
-        ("clock", "clock_mhz", "MHz", "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"),
+        ("power", "power_w", "W", say("limit {limit:.0f} W", limit=limit) if limit else ""),
+        ("temp", "temperature_c", "°C", say("slows at {slow:.0f} °C", slow=slow) if slow else ""),
+        (
+            "clock",
+            "clock_mhz",
+            "MHz",
+            "" if gpu.clock_max_mhz is None else say("of {most:.0f} MHz", most=gpu.clock_max_mhz),
+        ),
     )
     for label, name, unit, note in rows:
         number = getattr(gpu, name)
@@ -413,7 +429,7 @@ def _curve_texts(gpu: GPU) -> Iterator[tuple[str, str, str, str]]:
 def _absent_text(gpu: GPU, name: str) -> str:
     """``-`` if the GPU does not report that field; ``?`` and the reason if it could not be read."""
     why = gpu.why(name)
-    return marks.ABSENT if why == NOT_REPORTED else f"{marks.UNREAD} {one_line(why)}"
+    return marks.ABSENT if why == NOT_REPORTED else f"{marks.UNREAD} {one_line(phrase(why))}"
 
 
 def _used_of_total(gpu: GPU, used: str, total: str) -> str:
@@ -421,7 +437,7 @@ def _used_of_total(gpu: GPU, used: str, total: str) -> str:
     used_mib, total_mib = getattr(gpu, used), getattr(gpu, total)
     if used_mib is None or total_mib is None:
         return _absent_text(gpu, used if used_mib is None else total)
-    return f"{gib_text(used_mib)} of {gib_text(total_mib)} GiB"
+    return say("{used} of {total} GiB", used=gib_text(used_mib), total=gib_text(total_mib))
 
 
 def _ecc_text(gpu: GPU) -> str:
@@ -432,15 +448,15 @@ def _ecc_text(gpu: GPU) -> str:
     """
     if gpu.ecc_uncorrected is None:
         return _absent_text(gpu, "ecc_uncorrected")
-    parts = [f"{gpu.ecc_uncorrected:.0f} uncorrected"]
+    parts = [say("{count:.0f} uncorrected", count=gpu.ecc_uncorrected)]
     if gpu.ecc_corrected:
-        parts.append(f"{gpu.ecc_corrected:.0f} corrected")
+        parts.append(say("{count:.0f} corrected", count=gpu.ecc_corrected))
     rows = [count for count in (gpu.remapped_uncorrected, gpu.remapped_corrected) if count is not None]
     pages = [count for count in (gpu.retired_double_bit, gpu.retired_single_bit) if count is not None]
     if rows:
-        parts.append(f"{sum(rows):.0f} rows remapped")
+        parts.append(say("{count:.0f} rows remapped", count=sum(rows)))
     if pages:
-        parts.append(f"{sum(pages):.0f} pages retired")
+        parts.append(say("{count:.0f} pages retired", count=sum(pages)))
     return " · ".join(parts)
 
 
@@ -467,12 +483,12 @@ def _process_blocks(gpu: GPU) -> Iterator[Block]:
         yield labelled("jobs", _absent_text(gpu, "processes"), _HANG, "dim")
         return
     if not gpu.processes:
-        yield labelled("jobs", "no process uses it", _HANG, "dim")
+        yield labelled("jobs", say("no process uses it"), _HANG, "dim")
     largest = sorted(gpu.processes, key=lambda program: -(program.memory_mib or 0))
     for place, program in enumerate(largest[:_MOST_PROCESSES]):
         yield labelled("" if place else "jobs", process_text(program), _HANG, "dim")
     if (more := len(largest) - _MOST_PROCESSES) > 0:
-        yield Block(Content.styled(f"and {more} more", "dim"), hang=_HANG)
+        yield Block(Content.styled(say("and {more} more", more=more), "dim"), hang=_HANG)
 
 
 def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -482,15 +498,15 @@ def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
         glyph, _, colour = marks.SEVERITY[finding.severity]
         yield badge(one_line(finding.title), glyph, colour)
     yield Block(
-        Content("enter opens it, with what to do" if causes else "no GPU is listed, and nothing found says why")
+        Content(say("enter opens it, with what to do" if causes else "no GPU is listed, and nothing found says why"))
     )
     yield GAP
-    yield Block(Content("What was looked at"))
+    yield Block(Content(say("What was looked at")))
     for name, label in _PRESENCE_FACTS:
         state = diagnosis.snapshot.get(name)
         if isinstance(state, Known):
-            mark, text, source = " ", value(state), f"  {state.source}"
+            mark, text, source = " ", value(state), f"  {phrase(state.source)}"
         else:
-            mark, text, source = marks.ABSENT if isinstance(state, Absent) else marks.UNREAD, state.why, ""
-        lead = Content.styled(f" {mark} {label}", "dim")
+            mark, text, source = marks.ABSENT if isinstance(state, Absent) else marks.UNREAD, phrase(state.why), ""
+        lead = Content.styled(f" {mark} {say(label)}", "dim")
         yield Block(Content.assemble(plain(one_line(text)), plain(source, "dim")), lead, 34)

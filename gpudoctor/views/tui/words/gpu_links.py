@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.core.fact import Absent, Fact, Row, Unread, known, listed, number_of, text_of, value_of
+from gpudoctor.core.language import phrase, say
 from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.views._terminal import plural
 from gpudoctor.views.tui.widgets.matrix import ITSELF, Mark, no_link, share, unread
 from gpudoctor.views.tui.words.gpu import int_in_row
 
@@ -44,8 +46,14 @@ def view(snapshot: Snapshot, name: str) -> View:
     indices = [int_in_row(row, "index", at) for at, row in enumerate(gpus)] if isinstance(gpus, tuple) else []
     rows = snapshot.rows("p2p")
     if not isinstance(rows, tuple) or len(indices) < 2:
-        why = "a single GPU has no peer" if len(indices) == 1 else "" if isinstance(rows, tuple) else rows.why
-        return View("Links", (), (), "", empty=why or "there are no pairs of GPUs")
+        why = (
+            say("a single GPU has no peer")
+            if len(indices) == 1
+            else ""
+            if isinstance(rows, tuple)
+            else phrase(rows.why)
+        )
+        return View(say("Links"), (), (), "", empty=why or say("there are no pairs of GPUs"))
     pairs = {(int_in_row(row, "gpu", -1), int_in_row(row, "peer", -1)): row for row in rows}
     many = len(indices) > MANY
     mark, title, legend = _VIEWS[name]
@@ -54,7 +62,9 @@ def view(snapshot: Snapshot, name: str) -> View:
         legend = _LETTER_LEGEND if many else legend
     by_index = dict(zip(indices, listed(gpus), strict=True))
     cells = tuple(tuple(_cell(mark, pairs, by_index, gpu, peer) for peer in indices) for gpu in indices)
-    return View(title, tuple(f"GPU {index}" for index in indices), cells, legend, wide=name == "topology" and not many)
+    return View(
+        say(title), tuple(f"GPU {index}" for index in indices), cells, say(legend), wide=name == "topology" and not many
+    )
 
 
 MarkFunction = Callable[[Row, Row, Row], Mark]
@@ -69,7 +79,7 @@ def _cell(
         return ITSELF
     row = pairs.get((gpu, peer))
     if row is None:
-        return unread("NVML was not asked about this pair")
+        return unread(say("NVML was not asked about this pair"))
     judged = mark(row, gpus[gpu], gpus[peer])
     return Mark(judged.glyph, judged.level, f"GPU {gpu} → GPU {peer}  {judged.reason}")
 
@@ -91,8 +101,8 @@ def _path_words(path: str) -> str:
     """The kind of path in words: ``NV4: 4 NVLinks``, ``PIX: one PCIe bridge at most between them``."""
     if path.startswith("NV"):
         count = path.removeprefix("NV")
-        return f"{path}: {count} NVLink{'' if count == '1' else 's'}"
-    return f"{path}: {_PATHS.get(path, 'a path of another kind')}"
+        return f"{path}{say(': ')}{plural(int(count), 'NVLink')}" if count.isdecimal() else path
+    return f"{path}{say(': ')}{say(_PATHS.get(path, 'a path of another kind'))}"
 
 
 def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
@@ -105,7 +115,7 @@ def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
     rights = {name: text_of(state) for name, state in states.items() if known(state)}
     if missing or not rights:
         return unread(_why(missing))
-    words = ", ".join(f"{name} {right}" for name, right in rights.items())
+    words = say(", ").join(f"{say(name)} {right}" for name, right in rights.items())
     reads, writes = rights.get("read") == "ok", rights.get("write") == "ok"
     if reads and writes:
         return Mark(reason=words)
@@ -123,9 +133,9 @@ def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
         return unread(_why(row.get("path")))
     first, second = (_nvlink_share(side) if path.startswith("NV") else _lane_share(side) for side in (gpu, peer))
     if not first or not second:
-        return unread("its links could not be read")
+        return unread(say("its links could not be read"))
     ratio, words = min(first, second)
-    return share(ratio, f"{_path_words(path)}; {words}")
+    return share(ratio, _path_words(path) + say("; ") + words)
 
 
 def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
@@ -135,7 +145,9 @@ def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
         return None
     up = links - _length(down)
     should = up + _length(gpu.get("links_lost"))
-    words = f"GPU {int_in_row(gpu, 'index', -1)} has {up:.0f} of {should:.0f} NVLinks up"
+    words = say(
+        "GPU {gpu} has {up:.0f} of {should:.0f} NVLinks up", gpu=int_in_row(gpu, "index", -1), up=up, should=should
+    )
     return (up / should, words) if should > 0 else None
 
 
@@ -144,7 +156,9 @@ def _lane_share(gpu: Row) -> tuple[float, str] | None:
     now, most = number_of(gpu.get("link_width")), number_of(gpu.get("link_width_max"))
     if now is None or not most:
         return None
-    return now / most, f"GPU {int_in_row(gpu, 'index', -1)} has {now:.0f} of {most:.0f} PCIe lanes"
+    return now / most, say(
+        "GPU {gpu} has {now:.0f} of {most:.0f} PCIe lanes", gpu=int_in_row(gpu, "index", -1), now=now, most=most
+    )
 
 
 def _length(state: Fact | None) -> int:
@@ -155,7 +169,7 @@ def _length(state: Fact | None) -> int:
 
 def _why(state: Fact | None) -> str:
     """Why a fact is absent or was not read; ``not asked`` for any other (None)."""
-    return state.why if isinstance(state, (Absent, Unread)) else "not asked"
+    return phrase(state.why) if isinstance(state, (Absent, Unread)) else say("not asked")
 
 
 _PATH_LEGEND = "NVn n NVLinks · PIX PXB PCIe bridges · PHB host bridge · NODE SYS across"

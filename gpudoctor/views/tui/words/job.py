@@ -11,6 +11,7 @@ from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, listed, number_of, text_of, texts_of, value_of
+from gpudoctor.core.language import JOBS, phrase, say
 from gpudoctor.core.rule import Severity
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import job as report
@@ -39,7 +40,11 @@ TYPED = (
 def rank_name(row: Row) -> str:
     """Name of a row of ``rank``: ``Rank 7``, or ``Process 812`` (its pid) if it has no rank number."""
     number = number_of(row.get("rank"))
-    return f"Rank {number:.0f}" if number is not None else f"Process {number_of(row.get('pid')) or 0:.0f}"
+    return (
+        say("Rank {number:.0f}", number=number)
+        if number is not None
+        else say("Process {pid:.0f}", pid=number_of(row.get("pid")) or 0)
+    )
 
 
 def is_awaited(row: Row) -> bool:
@@ -51,7 +56,8 @@ def doing_text(row: Row, several: bool) -> str:
     """What a rank like this one does, as verb for one or `several`: ``waits in all_reduce``, ``wait in all_reduce``."""
     state = text_of(row.get("state"))
     words = report.STATES.get(state, (state, state))[several]
-    return one_line(f"{words} in {text_of(row.get('collective'))}" if state == "waits" else words)
+    call = say(text_of(row.get("collective")))
+    return one_line(say("{does} in {call}", does=say(words), call=call) if state == "waits" else say(words))
 
 
 def state_text(row: Row, look: JobLook | None = None) -> str:
@@ -62,15 +68,19 @@ def state_text(row: Row, look: JobLook | None = None) -> str:
     state, worker = text_of(row.get("state")), number_of(row.get("worker"))
     words = doing_text(row, False).removeprefix("is ")
     if state == "loads":
-        words = "in its DataLoader" + ("" if worker is None else f", worker {worker:.0f} stands")
+        words = say("in its DataLoader") + (
+            "" if worker is None else say(", worker {worker:.0f} stands", worker=worker)
+        )
     elif state == "gone":
-        words = f"ended: {text_of(row.get('exit'))}" if text_of(row.get("exit")) else "has no process"
+        words = (
+            say("ended: {exit}", exit=text_of(row.get("exit"))) if text_of(row.get("exit")) else say("has no process")
+        )
     elif state == "reads":
-        words = f"waits for {text_of(row.get('what')) or 'a file or a device'}"
+        words = say("waits for {what}", what=text_of(row.get("what")) or say("a file or a device"))
     elif state == "unseen" or (text_of(row.get("unseen")) and state not in _HALTED):
-        words = f"{marks.UNREAD} its stack is hidden"
+        words = f"{marks.UNREAD} {say('its stack is hidden')}"
     if text_of(row.get("kernel_state")) == "D":
-        words = f"D state: {words}"
+        words = say("D state: {words}", words=words)
     return one_line(words if look is None or look.read_at or state in _HALTED else f"{words} …")
 
 
@@ -140,11 +150,15 @@ def headline(look: JobLook) -> str:
     """
     diagnosis = look.diagnosis
     if diagnosis is None:
-        return look.trouble
+        return say(look.trouble)
     if look.ended_at:
-        return f"no process of it is left{f': {look.exit}' if look.exit else ''}"
+        return say("no process of it is left") + (f"{say(': ')}{look.exit}" if look.exit else "")
     ranks = plural(int(diagnosis.snapshot.number("job.ranks") or 0), "rank")
-    return report.summary(diagnosis) if look.read_at else f"{ranks}: who waits for whom is known in some seconds"
+    return (
+        report.summary(diagnosis)
+        if look.read_at
+        else say("{ranks}: who waits for whom is known in some seconds", ranks=ranks)
+    )
 
 
 def size_lines(diagnosis: Diagnosis) -> Iterator[str]:
@@ -153,8 +167,10 @@ def size_lines(diagnosis: Diagnosis) -> Iterator[str]:
     hosts = snapshot.texts("job.hosts")
     where = hosts[0] if len(hosts) == 1 else plural(len(hosts), "host")
     ranks = plural(int(snapshot.number("job.ranks") or 0), "rank")
-    yield one_line(f"{snapshot.target.name} · {ranks} on {where}")
-    yield one_line(f"{ranks} on {where}")
+    yield one_line(
+        say("{name} · {ranks} on {where}", name=phrase(snapshot.target.name, JOBS), ranks=ranks, where=where)
+    )
+    yield one_line(say("{ranks} on {where}", ranks=ranks, where=where))
     yield ranks
 
 
@@ -164,19 +180,27 @@ def freshness(look: JobLook, asked: bool, recorded: bool) -> str:
     A recording says only that it is one.
     """
     if recorded:
-        return "recorded · one look at the job; nothing is read again"
+        return say("recorded · one look at the job; nothing is read again")
     if look.ended_at:
-        return f"ended {_ago(look.ended_at)}; as it was seen last"
+        return say("ended {ago}; as it was seen last", ago=_ago(look.ended_at))
     if look.reading or asked or not look.read_at:
-        return "reading the stacks …" if look.local else "asking the hosts …"
-    stacks = f"stacks read {_ago(look.read_at)}"
-    return f"live · {stacks}, each 10 s and on r" if look.local else f"{stacks}, again each {look.every:.0f} s"
+        return say("reading the stacks …" if look.local else "asking the hosts …")
+    stacks = say("stacks read {ago}", ago=_ago(look.read_at))
+    return (
+        say("live · {stacks}, each 10 s and on r", stacks=stacks)
+        if look.local
+        else say("{stacks}, again each {every:.0f} s", stacks=stacks, every=look.every)
+    )
 
 
 def _ago(moment: float) -> str:
     """How long ago a moment of the Unix clock is: ``3 s ago``, ``5 min ago``."""
     seconds = max(0.0, time.time() - moment)
-    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"
+    return (
+        say("{seconds:.0f} s ago", seconds=seconds)
+        if seconds < 120
+        else say("{seconds:.0f} min ago", seconds=seconds / 60)
+    )
 
 
 def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Iterator[Block]:
@@ -192,14 +216,18 @@ def found_blocks(look: JobLook, diagnosis: Diagnosis, cure_first: bool) -> Itera
             yield from (GAP, GAP)
         yield from finding_blocks(finding, notes=diagnosis.notes, cure_first=cure_first)
     if not findings and not look.ended_at:
-        yield Block(plain(f"Nothing is found. {report.summary(diagnosis)}.", "bold"))
+        yield Block(plain(say("Nothing is found. {summary}.", summary=report.summary(diagnosis)), "bold"))
         yield GAP
         seconds = diagnosis.snapshot.number("job.looked_s") or 0.0
-        looked = f"Looked at for {seconds:.0f} s."
-        yield Block(plain(f"{looked} A rank is named only where others wait for it all the time."))
+        looked = say("Looked at for {seconds:.0f} s.", seconds=seconds)
+        yield Block(plain(say("{looked} A rank is named only where others wait for it all the time.", looked=looked)))
     for reason in diagnosis.snapshot.texts("job.unseen"):
         yield GAP
-        yield Block(plain(reason), Content.styled(f" {marks.UNREAD} NOT SEEN ", "bold reverse $primary") + " ", 12)
+        yield Block(
+            plain(phrase(reason, report.UNSEEN)),
+            Content.styled(f" {marks.UNREAD} {say('NOT SEEN')} ", "bold reverse $primary") + " ",
+            12,
+        )
     yield from _network(diagnosis)
 
 
@@ -207,20 +235,20 @@ def _ended_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
     """That the job has ended, how each rank ended as far as known, and which commands tell why."""
     ends: dict[str, list[Row]] = {}
     for row in listed(diagnosis.snapshot.rows("rank")):
-        ends.setdefault(text_of(row.get("exit")) or "its launcher alone knows", []).append(row)
-    head = Content.styled(f" {marks.ABSENT} ENDED ", "bold reverse") + " "
-    yield Block(Content.styled("No process of the job is left.", "bold"), head, head.cell_length)
+        ends.setdefault(text_of(row.get("exit")) or say("its launcher alone knows"), []).append(row)
+    head = Content.styled(f" {marks.ABSENT} {say('ENDED')} ", "bold reverse") + " "
+    yield Block(Content.styled(say("No process of the job is left."), "bold"), head, head.cell_length)
     for end, rows in ends.items():
-        more = f" and {len(rows) - _FRAMES} more" if rows[_FRAMES:] else ""
-        names = ", ".join(map(rank_name, rows[:_FRAMES]))
-        yield Block(plain(f"{names}{more}: {end}"), hang=head.cell_length)
+        more = say(" and {count} more", count=len(rows) - _FRAMES) if rows[_FRAMES:] else ""
+        names = say(", ").join(map(rank_name, rows[:_FRAMES]))
+        yield Block(plain(f"{names}{more}{say(': ')}{end}"), hang=head.cell_length)
     yield GAP
-    yield labelled("Do", "Why it ended stands in its log, and the next time at its end:", 6)
+    yield labelled("Do", say("Why it ended stands in its log, and the next time at its end:"), 6)
     for command in ("gpudoctor read LOG", "gpudoctor run -- COMMAND"):
         yield labelled("      $ ", plain(command, "$primary"), 8, "dim")
     if diagnosis.findings:
         yield GAP
-        yield Block(Content.styled("Found while it ran:", "bold underline"))
+        yield Block(Content.styled(say("Found while it ran:"), "bold underline"))
         yield GAP
 
 
@@ -236,7 +264,7 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
         yield GAP
         rdma = f" · RDMA ↑{rates[2]:g} ↓{rates[3]:g}" if rates[2] is not None and rates[3] is not None else ""
         resent = number_of(row.get("resent"))
-        again = f" · {plural(int(resent), 'segment')} sent again" if resent else ""
+        again = say(" · {segments} sent again", segments=plural(int(resent), "segment")) if resent else ""
         carried = f"{text_of(row.get('host'))} ↑{rates[0]:g} ↓{rates[1]:g} MB/s{rdma}{again}"
         yield labelled("network", carried, _HANG + 2, "dim")
 
@@ -245,7 +273,7 @@ def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block
     """All that is known of that rank: state, findings, processes, place, GPU and the first frames of its stack."""
     severity = severity_of(diagnosis, row)
     look_of_it = f"bold reverse {marks.SEVERITY[severity][2]}" if severity else "bold reverse"
-    head = Content.styled(" AWAITED ", look_of_it) + " " if is_awaited(row) else Content("")
+    head = Content.styled(f" {say('AWAITED')} ", look_of_it) + " " if is_awaited(row) else Content("")
     yield Block(plain(state_text(row, look), "bold"), head, head.cell_length)
     for finding in findings_of(diagnosis, row):
         glyph, _, colour = marks.SEVERITY[finding.severity]
@@ -254,38 +282,68 @@ def rank_blocks(diagnosis: Diagnosis, row: Row, look: JobLook) -> Iterator[Block
     for label, text in _known_lines(row):
         yield labelled(label, text, _HANG, "dim")
     if unseen := text_of(row.get("unseen")):
-        yield Block(plain(unseen, "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
+        yield Block(plain(phrase(unseen), "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
     frames = texts_of(row.get("stack"))
     if frames:
         yield GAP
-        yield labelled("stack", "the innermost function first; enter reads all threads", _HANG, "dim")
+        yield labelled("stack", say("the innermost function first; enter reads all threads"), _HANG, "dim")
     for frame in frames[:_FRAMES]:
         own = frame == text_of(row.get("place"))
         yield Block(plain(frame, "bold" if own else ""), plain("     ▸ " if own else ""), _HANG)
     if len(frames) > _FRAMES:
-        yield Block(Content.styled(f"and {len(frames) - _FRAMES} more", "dim"), hang=_HANG)
+        yield Block(Content.styled(say("and {count} more", count=len(frames) - _FRAMES), "dim"), hang=_HANG)
 
 
 def _known_lines(row: Row) -> Iterator[tuple[str, str]]:
     """A label and a text for each thing known of a rank: process, place, what it waits for, worker, kernel, GPU."""
     pid = number_of(row.get("pid"))
-    process = f"pid {pid:.0f} {text_of(row.get('process'))} on {text_of(row.get('host'))}" if pid else "none"
+    process = (
+        say(
+            "pid {pid:.0f} {process} on {host}",
+            pid=pid,
+            process=text_of(row.get("process")),
+            host=text_of(row.get("host")),
+        )
+        if pid
+        else say("none")
+    )
     yield "process", process
     if place := text_of(row.get("place")):
         yield "at", place
     if what := text_of(row.get("what")):
         mount = text_of(row.get("mount"))
-        yield "waits", f"for {what}" + (f", on {mount} ({text_of(row.get('mount_kind'))})" if mount else "")
+        yield (
+            "waits",
+            say("for {what}", what=what)
+            + (
+                say(", on {mount} ({mount_kind})", mount=mount, mount_kind=text_of(row.get("mount_kind")))
+                if mount
+                else ""
+            ),
+        )
     if worker := number_of(row.get("worker_pid")):
         what = text_of(row.get("worker_what"))
         place = text_of(row.get("worker_place"))
-        yield "worker", f"pid {worker:.0f}" + (f" at {place}" if place else "") + (f", for {what}" if what else "")
+        yield (
+            "worker",
+            f"pid {worker:.0f}"
+            + (say(" at {place}", place=place) if place else "")
+            + (say(", for {what}", what=what) if what else ""),
+        )
     if state := text_of(row.get("kernel_state")):
         function = text_of(row.get("kernel_function"))
-        yield "kernel", ", ".join(filter(None, (state, _KERNEL.get(state), f"in {function}" if function else "")))
+        yield (
+            "kernel",
+            say(", ").join(
+                filter(
+                    None,
+                    (state, say(_KERNEL.get(state, "")), say("in {function}", function=function) if function else ""),
+                )
+            ),
+        )
     cpu = number_of(row.get("cpu"))
     if cpu is not None and text_of(row.get("state")) != "gone":
-        yield "CPU", f"{cpu:.0f} % of one processor, with what it has started"
+        yield "CPU", say("{cpu:.0f} % of one processor, with what it has started", cpu=cpu)
     yield "GPU", _gpu_text(row)
 
 
@@ -293,13 +351,13 @@ def _gpu_text(row: Row) -> str:
     """The rank's GPUs, how busy the first is, and the memory held; or why nothing is known of them."""
     gpus, gpu = value_of(row.get("gpus")), row.get("gpu")
     if not isinstance(gpu, Known):
-        return gpu.why if isinstance(gpu, Absent | Unread) else "not known"
+        return phrase(gpu.why) if isinstance(gpu, Absent | Unread) else say("not known")
     numbers = ", ".join(map(str, gpus)) if isinstance(gpus, tuple) else text_of(gpu)
     busy, memory = number_of(row.get("gpu_busy")), number_of(row.get("gpu_memory_mib"))
     if busy is None and memory is None and isinstance(unread := row.get("gpu_busy"), Unread):
-        return f"{numbers}; {unread.why}"
-    used = "" if busy is None else f"{busy:.0f} % busy"
-    held = "" if memory is None else f"{gib_text(memory)} GiB held"
+        return f"{numbers}{say('; ')}{phrase(unread.why)}"
+    used = "" if busy is None else say("{busy:.0f} % busy", busy=busy)
+    held = "" if memory is None else say("{memory} GiB held", memory=gib_text(memory))
     return " · ".join(filter(None, (numbers, used, held)))
 
 
@@ -313,12 +371,14 @@ def cell(state: Fact | None, form: str = "{:.0f}") -> tuple[str, str]:
 
 def nothing_blocks(trouble: str) -> Iterator[Block]:
     """Why no job is shown (`trouble`), and the commands that show one."""
-    yield badge(trouble, f"{marks.UNREAD} NO JOB", "$primary")
+    yield badge(say(trouble), f"{marks.UNREAD} NO JOB", "$primary")
     yield GAP
-    yield Block(Content("A running job's ranks are shown here: what each does, and which of them the others wait for."))
+    yield Block(
+        Content(say("A running job's ranks are shown here: what each does, and which of them the others wait for."))
+    )
     yield GAP
     for at, (command, words) in enumerate(TYPED):
-        yield labelled("" if at else "Do", words, 6)
+        yield labelled("" if at else "Do", say(words), 6)
         yield labelled("      $ ", plain(command, "$primary"), 8, "dim")
 
 
@@ -336,4 +396,4 @@ def stack_blocks(entries: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Block
             look = "dim" if short != place.removesuffix(")") or place.startswith("<") else "bold"
             yield Block(Content.assemble(plain(name, look), "  ", plain(short, look)), Content("  "), 4)
     if empty:
-        yield Block(plain("No stack of it is known: it has no process, or none that shows one."))
+        yield Block(plain(say("No stack of it is known: it has no process, or none that shows one.")))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpudoctor.core.diagnosis import Verdict
 from gpudoctor.core.fact import Json
+from gpudoctor.core.language import say
 from gpudoctor.core.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Rung, State
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, badge, labelled, plain
@@ -75,11 +76,12 @@ def reference_label(measurements: Measurements, kernel: Kernel) -> str:
     """
     expected = {value for run in measurements.of(kernel.id) if (value := measurements.expected(run))}
     if not expected:
-        return "nothing to compare with"
+        return say("nothing to compare with")
     if len({value.value for value in expected}) > 1:
-        return "of what each should do"
+        return say("of what each should do")
     one = next(iter(expected))
-    return f"of {'expected' if one.how == 'table' else 'the median'} {number_text(one.value)}"
+    against = "of expected {value}" if one.how == "table" else "of the median {value}"
+    return say(against, value=number_text(one.value))
 
 
 def correctness_cell(run: Run) -> tuple[str, str]:
@@ -92,8 +94,8 @@ def correctness_cell(run: Run) -> tuple[str, str]:
     if run.right:
         return marks.PASSED, ""
     if run.differ is None:
-        return "✗ wrong", "error"
-    of = f" of {count_text(run.compared)}" if run.compared else ""
+        return say("✗ wrong"), "error"
+    of = say(" of {compared}", compared=count_text(run.compared)) if run.compared else ""
     return f"✗ {count_text(run.differ)}{of}", "error"
 
 
@@ -106,7 +108,8 @@ def throttle_text(meanwhile: Meanwhile | None, short: bool = False) -> str:
     if "hw_thermal_slowdown" in reasons and "hw_slowdown" in reasons:
         reasons.remove("hw_slowdown")  # it only says that one of the two others holds
     words = [_REASONS.get(reason, reason) for reason in reasons]
-    return ", ".join(dict.fromkeys(word.partition(" (")[0] for word in words) if short else words)
+    words = [*dict.fromkeys(word.partition(" (")[0] for word in words)] if short else words
+    return say(", ").join(map(say, words))
 
 
 def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
@@ -119,19 +122,19 @@ def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
         gpus.setdefault(measurements.state(run), set()).add(run.gpu)
     gpus = {state: numbers - {-1} or numbers for state, numbers in gpus.items()}
     words: tuple[tuple[State, str, str], ...] = (
-        ("wrong", "computes wrong values", "compute wrong values"),
-        ("failed", "fails", "fail"),
-        ("slow", "is slow", "are slow"),
+        ("wrong", "{name} computes wrong values", "{name} compute wrong values"),
+        ("failed", "{name} fails", "{name} fail"),
+        ("slow", "{name} is slow", "{name} are slow"),
     )
     parts = []
     for state, one, several in words:
         if bad := gpus.get(state):
             first = next(iter(bad))
-            name = measurements.called(first) if len(bad) == 1 else f"{len(bad)} GPUs"
-            parts.append(f"{name} {one if len(bad) == 1 and _is_single(measurements, first) else several}")
+            name = say(measurements.called(first)) if len(bad) == 1 else say("{count} GPUs", count=len(bad))
+            parts.append(say(one if len(bad) == 1 and _is_single(measurements, first) else several, name=name))
     if not parts:
         return None
-    return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), ", ".join(parts)
+    return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), say(", ").join(parts)
 
 
 def _is_single(measurements: Measurements, gpu: int) -> bool:
@@ -198,7 +201,7 @@ def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator
     expected = measurements.expected(run)
     if expected:
         yield GAP
-        formula = plain(f"{expected_formula(expected)}; e says from where", "dim")
+        formula = plain(say("{formula}; e says from where", formula=expected_formula(expected)), "dim")
         yield labelled(number_text(expected.value), formula, _HANG)
 
 
@@ -206,21 +209,37 @@ def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Ite
     """Where the run's expected value comes from: a table's limit and share, or its siblings; or that there is none."""
     expected = measurements.expected(run)
     if expected is None:
-        yield Block(plain("Nothing is known of what this GPU should do here, and it has too few siblings to compare."))
+        yield Block(
+            plain(say("Nothing is known of what this GPU should do here, and it has too few siblings to compare."))
+        )
         return
-    yield Block(plain(f"{number_text(expected.value)} {kernel.unit} for {kernel.title}", "bold"))
+    yield Block(
+        plain(
+            say(
+                "{value} {unit} for {title}",
+                value=number_text(expected.value),
+                unit=kernel.unit,
+                title=say(kernel.title),
+            ),
+            "bold",
+        )
+    )
     yield GAP
     if expected.how == "siblings":
-        yield Block(plain(f"It is {expected.words}, measured beside it."))
-        yield Block(plain("Where all of them are slow alike, this says nothing: no table has a value for this kernel."))
+        yield Block(plain(say("It is {words}, measured beside it.", words=expected.words)))
+        yield Block(
+            plain(say("Where all of them are slow alike, this says nothing: no table has a value for this kernel."))
+        )
         return
     if expected.limit:
         yield labelled("limit", f"{number_text(expected.limit)} {kernel.unit}  {expected.words}", 10)
     if expected.fraction:
-        yield labelled("share", f"{expected.fraction * 100:.0f} % of it is what sound ones achieve", 10)
-    yield labelled("source", expected.source or "not said", 10)
+        yield labelled(
+            "share", say("{fraction:.0f} % of it is what sound ones achieve", fraction=expected.fraction * 100), 10
+        )
+    yield labelled("source", expected.source or say("not said"), 10)
     yield GAP
-    yield Block(plain("Below 90 % of it a GPU counts as slow. Five per cent between sound siblings are usual."))
+    yield Block(plain(say("Below 90 % of it a GPU counts as slow. Five per cent between sound siblings are usual.")))
 
 
 def expected_formula(expected: Expected) -> str:
@@ -247,18 +266,23 @@ def next_command(measurements: Measurements, run: Run, state: State) -> str:
 
 def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> str:
     """Title of the run's detail, by its state: ``GPU 3 computes wrong values``."""
-    gpu, one = measurements.called(run.gpu), _is_single(measurements, run.gpu)
-    are, were = ("is", "was") if one else ("are", "were")
+    gpu, one, title = say(measurements.called(run.gpu)), _is_single(measurements, run.gpu), say(kernel.title)
+    does = "{gpu} does {percent} % of what it should in {title}"
+    if not one:
+        does = "{gpu} do {percent} % of what it should in {title}"
     step = run.broken
     ratio = measurements.ratio(run)
     return {
-        "wrong": f"{gpu} {'computes' if one else 'compute'} wrong values",
-        "failed": f"{gpu}: {kernel.title} failed" + (f" at {step.rung}" if step else ""),
-        "slow": f"{gpu} {'does' if one else 'do'} {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
-        "unjudged": f"{gpu}: nothing to compare with" if run.status == "ran" else f"{gpu} {were} not measured",
-        "sound": f"{gpu}: {kernel.title} as it should be",
-        "waiting": f"{gpu} {are} next",
-        "running": f"{gpu} {are} at work",
+        "wrong": say("{name} computes wrong values" if one else "{name} compute wrong values", name=gpu),
+        "failed": say("{gpu}: {title} failed", gpu=gpu, title=title)
+        + (say(" at {rung}", rung=step.rung) if step else ""),
+        "slow": say(does, gpu=gpu, percent=f"{(ratio or 0) * 100:.0f}", title=title),
+        "unjudged": say("{gpu}: nothing to compare with", gpu=gpu)
+        if run.status == "ran"
+        else say("{gpu} was not measured" if one else "{gpu} were not measured", gpu=gpu),
+        "sound": say("{gpu}: {title} as it should be", gpu=gpu, title=title),
+        "waiting": say("{gpu} is next" if one else "{gpu} are next", gpu=gpu),
+        "running": say("{gpu} is at work" if one else "{gpu} are at work", gpu=gpu),
     }[state]
 
 
@@ -266,35 +290,39 @@ def _result_sentences(measurements: Measurements, kernel: Kernel, run: Run, stat
     """Sentences that say what was measured, what differs, what held the clock back, why it failed or was not run."""
     expected = measurements.expected(run)
     if state == "wrong" and run.differ is not None:
-        of = f" of {run.compared:,}" if run.compared else ""
-        yield f"{run.differ:,}{of} values differ from the reference. {run.words}".strip()
+        of = say(" of {compared:,}", compared=run.compared) if run.compared else ""
+        yield say(
+            "{differ:,}{of} values differ from the reference. {words}", differ=run.differ, of=of, words=say(run.words)
+        ).strip()
     elif run.words:
-        yield run.words
+        yield say(run.words)
     if run.value is not None:
-        of = f" of {number_text(expected.value)}" if expected else ""
-        spread = f", ±{run.spread * 100:.1f} % between repetitions" if run.spread is not None else ""
-        yield f"{number_text(run.value)}{of} {kernel.unit}{spread}."
+        of = say(" of {value}", value=number_text(expected.value)) if expected else ""
+        spread = say(", ±{spread:.1f} % between repetitions", spread=run.spread * 100) if run.spread is not None else ""
+        yield say("{sentence}.", sentence=f"{number_text(run.value)}{of} {kernel.unit}{spread}")
     if state == "slow" and (held := throttle_text(run.meanwhile)):
-        yield f"Held back by: {held}."
+        yield say("Held back by: {held}.", held=held)
     if run.because:
-        yield f"{'failed' if run.status == 'failed' else 'not run'}: {run.because}"
+        yield f"{say('failed' if run.status == 'failed' else 'not run')}{say(': ')}{say(run.because)}"
     if (step := run.broken) and run.because not in step.message:
         yield f"{step.rung}: {step.message}"
     if state == "sound" and run.right is not None:
-        yield "Its values are those of the reference."
+        yield say("Its values are those of the reference.")
 
 
 def _consequence(run: Run, state: State) -> str:
     """What follows for jobs from a run in this state; empty if nothing does."""
     step = run.broken
     if state == "failed" and step and step.message.startswith(f"{run.kernel}: "):
-        return f"{step.rung} itself works on this GPU; whatever uses this fails."
+        return say("{rung} itself works on this GPU; whatever uses this fails.", rung=step.rung)
     if state == "failed":
-        return _CONSEQUENCE_OF_RUNG.get(step.rung, "") if step else ""
+        return say(_CONSEQUENCE_OF_RUNG.get(step.rung, "")) if step else ""
     return {
-        "wrong": "training on it can diverge, and a model it trained be worse, without any message.",
-        "slow": "every job that waits for all GPUs waits for this one.",
-        "unjudged": "nothing is known of it; it counts neither as sound nor as bad." if run.status != "ran" else "",
+        "wrong": say("training on it can diverge, and a model it trained be worse, without any message."),
+        "slow": say("every job that waits for all GPUs waits for this one."),
+        "unjudged": say("nothing is known of it; it counts neither as sound nor as bad.")
+        if run.status != "ran"
+        else "",
     }.get(state, "")
 
 
@@ -304,20 +332,20 @@ def _advice(run: Run, state: State, device: Device | None, has_command: bool) ->
     `has_command`: a command is shown below the advice.
     """
     if run.advice:
-        return run.advice
+        return say(run.advice)
     if state == "wrong" and run.gpu < 0:
-        return "which GPU or link it is, the kernels of each GPU alone tell. Until that is known train on none."
+        return say("which GPU or link it is, the kernels of each GPU alone tell. Until that is known train on none.")
     if state == "wrong":
-        leave_out = " Until then leave it out:" if has_command else ""
-        return f"take it out of use, and ask for a replacement with these numbers.{leave_out}"
-    if state == "slow" and "heat" in throttle_text(run.meanwhile):
-        return "look at its cooling: fans, dust, the neighbours' air."
+        leave_out = say(" Until then leave it out:") if has_command else ""
+        return say("take it out of use, and ask for a replacement with these numbers.{leave_out}", leave_out=leave_out)
+    if state == "slow" and run.meanwhile and any("thermal" in reason for reason in run.meanwhile.reasons):
+        return say("look at its cooling: fans, dust, the neighbours' air.")
     if state == "slow":
-        return "see what holds it back; 2 shows it live:"
+        return say("see what holds it back; 2 shows it live:")
     if state == "failed":
-        return "1 shows the causes that were found, with their cures."
+        return say("1 shows the causes that were found, with their cures.")
     is_in_use = state == "unjudged" and run.status == "not-run" and device and device.held
-    return "enter measures it once it is free." if is_in_use else ""
+    return say("enter measures it once it is free.") if is_in_use else ""
 
 
 def _json_text(value: Json) -> str:
@@ -325,9 +353,9 @@ def _json_text(value: Json) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_json_text(item)}" for name, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_json_text, value)) or "none"
+        return ", ".join(map(_json_text, value)) or say("none")
     if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "not known"}[value]
+        return {True: say("yes"), False: say("no"), None: say("not known")}[value]
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -347,12 +375,12 @@ def _meanwhile_blocks(meanwhile: Meanwhile | None) -> Iterator[Block]:
         return
     parts = []
     if meanwhile.sm_clock_mhz is not None:
-        of = f" of {meanwhile.max_sm_clock_mhz:.0f}" if meanwhile.max_sm_clock_mhz else ""
+        of = say(" of {most:.0f}", most=meanwhile.max_sm_clock_mhz) if meanwhile.max_sm_clock_mhz else ""
         parts.append(f"{meanwhile.sm_clock_mhz:.0f}{of} MHz")
     if meanwhile.temperature_c is not None:
         parts.append(f"{meanwhile.temperature_c:.0f} °C")
     if meanwhile.power_w is not None:
-        of = f" of {meanwhile.power_limit_w:.0f}" if meanwhile.power_limit_w else ""
+        of = say(" of {most:.0f}", most=meanwhile.power_limit_w) if meanwhile.power_limit_w else ""
         parts.append(f"{meanwhile.power_w:.0f}{of} W")
     if parts:
         yield GAP

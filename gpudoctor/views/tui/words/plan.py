@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
+from gpudoctor.core.language import say
 from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
 from gpudoctor.core.run import Run, StepRun
 from gpudoctor.core.system import is_of_windows
@@ -36,7 +37,8 @@ def commands(plan: Plan) -> list[str]:
 
 def script(plan: Plan) -> str:
     """The chosen steps as a POSIX shell script, or for Windows as lines for PowerShell; steps by hand are comments."""
-    title = f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"
+    machine = one_line(plan.machine) or say("this machine")
+    title = f"# {say('{title}: plan of gpudoctor for {machine}', title=one_line(plan.title), machine=machine)}"
     is_windows = any(is_of_windows(step.argv) for step in plan.commands)
     lines = [title, ""] if is_windows else ["#!/bin/sh", title, "set -eu", ""]
     for step in plan.chosen:
@@ -47,14 +49,14 @@ def script(plan: Plan) -> str:
         needs = f" ({one_line(words)})" if words else ""
         lines += [f"# {one_line(step.title)}{needs}"]
         lines += [f"#   {one_line(step.text)}"] if step.text and step.text != step.title else []
-        lines += [command_line(step), ""] if step.argv else ["#   by hand", ""]
+        lines += [command_line(step), ""] if step.argv else [f"#   {say('by hand')}", ""]
     return "\n".join(lines)
 
 
 def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
     """How many steps cannot be run, what the rules would say afterwards, each chosen step, and the download size."""
     if plan.hindered:
-        text = f"{plural(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
+        text = say("{steps} cannot be run from here; c copies the commands.", steps=plural(len(plan.hindered), "step"))
         yield Block(plain(text), Content.styled("▲", "$warning"), 3)
         yield GAP
     if foreseen and plan.chosen:
@@ -64,22 +66,26 @@ def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Blo
         yield from step_blocks(plan, step)
         yield GAP
     if plan.downloads_mib:
-        yield Block(Content(f"about {size(plan.downloads_mib)} in all"), Content.styled("download", "dim"), _HANG)
+        yield Block(
+            Content(say("about {size} in all", size=size(plan.downloads_mib))),
+            Content.styled(say("download"), "dim"),
+            _HANG,
+        )
     if not plan.chosen:
-        yield Block(Content("Every step is left out: nothing would be done. space chooses a step."))
+        yield Block(Content(say("Every step is left out: nothing would be done. space chooses a step.")))
 
 
 def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
     """A line for each kind of change: rules gone, found anew, still found, or not known; or that nothing changes."""
     blocks = (
-        ("✓", "no longer found", foreseen.cleared, "$success"),
-        ("✗", "found anew", foreseen.new, "$error"),
-        ("✗", "still found", foreseen.stays, "$warning"),
-        ("?", "to be seen when it is done", foreseen.unjudged, "$primary"),
+        ("✓", say("no longer found"), foreseen.cleared, "$success"),
+        ("✗", say("found anew"), foreseen.new, "$error"),
+        ("✗", say("still found"), foreseen.stays, "$warning"),
+        ("?", say("to be seen when it is done"), foreseen.unjudged, "$primary"),
     )
-    rows = [(mark, f"{words}: {', '.join(ids)}", look) for mark, words, ids, look in blocks if ids]
-    for number, (mark, text, look) in enumerate(rows or [("·", "nothing changes for any rule", "dim")]):
-        label = Content.styled("foreseen" if not number else "", "dim")
+    rows = [(mark, f"{words}{say(': ')}{', '.join(ids)}", look) for mark, words, ids, look in blocks if ids]
+    for number, (mark, text, look) in enumerate(rows or [("·", say("nothing changes for any rule"), "dim")]):
+        label = Content.styled(say("foreseen") if not number else "", "dim")
         yield Block(Content.assemble((mark, look), " ", plain(text)), label, _HANG)
 
 
@@ -91,24 +97,24 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     if step.text and step.text.rstrip(".") != step.title:
         yield Block(plain(one_line(step.text)), hang=_HANG)
     if step.makes_true and step.makes_true != step.title:
-        yield Block(plain(f"expected: {few(step.makes_true)}"), hang=_HANG)
+        yield Block(plain(say("expected: {few}", few=few(step.makes_true))), hang=_HANG)
     for change in step.changes:
-        yield Block(change_text(change), Content.styled("change", "dim"), _HANG)
+        yield Block(change_text(change), Content.styled(say("change"), "dim"), _HANG)
     if labels := marks.step_labels(step.needs, step.touches):
         yield Block(plain("  ".join(labels), "$warning" if step.grave else "dim"), hang=_HANG)
     if step.hindrance:
-        yield labelled("not here", plain(step.hindrance, "$warning"), _HANG, "dim")
+        yield labelled("not here", plain(say(step.hindrance), "$warning"), _HANG, "dim")
 
 
 def step_label(plan: Plan, step: PlanStep) -> str:
     """``Step 2``; ``Left out`` if the step is not chosen."""
     number = plan.number(step.id)
-    return f"Step {number}" if number else "Left out"
+    return say("Step {number}", number=number) if number else say("Left out")
 
 
 def change_text(change: Change) -> Content:
     """A package's change: ``torch 2.9.0+cu130 → 2.9.0+cu128``; without a version ``not installed`` or ``removed``."""
-    before, after = change.before or "not installed", change.after or "removed"
+    before, after = change.before or say("not installed"), change.after or say("removed")
     return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
 
 
@@ -121,37 +127,40 @@ def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False
         yield labelled("$ ", plain(command(step.argv), "$primary"), 2, "dim")
     lines = ran.output.lines[-_SHOWN:]
     if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
-        yield Block(Content.styled(f"… {plural(hidden, 'line')} before this", "dim"))
+        yield Block(Content.styled(say("… {lines} before this", lines=plural(hidden, "line")), "dim"))
     for line in lines:
         yield Block(plain(uncoloured(line)))
     if step.verify and ran.state == "running":
-        yield Block(Content("Reading the machine again, and judging."))
+        yield Block(Content(say("Reading the machine again, and judging.")))
     elif ran.state == "waits":
-        yield Block(Content.styled("This step has not begun.", "dim"))
+        yield Block(Content.styled(say("This step has not begun."), "dim"))
     elif ran.state == "left out":
-        yield Block(Content.styled("This step was left out.", "dim"))
+        yield Block(Content.styled(say("This step was left out."), "dim"))
     elif ran.state == "done" and not ran.output.lines and not step.verify:
-        yield Block(Content.styled("It printed nothing.", "dim"))
+        yield Block(Content.styled(say("It printed nothing."), "dim"))
     elif ran.state in ("failed", "stopped"):
         yield GAP
         if ran.state == "stopped":
-            message = "It was ended before it had come to its end: it may be half done."
+            message = say("It was ended before it had come to its end: it may be half done.")
         elif ran.status is None:
-            message = "It did not succeed."
+            message = say("It did not succeed.")
         else:
-            message = f"It failed with exit status {ran.status}."
+            message = say("It failed with exit status {status}.", status=ran.status)
         done = "; ".join(run.changed)
-        yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
+        yield Block(
+            plain(say("Changed so far: {done}.", done=done) if done else say("Nothing was changed before it.")), hang=2
+        )
         reason = _telling_line([*map(uncoloured, lines)])
         failure = Content.assemble(plain(message, "bold"), f" {safe(reason)}" if reason else "")
         yield Block(failure, Content.styled("✗", "bold $error"), 2)
-        keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
+        keys = say("U takes it back   enter tries again from here" if can_undo else "enter tries again from here")
         yield Block(Content(keys), hang=2)
     if run.over and step == run.current:
         yield from _judgement_blocks(run, step)
     for rule, found in run.judged:
         if step.verify == rule:
             mark = ("✗ still found", "bold $error") if found else ("✓ no longer found", "bold $success")
+            mark = marks.translated(mark[0]), mark[1]
             yield Block(Content.assemble(mark, "  ", plain(rule)))
 
 
@@ -165,9 +174,11 @@ def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
     """Rules found only after the run, and why the step's rule was not judged or how to undo; nothing if neither."""
     unsaid = run.why if step.verify and step.verify not in dict(run.judged) else ""
     for rule in run.worse:
-        yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))
+        yield Block(
+            Content.assemble((marks.translated("✗ found now, and not before"), "bold $error"), "  ", plain(rule))
+        )
     if unsaid or run.worse:
-        yield Block(plain(unsaid or "U takes the run back."))
+        yield Block(plain(unsaid or say("U takes the run back.")))
 
 
 def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
@@ -175,17 +186,17 @@ def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> 
     if plan.before:
         yield labelled("before", " · ".join(plan.before), _HANG, "dim")
     if run and run.undoes:
-        yield labelled("undo", f"this run takes back run {run.undoes}", _HANG, "dim")
+        yield labelled("undo", say("this run takes back run {id}", id=run.undoes), _HANG, "dim")
     if run:
-        yield labelled("changed", "; ".join(run.changed) or "nothing so far", _HANG, "dim")
+        yield labelled("changed", "; ".join(run.changed) or say("nothing so far"), _HANG, "dim")
     if recorded:
-        yield labelled("record", "a recording is played: nothing on this machine is changed", _HANG, "dim")
+        yield labelled("record", say("a recording is played: nothing on this machine is changed"), _HANG, "dim")
     elif run and run.undoes:
         return
     elif run and can_undo:
-        yield labelled("undo", f"gpudoctor fix --undo {run.id}     or U here, any time after", _HANG, "dim")
+        yield labelled("undo", say("gpudoctor fix --undo {id}     or U here, any time after", id=run.id), _HANG, "dim")
     elif can_undo:
-        yield labelled("undo", "kept by every run: U here, or gpudoctor fix --undo, any time after", _HANG, "dim")
+        yield labelled("undo", say("kept by every run: U here, or gpudoctor fix --undo, any time after"), _HANG, "dim")
     for words in plan.undo if not (run or recorded) or not (can_undo or recorded) else ():
         yield labelled("by hand", words, _HANG, "dim")
 
@@ -194,10 +205,10 @@ def last_run_blocks(run: Run) -> Iterator[Block]:
     """A line with the last run, which can still be undone, and whether it was ended from outside."""
     step = run.current
     if run.over:
-        message = f"run {run.id} ({one_line(run.plan.title)}): U takes it back"
+        message = say("run {id} ({title}): U takes it back", id=run.id, title=one_line(run.plan.title))
     else:
-        place = f" in {step_label(run.plan, step).lower()}" if step else ""
-        message = f"run {run.id} was ended from outside{place}: U takes back what it had done"
+        place = say(" in {step}", step=step_label(run.plan, step).lower()) if step else ""
+        message = say("run {id} was ended from outside{place}: U takes back what it had done", id=run.id, place=place)
     yield labelled("last run", plain(message, "" if run.over else "$warning"), _HANG, "dim")
 
 
@@ -207,22 +218,32 @@ def run_question(plan: Plan, recorded: bool) -> list[Block]:
     The last says that undo is kept, or (`recorded`) that a recording is played.
     """
     steps = plan.commands
-    where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
-    out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
+    where = (
+        say(" in {environment}", environment=plan.environment)
+        if plan.environment
+        else say(" on {machine}", machine=plan.machine)
+        if plan.machine
+        else ""
+    )
+    out = [Block(plain(say("Run {command}{where}?", command=plural(len(steps), "command"), where=where), "bold")), GAP]
     out += [Block(plain(command(step.argv), "$primary"), hang=2) for step in steps]
     out.append(GAP)
-    touched = [marks.TOUCHES[name] for name in marks.TOUCHES if any(step.touches == name for step in plan.chosen)]
+    touched = [
+        marks.translated(marks.TOUCHES[name])
+        for name in marks.TOUCHES
+        if any(step.touches == name for step in plan.chosen)
+    ]
     needed = [need for need in ("root", "reboot", "downtime") if any(need in step.needs for step in plan.chosen)]
-    without = [word for need, word in (("root", "no root"), ("reboot", "no reboot")) if need not in needed]
+    without = [word for need, word in (("root", say("no root")), ("reboot", say("no reboot"))) if need not in needed]
     out += [Block(Content(message)) for message in touched]
-    out += [Block(Content.styled(marks.NEEDS[need], "bold $warning")) for need in needed]
+    out += [Block(Content.styled(marks.translated(marks.NEEDS[need]), "bold $warning")) for need in needed]
     if without:
         out.append(Block(Content.styled(f"· {', '.join(without)}", "dim")))
     if plan.downloads_mib:
-        out.append(Block(Content(f"● downloads about {size(plan.downloads_mib)}")))
+        out.append(Block(Content(say("● downloads about {size}", size=size(plan.downloads_mib)))))
     elif any("network" in step.needs for step in plan.chosen):
-        out.append(Block(Content(marks.NEEDS["network"])))
-    out.append(Block(Content("● a recording is played, nothing is changed" if recorded else "● undo is kept")))
+        out.append(Block(Content(marks.translated(marks.NEEDS["network"]))))
+    out.append(Block(Content(say("● a recording is played, nothing is changed" if recorded else "● undo is kept"))))
     return out
 
 
@@ -230,20 +251,25 @@ def quit_question(run: Run | None) -> list[Block]:
     """The blocks of the question before a running step is ended: which one, and what follows."""
     step = run.current if run else None
     return [
-        Block(plain(f"{step_label(run.plan, step)}: {step.title}" if run and step else "A run is beginning.", "bold")),
+        Block(
+            plain(f"{step_label(run.plan, step)}: {step.title}" if run and step else say("A run is beginning."), "bold")
+        ),
         GAP,
-        Block(Content("Quitting ends it now: it may be half done. The record says so, and undo is kept.")),
-        Block(Content("To let it come to its end: go back, esc, then quit.")),
+        Block(Content(say("Quitting ends it now: it may be half done. The record says so, and undo is kept."))),
+        Block(Content(say("To let it come to its end: go back, esc, then quit."))),
     ]
 
 
 def undo_question(run: Run) -> list[Block]:
     """The blocks of the question before a run is undone: what it had changed."""
-    out = [Block(plain(f"Take back run {run.id}: {run.plan.title}?", "bold")), GAP]
-    out += [Block(plain(words), Content("● "), 2) for words in run.changed] or [Block(Content("It changed nothing."))]
+    out = [Block(plain(say("Take back run {id}: {title}?", id=run.id, title=run.plan.title), "bold")), GAP]
+    out += [Block(plain(words), Content("● "), 2) for words in run.changed] or [
+        Block(Content(say("It changed nothing.")))
+    ]
     return out
 
 
 def step_numbers(plan: Plan, steps: Sequence[PlanStep]) -> str:
     """Numbers of these steps in the plan: ``step 2``, ``steps 2, 3``."""
-    return f"step{'s' if len(steps) > 1 else ''} {', '.join(str(plan.number(step.id)) for step in steps)}"
+    numbers = ", ".join(str(plan.number(step.id)) for step in steps)
+    return say("steps {numbers}" if len(steps) > 1 else "step {numbers}", numbers=numbers)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from textual.content import Content
 
+from gpudoctor.core.language import say
 from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Stack, Wishes
 from gpudoctor.core.system import shell_line
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import one_line, padded
 from gpudoctor.views.tui.widgets.prose import GAP, Block, labelled, plain
 from gpudoctor.views.tui.words import summary
 
@@ -89,8 +91,8 @@ def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
     if name not in MACHINE:
         return ""
     if value == getattr(wishes, name) and name in wishes.set_by_user:
-        return "you said"
-    return "read" if value and value == getattr(read, name) else ""
+        return say("you said")
+    return say("read") if value and value == getattr(read, name) else ""
 
 
 def value_label(name: str, value: object) -> str:
@@ -98,10 +100,10 @@ def value_label(name: str, value: object) -> str:
     if name == "gpus":
         return gpus_label(value) if isinstance(value, tuple) else ""
     if name == "torch":
-        return one_line(str(value)) or "newest that fits"
+        return one_line(str(value)) or say("newest that fits")
     if name == "wants":
-        return one_line(" ".join(value)) if isinstance(value, tuple) and value else "nothing more"
-    return one_line(str(value)) or "not known"
+        return one_line(" ".join(value)) if isinstance(value, tuple) and value else say("nothing more")
+    return one_line(str(value)) or say("not known")
 
 
 def gpus_label(models: tuple[GPU, ...]) -> str:
@@ -111,7 +113,7 @@ def gpus_label(models: tuple[GPU, ...]) -> str:
         count = f"{gpu.count} × " if gpu.count > 1 else ""
         capability = f" (cc {gpu.compute_capability})" if gpu.compute_capability else ""
         words.append(one_line(f"{count}{summary.short_name(gpu.name)}{capability}"))
-    return ", ".join(words) or "none known"
+    return ", ".join(words) or say("none known")
 
 
 def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
@@ -120,13 +122,13 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
     `command_first` puts the command on top.
     """
     if not stack.torch:
-        yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
+        yield Block(Content(say("Nothing fits these choices.")), Content.styled("✗ ", "bold $error"), 2)
         for number, remedy in enumerate(stack.smallest, 1):
-            label = "It would with" if number == 1 else "or with"
+            label = say("It would with" if number == 1 else "or with")
             yield labelled(label, plain(remedy.text, "bold"), _HANG, "dim")
         if stack.smallest:
             yield GAP
-            yield Block(Content("s sets the first of these, s again the next."))
+            yield Block(Content(say("s sets the first of these, s again the next.")))
         yield from _driver_first_blocks(stack)
         return
     if command_first:
@@ -139,8 +141,12 @@ def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Ite
     for need in stack.needs:
         mark = ("✓", "$success") if need.met else ("✗", "bold $error")
         have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
-        needed = f"{need.needed}, for {need.because}" if need.because else need.needed
-        yield labelled(f"needs {need.what}", Content.assemble(plain(needed), have, mark), _HANG, "dim")
+        needed = (
+            say("{needed}, for {because}", needed=need.needed, because=need.because) if need.because else need.needed
+        )
+        yield labelled(
+            say("needs {what}", what=say(need.what)), Content.assemble(plain(needed), have, mark), _HANG, "dim"
+        )
     if not command_first:
         yield GAP
         yield from command_blocks(stack, wishes)
@@ -153,8 +159,8 @@ def _driver_first_blocks(stack: Stack) -> Iterator[Block]:
         return
     yield GAP
     for heading, argvs in (
-        (f"For driver {driver.value}, and then torch", driver.commands),
-        ("By the tables, the second will give", driver.installs),
+        (say("For driver {value}, and then torch", value=driver.value), driver.commands),
+        (say("By the tables, the second will give"), driver.installs),
     ):
         if argvs:
             yield Block(plain(heading, "bold"))
@@ -165,10 +171,19 @@ def _driver_first_blocks(stack: Stack) -> Iterator[Block]:
 def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
     """The commands, or the file's lines, for the wishes' tool and form, under a heading; or that there is none."""
     text = stack.written(wishes.tool, wishes.emit)
-    heading = f"Command, with {wishes.tool}" if wishes.emit == "command" else FILES.get(wishes.emit, wishes.emit)
+    heading = (
+        say("Command, with {tool}", tool=wishes.tool)
+        if wishes.emit == "command"
+        else FILES.get(wishes.emit, wishes.emit)
+    )
     yield Block(plain(heading, "bold"))
     if not text:
-        yield Block(plain(f"There is none for {wishes.tool if wishes.emit == 'command' else wishes.emit} here.", "dim"))
+        yield Block(
+            plain(
+                say("There is none for {more} here.", more=wishes.tool if wishes.emit == "command" else wishes.emit),
+                "dim",
+            )
+        )
     for line in text.splitlines():
         lead = Content.styled("$ ", "dim") if wishes.emit == "command" else Content("  ")
         yield Block(plain(line, "$primary"), lead, 4 if wishes.emit == "command" else 2)
@@ -178,24 +193,26 @@ def reason_blocks(stack: Stack) -> Iterator[Block]:
     """Every candidate with the reason why it was chosen, fits too or was rejected; then remarks and sources."""
     if stack.heading:
         yield Block(plain(stack.heading, "bold"))
-    width = max((len(reason.candidate) for reason in stack.reasons), default=0) + 5
+    width = max((cell_len(reason.candidate) for reason in stack.reasons), default=0) + 5
     for reason in stack.reasons:
         glyph, look, word = _STANDING[reason.standing]
-        lead = Content.assemble("  ", plain(reason.candidate.ljust(width - 5)), "  ", (glyph, look), " ")
-        head = Content.styled(f"{word}: ", "bold") if word else Content("")
+        lead = Content.assemble("  ", plain(padded(reason.candidate, width - 5)), "  ", (glyph, look), " ")
+        head = Content.styled(f"{say(word)}{say(': ')}", "bold") if word else Content("")
         yield Block(Content.assemble(head, plain(reason.because)), lead, width + 2)
     if stack.remarks:
         yield GAP
         yield from (Block(plain(remark)) for remark in stack.remarks)
     if stack.sources:
         yield GAP
-        yield labelled("Sources", plain("; ".join(stack.sources), "dim"), 9, "dim")
+        yield labelled("Sources", plain(say("; ").join(stack.sources), "dim"), 9, "dim")
 
 
 def no_machine_blocks() -> Iterator[Block]:
     """That no stack can be worked out without a single machine, and which commands help."""
-    yield Block(Content("What fits is worked out for one machine, and this is none."), Content.styled("? ", "bold"), 2)
+    yield Block(
+        Content(say("What fits is worked out for one machine, and this is none.")), Content.styled("? ", "bold"), 2
+    )
     yield GAP
-    yield Block(Content("On a host itself, or for one that is not here:"))
-    yield Block(Content("the stack that fits, and why"), Content.styled("gpudoctor setup torch", "$primary"), 28)
-    yield Block(Content("CUDA builds; e opens it here"), Content.styled("gpudoctor explain torch", "$primary"), 28)
+    yield Block(Content(say("On a host itself, or for one that is not here:")))
+    yield Block(Content(say("the stack that fits, and why")), Content.styled("gpudoctor setup torch", "$primary"), 28)
+    yield Block(Content(say("CUDA builds; e opens it here")), Content.styled("gpudoctor explain torch", "$primary"), 28)

@@ -10,6 +10,7 @@ from textual.content import Content
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding
 from gpudoctor.core.fact import Absent, Known, Unread, listed, text_of
+from gpudoctor.core.language import JOBS, phrase, say
 from gpudoctor.core.rule import Severity
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import _report as report
@@ -56,15 +57,15 @@ def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
     below = folded(diagnosis)
     top = {finding.id: finding.severity for finding in diagnosis.findings if finding.id not in below}
     severities = Counter(top.values())
-    counts = ", ".join(plural(count, word) for severity, word in _COUNTED if (count := severities[severity]))
-    folds = f"{plural(len(below), 'symptom')} folded" if below else ""
+    counts = say(", ").join(plural(count, word) for severity, word in _COUNTED if (count := severities[severity]))
+    folds = say("{symptoms} folded", symptoms=plural(len(below), "symptom")) if below else ""
     if words := " · ".join(filter(None, (counts, folds))):
-        return words if over else f"{words} so far"
+        return words if over else say("{words} so far", words=words)
     if not over:
-        return "nothing found so far"
+        return say("nothing found so far")
     if diagnosis.verdict == "sound":
-        return f"nothing wrong in {len(diagnosis.passed)} checks"
-    return "no error found, and too little read to call it sound"
+        return say("nothing wrong in {count} checks", count=len(diagnosis.passed))
+    return say("no error found, and too little read to call it sound")
 
 
 def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
@@ -76,20 +77,34 @@ def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content,
         waits = f" · {longest[1]}, {max(0.0, time.monotonic() - longest[0]):.1f} s" if longest else ""
         if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
             waits = f" · {detail}"
-        read = f"{reading.done} of {len(reading.sources)} sources{waits}" if reading.sources else "starting"
+        read = (
+            say("{done} of {count} sources{waits}", done=reading.done, count=len(reading.sources), waits=waits)
+            if reading.sources
+            else say("starting")
+        )
         bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
         return (
             Content.assemble(bar, f"  {read}"),
-            [Content("Esc stop, keep what was read"), Content("Esc stop")],
+            [Content(say("Esc stop, keep what was read")), Content(say("Esc stop"))],
         )
     if diagnosis is None:
-        return Content("nothing was read"), [Content("r reads again")]
+        return Content(say("nothing was read")), [Content(say("r reads again"))]
     counts = Content.assemble(
-        f"{len(diagnosis.passed)} passed{' (no GPU)' if report.without_gpu(diagnosis) else ''} · ",
-        (f"{len(diagnosis.unjudged)} not judged", "bold" if diagnosis.unjudged else ""),
-        f" (u) · {len(diagnosis.findings)} found" if diagnosis.unjudged else f" · {len(diagnosis.findings)} found",
+        say(
+            "{count} passed{without_gpu} · ",
+            count=len(diagnosis.passed),
+            without_gpu=say(" (no GPU)") if report.without_gpu(diagnosis) else "",
+        ),
+        (say("{count} not judged", count=len(diagnosis.unjudged)), "bold" if diagnosis.unjudged else ""),
+        say(" (u) · {count} found", count=len(diagnosis.findings))
+        if diagnosis.unjudged
+        else say(" · {count} found", count=len(diagnosis.findings)),
     )
-    asked = f" · {plural(len(reading.sources), 'source')} in {reading.seconds:.1f} s" if reading.sources else ""
+    asked = (
+        say(" · {sources} in {seconds:.1f} s", sources=plural(len(reading.sources), "source"), seconds=reading.seconds)
+        if reading.sources
+        else ""
+    )
     return Content.assemble(counts, asked), _shortened_paths(one_line(diagnosis.snapshot.target.python or ""))
 
 
@@ -106,11 +121,11 @@ _BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Graphics Device ")
 
 def machine_words(snapshot: Snapshot) -> list[str]:
     """Name, GPUs and driver of the machine, each as one text; what is not known is left out."""
-    parts = [name] if (name := snapshot.target.name) else []
+    parts = [phrase(name, JOBS)] if (name := snapshot.target.name) else []
     if gpus := gpu_names(snapshot):
         parts.append(", ".join(f"{count} × {name}" if count > 1 else name for name, count in gpus.items()))
     if driver := snapshot.text("driver.version"):
-        parts.append(f"driver {driver}")
+        parts.append(say("driver {driver}", driver=driver))
     return parts
 
 
@@ -134,14 +149,14 @@ def machine_lines(snapshot: Snapshot) -> list[tuple[str, str]]:
     """(label, text) for GPUs, driver, torch, Python, system and container; ``?`` or ``-`` and why if not known."""
     gpus = snapshot.rows("gpu")
     names = ", ".join(f"{count} × {name}" for name, count in gpu_names(snapshot).items())
-    lines = [("GPUs", [names or (f"{marks.UNREAD} {gpus.why}" if isinstance(gpus, Unread) else "none")])]
+    lines = [("GPUs", [names or (f"{marks.UNREAD} {phrase(gpus.why)}" if isinstance(gpus, Unread) else say("none"))])]
     for label, name, before, behind in _INSTALLED:
         state = snapshot.get(name)
         if label:
             why = {Absent: marks.ABSENT, Unread: marks.UNREAD}.get(type(state), "")
-            lines.append((label, [] if isinstance(state, Known) else [f"{why} {state.why}"]))
+            lines.append((label, [] if isinstance(state, Known) else [f"{why} {phrase(state.why)}"]))
         if isinstance(state, Known):
-            lines[-1][1].append(f"{before}{value(state)}{behind}")
+            lines[-1][1].append(f"{say(before)}{value(state)}{say(behind)}")
     return [(label, one_line(" · ".join(words))) for label, words in lines]
 
 
