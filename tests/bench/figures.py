@@ -38,7 +38,7 @@ def table(told: Mapping[str, Any]) -> str:
     left = f"{told['at_once_seconds']:.3f} s, {told['at_once_seconds'] / unit:.2f} of collect_env's"
     why = (
         f"`{OURS}` may take {LIMITS['collect_env']:g} of collect_env's time, and takes {ours / unit:.2f}: it makes some"
-        " 1,400 calls of NVML to the eight GPUs, each of 0.3 ms as a real driver's. Where they answer at once it is"
+        " 830 calls of NVML to the eight GPUs, each of 0.3 ms as a real driver's. Where they answer at once it is"
         f" {left}; half of that imports and compiles."
     )
     return f"{where}.\n\n" + "\n".join(lines) + (f"\n\n{why}" if ours > LIMITS["collect_env"] * unit else "")

@@ -255,10 +255,8 @@ def mapping(raw: object) -> Mapping[str, Any]:
 
 # ---- Running the children ----
 
-_ALONE = {"LD_PRELOAD": "", "NVML_MPS_DEVICE_ENUMERATION": "0"}
-"""NVML is asked without what the session preloads: that is about its own programs. And for GPUs, not for the parts of
-them that MPS lends.
-"""
+_ALONE = {"LD_PRELOAD": ""}
+"""NVML is asked without what the session preloads: that is about its own programs."""
 SECONDS = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)
 """Seconds for each GPU to open, or to answer. NVML needs milliseconds where the driver stays loaded; without
 persistence mode each GPU takes 1 to 3 s to open, one after the other; 6.6 s were seen with confidential computing.

@@ -342,8 +342,10 @@ def library_candidates() -> Sequence[str]:
 def load(ask: Asker) -> bool:
     """Load NVML by the loader's rules, else from where WSL and NixOS keep it, so that pynvml finds it; send its name.
 
-    False, with the first error sent, if it cannot be loaded.
+    False, with the first error sent, if it cannot be loaded. It is asked for GPUs, not for the parts of them that MPS
+    lends, whatever the session sets.
     """
+    os.environ.pop("NVML_MPS_DEVICE_ENUMERATION", None)
     first = ""
     for name in library_candidates():
         ask.send(ask="library", gpu=None, path=name)
