@@ -124,7 +124,8 @@ def _listed() -> str:
         ranks = "" if first.rank is None else f"{say(sentence, count=len(job.ranks))}{say(': ')}"
         folder = proc.link(f"/proc/{first.member.pid}/cwd")
         place = say(", in {folder}", folder=folder) if folder else ""
-        lines.append(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title + place)}")
+        parent = say(", started by process {pid}", pid=launcher) if (launcher := job.launcher) else ""
+        lines.append(f"  gpudoctor job {job.root}    {ranks}{one_line(first.member.title + place + parent)}")
     if len(jobs) > _MOST_JOBS:
         lines.append(f"  {say('and {count} more', count=len(jobs) - _MOST_JOBS)}")
     return "\n".join(lines)

@@ -139,6 +139,12 @@ class Job:
     hidden: Unread | None = None
     """Why some environments were not read, and so ranks may not be known."""
 
+    @property
+    def launcher(self) -> int:
+        """Process id of the parent of all ranks, such as torchrun; 0 for one rank, several parents, or init."""
+        parents = {one.member.parent for one in self.ranks}
+        return parents.pop() if len(self.ranks) > len(parents) == 1 and 1 not in parents else 0
+
     def below(self, pid: int) -> list[Member]:
         """The job's members that descend from that process, itself not included."""
         found = {pid}

@@ -132,16 +132,19 @@ def test_misuse(words: Sequence[str], says: str, called: Program) -> None:
     assert says in ran.err
 
 
-def test_without_a_job_those_of_this_machine_are_named_with_what_to_type(sleeper: Ranks, gpudoctor: Program) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_without_a_job_those_of_this_machine_are_named_with_what_to_type(count: int, gpudoctor: Program) -> None:
     title = f"{Path(sys.executable).name} -c"
-    with subprocess.Popen([sys.executable, "-c", SLEEP], stdout=subprocess.PIPE) as alone:
+    with subprocess.Popen([sys.executable, "-c", SLEEP], stdout=subprocess.PIPE) as alone, sleeping(count) as job:
         assert alone.stdout
         alone.stdout.readline()
         ran = gpudoctor("job")
         alone.kill()
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert f"  gpudoctor job {sleeper.pid}    1 rank: {title}, in {Path.cwd()}" in lines
+    ranks = f"2 ranks: {title}" if count == 2 else f"1 rank: {title}"
+    parent = f", started by process {os.getpid()}" if count == 2 else ""
+    assert f"  gpudoctor job {job.pid}    {ranks}, in {Path.cwd()}{parent}" in lines
     assert not any(f"gpudoctor job {alone.pid} " in line for line in lines)
 
 
