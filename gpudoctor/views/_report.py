@@ -248,13 +248,13 @@ def without_gpu(diagnosis: Diagnosis) -> bool:
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """Counts of findings, of rules not judged and of rules passed: ``2 found, 3 not judged, 90 passed``, translated.
+    """Counts of rules found, not judged and passed: ``2 found, 3 not judged, 90 passed``, translated.
 
     For a report that was read also how many of its lines gave a fact or matched a sign.
     """
     sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
-        found=len(diagnosis.findings),
+        found=len({finding.id for finding in diagnosis.findings}),  # by rule, as the others are counted
         unjudged=len(diagnosis.unjudged),
         passed=len(diagnosis.passed),
     )

@@ -27,7 +27,7 @@ def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> N
     assert "**What to do: Install a newer driver (NVIDIA's repository for Ubuntu and Debian)**" in said
     assert "\n\n```sh\napt-get install --yes nvidia-open\n```\n\n" in said
     assert f"<summary>{unjudged} rules were not judged</summary>\n\n- " in said
-    assert f"8 found, {unjudged} not judged, {passed} passed" in said
+    assert f"1 found, {unjudged} not judged, {passed} passed" in said
 
 
 def test_several_causes_are_put_in_order() -> None:
