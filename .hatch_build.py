@@ -40,6 +40,6 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
             file = scratch / name
             file.parent.mkdir(parents=True, exist_ok=True)
             written = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-            is_packed = file.stem in (*OTHERS, "fixes")  # read by some, or where something was found
+            is_packed = name not in ("rules.json", "signs.json", "probes.json")  # which every check reads
             file.write_bytes(zlib.compress(written, 9) if is_packed else written)
             build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}{'.z' * is_packed}"

@@ -54,7 +54,7 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
         source = folder.joinpath(name).parent
         return build(folder if folder.is_file() else source)
     copy = shipped.data(f"rules/{name}.json")
-    if copy is None and (packed := shipped.data(f"rules/{name}.json.z")):  # translations and fixes, in a wheel
+    if copy is None and (packed := shipped.data(f"rules/{name}.json.z")):  # most, in a wheel
         copy = zlib.decompress(packed)
     if copy is not None:
         return json.loads(copy)

@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(shelf: Path) -> None:
     }
     there = {name.partition("/")[2] for name in names}
     wanted = ["py.typed", "LICENSE", "rules/rules.json", "rules/probes.json", "app/demos/index.json"]
-    wanted += ["rules/tables/tables-gpus.json"]
+    wanted += ["rules/tables/tables-gpus.json.z"]
     wanted += ["rules/driver/driver.missing.toml", "app/docs/rules.md", "app/recipes/slurm-prolog.sh"]
     assert {*wanted, "app/man/gpudoctor.1"} <= there
     assert [name for name in names if name.endswith((".pyc", ".orig", "~"))] == []
