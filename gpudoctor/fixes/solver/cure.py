@@ -16,6 +16,7 @@ from gpudoctor.core.language import say
 from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
+from gpudoctor.core.system import shell_line
 from gpudoctor.diagnosis.knowledge import builds
 from gpudoctor.fixes.solver import environment, repairs
 from gpudoctor.fixes.solver.described_machine import machine_text
@@ -160,7 +161,7 @@ def _solution_with_companions(wishes: Wishes, env: Environment) -> Solution:
 def _fix(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
     """Fix that installs the best stack of the solution; a fix naming the smallest change if nothing fits."""
     if solution.best is None:
-        return _no_fit_cure(solution, wishes)
+        return _no_fit_cure(solution, wishes, env)
     best = completed(solution.best, wishes.arch)
     commands = COMMANDS[env.tool](Order(best, env, pinned=bool(wishes.torch)))
     build = f"CUDA {best.cuda}" if best.cuda else say("the CPU")
@@ -220,9 +221,9 @@ def _install_note(best: Candidate, env: Environment, because: str) -> str:
     return say(" ").join(sentences)
 
 
-def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
-    """Fix without commands that names the smallest changes of the machine with which torch would fit, if any, and the
-    command that says why, which describes the machine by the wishes.
+def _no_fit_cure(solution: Solution, wishes: Wishes, env: Environment) -> Fix:
+    """Fix without commands that names the smallest changes of the machine with which torch would fit, if any, what
+    installs torch after a newer driver, and the command that says why, which describes the machine by the wishes.
     """
     architectures = tuple(
         replace(gpu, name=f"sm_{gpu.compute_capability.replace('.', '')}") if gpu.compute_capability else gpu
@@ -237,7 +238,12 @@ def _no_fit_cure(solution: Solution, wishes: Wishes) -> Fix:
     sentences = [say("No torch fits the machine as it is; it would with {change}.", change=changes[0])]
     sentences += [say("Or with: {changes}.", changes="; ".join(changes[1:3]))] if changes[1:] else []
     sentences.append(reasons)
-    return Fix(say("First {change}", change=changes[0]), (Step(text=say(" ").join(sentences)),))
+    steps = [Step(text=say(" ").join(sentences))]
+    first = solution.smallest[0]
+    if first.field == "driver" and (best := solve(wishes.remedied(first)).best):
+        then = COMMANDS[env.tool](Order(completed(best, wishes.arch), env, pinned=bool(wishes.torch)))
+        steps.append(Step(text=say("Then torch: {command}", command="; ".join(map(shell_line, then)))))
+    return Fix(say("First {change}", change=changes[0]), tuple(steps))
 
 
 MODES: Mapping[str, Callable[[Snapshot, Environment], tuple[Fix, ...]]] = {

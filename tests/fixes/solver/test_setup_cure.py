@@ -122,6 +122,8 @@ def test_where_nothing_fits_the_smallest_change_is_named() -> None:
     assert commands(fixes) == []
     assert fixes[0].title.startswith("First driver 570 or newer")
     (command,) = re.findall("gpudoctor (setup torch --for .*) says why", fixes[0].steps[0].text)
+    assert fixes[0].steps[1].text.startswith("Then torch: ")
+    assert "pip install torch==" in fixes[0].steps[1].text
     wishes = parse_machine(shlex.split(command)[-1])
     assert (wishes.gpus[0].compute_capability, wishes.driver) == ("12.0", "550.54.14")
     assert solve(wishes).best is None
