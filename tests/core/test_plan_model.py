@@ -320,5 +320,13 @@ def test_the_document_has_what_was_wished_and_the_smallest_changes() -> None:
     assert document["wishes"]["said"] == ["os"]
     assert document["wishes"]["gpus"] == [{"name": H100.gpus[0].name, "compute_capability": "9.0", "count": 8}]
     assert document["smallest"][0]["also"] == [
-        {"field": "python", "value": "3.12", "text": "Python 3.12", "least": "3.12", "also": [], "commands": []}
+        {
+            "field": "python",
+            "value": "3.12",
+            "text": "Python 3.12",
+            "least": "3.12",
+            "also": [],
+            "commands": [],
+            "installs": [],
+        }
     ]
