@@ -55,13 +55,14 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
     found = solve(wishes)
     best = completed(found.best, wishes.arch) if found.best else None
     choice = _verified_choice(found, wishes, shelves) if shelves and best else _Choice(best)
+    base = shelves.base if shelves else BASE
     empty = Stack(
         wishes,
         torch="",
         heading=found.heading,
         reasons=(*choice.reasons, *found.reasons),
         remarks=(*choice.remarks, *found.remarks),
-        smallest=tuple(_with_what_to_type(remedy, wishes, environment) for remedy in found.smallest),
+        smallest=tuple(_with_what_to_type(remedy, wishes, environment, base) for remedy in found.smallest),
         sources=found.sources,
         offers=found.offers,
     )
@@ -70,7 +71,7 @@ def stack(wishes: Wishes, environment: Environment = ELSEWHERE, shelves: Indexes
     order = Order(
         choice.candidate,
         environment,
-        base=shelves.base if shelves else BASE,
+        base=base,
         python=minor(wishes.python),
         system=wishes.os,
         arch=wishes.arch,
@@ -131,9 +132,9 @@ def _verify_hint(wishes: Wishes, shelves: Indexes) -> tuple[str, ...]:
     return (say("To have it verified, say which; for the usual ones: {command}", command=command),)
 
 
-def _with_what_to_type(remedy: Remedy, wishes: Wishes, environment: Environment) -> Remedy:
-    """The remedy with the command that plans its driver, the one for torch on it, and what the latter would give, for
-    the machine described or this one. Other remedies than a driver stay as they are.
+def _with_what_to_type(remedy: Remedy, wishes: Wishes, environment: Environment, base: str) -> Remedy:
+    """The remedy with the command that plans its driver, the one for torch on it, and what the latter would give, from
+    the index `base`, for the machine described or this one. Other remedies than a driver stay as they are.
 
     The driver's command names the CUDA that it must serve where the GPUs alone would take an older one.
     """
@@ -151,7 +152,9 @@ def _with_what_to_type(remedy: Remedy, wishes: Wishes, environment: Environment)
     for what, machine, more in (("driver", wishes, serves), ("torch", changed, ("--want", wants) if wants else ())):
         described = ("--for", given_text(machine)) if wishes.elsewhere else ()
         commands.append(("gpudoctor", "setup", what, *described, *more))
-    then = Order(completed(best, changed.arch), environment.by("pip"), pinned=bool(wishes.torch)) if best else None
+    then = (
+        Order(completed(best, changed.arch), environment.by("pip"), base, pinned=bool(wishes.torch)) if best else None
+    )
     return replace(remedy, commands=tuple(commands), installs=tuple(pip_commands(then)) if then else ())
 
 

@@ -276,6 +276,12 @@ def test_no_driver_is_planned_for_a_gpu_that_the_tables_do_not_know(called: Prog
     assert "the tables do not know the GPU 'RTX 9999'" in err
 
 
+def test_what_follows_a_driver_is_from_the_mirror_that_was_given(called: Program) -> None:
+    mirror = ("--offline", "--index", "https://mirror.example/whl")
+    _, out, _ = called("setup", "torch", *mirror, "--for", "gpu=RTX 3090,driver=390.10,python=3.10")
+    assert "--index-url https://mirror.example/whl/cu" in out
+
+
 def test_on_this_machine_what_to_type_needs_no_description() -> None:
     here = replace(parse_machine("gpu=RTX 5090,driver=550.54.14,python=3.12"), set_by_user=frozenset())
     (remedy, *_) = stack(here).smallest
